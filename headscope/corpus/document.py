@@ -1,0 +1,54 @@
+"""Annotated text as headscope reads it: words with syntax, mentions with entities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One syntactic word, at `text[start:end]` of its document.
+
+    The parts of a multi-word token ("don't" = "do" + "n't") have their own characters when
+    they spell the token, and all of its characters when they do not ("du" = "de" + "le").
+    """
+
+    form: str
+    start: int
+    end: int
+    sentence: int
+    lemma: str = ""
+    upos: str = ""
+    feats: str = ""
+    head: int = -1
+    """Index of the governing word in the document; -1 for a root or without annotation."""
+    deprel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Words `first` to `last` (both included) that refer to `entity`; `head` governs them."""
+
+    entity: str
+    first: int
+    last: int
+    head: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text with its words in order, and its mentions in the order of their first words."""
+
+    name: str
+    text: str
+    words: tuple[Word, ...]
+    mentions: tuple[Mention, ...] = ()
+    skipped_mentions: int = 0
+    """Discontinuous mentions, which headscope leaves out."""
+    source: str = field(default="", compare=False)
+    """The file that it was read from."""
+
+    @property
+    def sentences(self) -> int:
+        """Number of sentences."""
+        return self.words[-1].sentence + 1 if self.words else 0
