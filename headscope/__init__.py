@@ -1,0 +1,39 @@
+"""headscope: what does each attention head of a model do, and how sure are we?
+
+    import headscope as hs
+
+    run = hs.classify("gpt2", corpus="en_ewt-ud-dev.conllu")
+    run.heads            # a DataFrame with a row per head
+    print(run.why("L5H1"))
+
+Names are loaded when they are first used, so that `import headscope` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.pipeline import classify as classify
+    from headscope.run import Run as Run
+    from headscope.store import load as load
+
+_HOMES = {
+    "classify": "headscope.pipeline",
+    "load": "headscope.store",
+    "HeadscopeError": "headscope.errors",
+    "Run": "headscope.run",
+}
+__all__ = ["HeadscopeError", "Run", "classify", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headscope' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,159 @@
+"""The command line. A command parses, calls one library function, and prints or writes.
+
+Heavy imports happen inside the commands, so that `headscope --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headscope.errors import HeadscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+app = typer.Typer(
+    help="What does each attention head of a pretrained transformer do, and how sure are we?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    """How `heads` prints."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+def main() -> None:
+    """Run the command line; what a user can put right ends with one message and exit code 2."""
+    try:
+        app()
+    except HeadscopeError as error:
+        print(f"headscope: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("headscope: stopped; nothing was written", file=sys.stderr)
+        sys.exit(130)
+
+
+@app.command()
+def classify(
+    model: Annotated[str, typer.Argument(help="A hub name such as gpt2, a folder, or a .gguf file.")],
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(help="CoNLL-U or plain text: a file or a folder. May be repeated."),
+    ] = None,
+    types: Annotated[
+        str | None, typer.Option(help="Head types to score, separated by commas; all by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/MODEL by default.", show_default=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace a run in that folder.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of text to read at most.")] = 40_000,
+    max_length: Annotated[int, typer.Option(help="Longest window in tokens.")] = 256,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; auto takes a GPU if there is one.")] = (
+        "auto"
+    ),
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit on the hub, e.g. step1000.")
+    ] = None,
+    bos: Annotated[
+        str | None,
+        typer.Option(help="Token to put before each document, if not the tokenizer's own BOS."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seeds every draw.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Tag every head of a model with what it does, and write a run folder."""
+    from headscope.pipeline import classify as run_classify
+    from headscope.progress import progress_bar
+    from headscope.summary import summary
+
+    folder = out or Path("runs") / Path(model).stem
+    with progress_bar(quiet=quiet) as advance:
+        run = run_classify(
+            model,
+            corpus or (),
+            types=types.split(",") if types else None,
+            out=folder,
+            overwrite=overwrite,
+            max_tokens=max_tokens,
+            max_length=max_length,
+            seed=seed,
+            revision=revision,
+            device=device,
+            dtype=dtype,
+            bos=bos,
+            progress=advance,
+        )
+    _print(summary(run))
+    print(f"\nwritten to {folder}; next: headscope why {folder} HEAD")
+
+
+@app.command()
+def heads(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    type: Annotated[  # noqa: A002 (the option's name)
+        str | None, typer.Option(help="Only heads with this tag, or unclassified.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,  # noqa: A002
+) -> None:
+    """List the heads of a run, the strongest first."""
+    from headscope.listing import list_heads, write_heads
+    from headscope.store import load
+    from headscope.summary import head_lines
+
+    chosen = list_heads(load(run), type)
+    if format is Format.table:
+        _print(head_lines(chosen))
+    else:
+        print(write_heads(chosen, format.value), end="")
+
+
+@app.command()
+def why(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    head: Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")],
+) -> None:
+    """Show each condition of a head's tags with its number, and the near misses."""
+    from headscope.store import load
+
+    print(load(run).why(head))
+
+
+@app.command()
+def models() -> None:
+    """Say which models headscope loads, and how to name them."""
+    from headscope.families import describe_models
+
+    _print(describe_models())
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"headscope {installed('headscope')}")
+        raise typer.Exit
+
+
+def _print(what: object) -> None:
+    from rich.console import Console
+
+    # a pipe has no width: do not fold rows for it
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(what, highlight=False)

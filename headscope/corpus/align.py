@@ -1,0 +1,155 @@
+"""Documents to windows: words are mapped to tokens by character offsets, long texts are cut.
+
+A token belongs to every word whose characters it holds, so a word is a range of tokens. A
+window never ends inside a sentence unless that sentence alone is longer than the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.document import Document, Mention
+from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
+
+
+@dataclass(frozen=True)
+class TokenizedDocument:
+    """A document beside its tokens, without the beginning-of-text token."""
+
+    document: Document
+    tokens: Int[ndarray, " token"]
+    strings: Sequence[str]
+    offsets: Int[ndarray, "token 2"]
+    """Characters of the document's text that each token holds: start and end."""
+
+
+@dataclass
+class Cuts:
+    """Counts what cutting documents into windows cost, for the run's notes."""
+
+    sentences_cut: int = 0
+    words_lost: int = 0
+    """Words of which the tokenizer kept no character."""
+    names: list[str] = field(default_factory=list)
+
+
+def cut_windows(
+    tokenized: TokenizedDocument, bos: int, bos_string: str, *, max_length: int, cuts: Cuts
+) -> Iterator[Window]:
+    """Windows of at most `max_length` tokens, the beginning-of-text token included."""
+    document = tokenized.document
+    first, last = _word_tokens(document, tokenized.offsets)
+    cuts.words_lost += int((last < first).sum())
+    for number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
+        inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
+        words = _word_table(document, inside, first - start + 1, last - start + 1)
+        yield Window(
+            name=f"{document.name}#{number}",
+            tokens=np.concatenate([[bos], tokenized.tokens[start:end]]),
+            strings=(bos_string, *tokenized.strings[start:end]),
+            words=words,
+            mentions=_mention_table(document, inside, words),
+        )
+
+
+def _word_tokens(
+    document: Document, offsets: Int[ndarray, "token 2"]
+) -> tuple[Int[ndarray, " word"], Int[ndarray, " word"]]:
+    """First and last token of every word; a word with `last < first` has no token."""
+    starts = np.array([word.start for word in document.words])
+    ends = np.array([word.end for word in document.words])
+    first = np.searchsorted(offsets[:, 1], starts, side="right")
+    last = np.searchsorted(offsets[:, 0], ends, side="left") - 1
+    return first, last
+
+
+def _ranges(
+    tokenized: TokenizedDocument, first: Int[ndarray, " word"], room: int, cuts: Cuts
+) -> Iterator[tuple[int, int]]:
+    """Token ranges that end at sentence ends where they can, at word ends where they must."""
+    total = len(tokenized.tokens)
+    sentence = np.array([word.sentence for word in tokenized.document.words])
+    opens = np.flatnonzero(np.diff(sentence, prepend=-1))
+    sentence_starts = np.append(first[opens], total)
+    word_starts = np.unique(np.append(first, total))
+    start = 0
+    while start < total:
+        end = _last_in(sentence_starts, start, start + room)
+        if end is None:
+            cuts.sentences_cut += 1
+            cuts.names.append(tokenized.document.name)
+            end = _last_in(word_starts, start, start + room) or min(start + room, total)
+        yield start, end
+        start = end
+
+
+def _last_in(places: Int[ndarray, " place"], after: int, upto: int) -> int | None:
+    """The largest place in (after, upto]."""
+    inside = places[(places > after) & (places <= upto)]
+    return int(inside.max()) if len(inside) else None
+
+
+def _word_table(
+    document: Document,
+    inside: Int[ndarray, " kept"],
+    first: Int[ndarray, " word"],
+    last: Int[ndarray, " word"],
+) -> WordTable:
+    row_of = np.full(len(document.words) + 1, -1)  # one more, so that head -1 finds -1
+    row_of[inside] = np.arange(len(inside))
+    words = [document.words[i] for i in inside]
+    return WordTable(
+        first=first[inside],
+        last=last[inside],
+        sentence=np.array([word.sentence for word in words], np.int64),
+        head=row_of[np.array([word.head for word in words], np.int64)],
+        deprel=np.array([word.deprel for word in words], "U"),
+        upos=np.array([word.upos for word in words], "U"),
+    )
+
+
+def _mention_table(
+    document: Document, inside: Int[ndarray, " kept"], words: WordTable
+) -> MentionTable:
+    """The mentions whose head words lie in the window, each with its name's other parts."""
+    row_of = {int(word): row for row, word in enumerate(inside)}
+    kept = [mention for mention in document.mentions if mention.head in row_of]
+    kept.sort(key=lambda mention: mention.head)
+    if not kept:
+        return no_mentions()
+    head_rows = np.array([row_of[mention.head] for mention in kept])
+    name_rows = np.array([_name_end(document, mention, row_of) for mention in kept])
+    heads = [document.words[mention.head] for mention in kept]
+    pronoun = np.array([head.upos == "PRON" for head in heads])
+    prs = np.array(["PronType=Prs" in head.feats or not head.feats for head in heads])
+    return MentionTable(
+        first=words.first[head_rows],
+        last=words.last[name_rows],
+        entity=np.array([mention.entity for mention in kept], "U"),
+        surface=np.array([_surface(document, mention) for mention in kept], "U"),
+        lemma=np.array([(head.lemma or head.form).lower() for head in heads], "U"),
+        pronoun=pronoun,
+        personal=pronoun & prs,
+    )
+
+
+def _name_end(document: Document, mention: Mention, row_of: dict[int, int]) -> int:
+    """Row of the last `flat` part that follows the head without a gap."""
+    end = mention.head
+    while end < mention.last and (
+        document.words[end + 1].head == mention.head
+        and document.words[end + 1].deprel.startswith("flat")
+        and end + 1 in row_of
+    ):
+        end += 1
+    return row_of[end]
+
+
+def _surface(document: Document, mention: Mention) -> str:
+    start, end = document.words[mention.first].start, document.words[mention.last].end
+    return document.text[start:end].lower()

@@ -1,0 +1,115 @@
+"""What a run reads: documents cut into windows up to a number of tokens, and the synthetic stimulus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.document import Document
+from headscope.corpus.read import corpus_files, file_sha256, read_documents
+from headscope.corpus.synthetic import repeat_windows
+from headscope.corpus.window import Window
+from headscope.tally import BLOCKS
+
+
+class Encoder(Protocol):
+    """What is asked of a tokenizer; see `headscope.tokenizer.Tokenizer`."""
+
+    bos: int
+    bos_string: str
+
+    def encode(self, document: Document) -> TokenizedDocument: ...  # noqa: D102
+    def spell(self, tokens: Sequence[int]) -> list[str]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The windows of a run, with what the reader of its results should know about them."""
+
+    windows: list[Window]
+    files: dict[str, str]
+    """Corpus files that were read, with their sha256."""
+    notes: list[str]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all windows, the beginning-of-text tokens included."""
+        return sum(map(len, self.windows))
+
+
+def plan_text(
+    corpora: Sequence[str | Path], encoder: Encoder, *, max_tokens: int, max_length: int, seed: int
+) -> Plan:
+    """Windows of natural text, up to `max_tokens` tokens.
+
+    The files of a folder are read in an order drawn by the seed, so that a short run sees all
+    kinds of text; several corpora take turns, one document each. A file that would not be needed
+    is not read.
+
+    Raises:
+        CorpusError: with file and line, for a file that cannot be read.
+    """
+    opened: list[Path] = []
+    streams = [_documents(corpus_files([corpus]), opened, seed) for corpus in corpora]
+    cuts, windows, used, skipped = Cuts(), [], 0, 0
+    for document in _take_turns(streams):
+        skipped += document.skipped_mentions
+        tokenized = encoder.encode(document)
+        for window in cut_windows(
+            tokenized, encoder.bos, encoder.bos_string, max_length=max_length, cuts=cuts
+        ):
+            if used >= max_tokens:
+                break
+            windows.append(window)
+            used += len(window)
+        if used >= max_tokens:
+            break
+    files = {str(path): file_sha256(path) for path in sorted(opened)}
+    return Plan(windows, files, _notes(cuts, skipped))
+
+
+def plan_repeats(
+    vocabulary: Int[ndarray, " token"], encoder: Encoder, *, max_length: int, seed: int
+) -> list[Window]:
+    """One window of repeated random tokens for each block."""
+    return repeat_windows(
+        vocabulary, encoder.bos, encoder.spell, count=BLOCKS, seed=seed, max_length=max_length
+    )
+
+
+def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:
+    for i in np.random.default_rng(seed).permutation(len(files)):
+        opened.append(files[i])
+        yield from read_documents([files[i]])
+
+
+def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
+    waiting = list(streams)
+    while waiting:
+        for stream in list(waiting):
+            document = next(stream, None)
+            if document is None:
+                waiting.remove(stream)
+            else:
+                yield document
+
+
+def _notes(cuts: Cuts, skipped: int) -> list[str]:
+    notes = []
+    if skipped:
+        notes.append(f"{skipped} discontinuous mentions left out")
+    if cuts.sentences_cut:
+        notes.append(
+            f"{cuts.sentences_cut} sentences longer than a window were cut between words "
+            f"(first in {cuts.names[0]})"
+        )
+    if cuts.words_lost:
+        notes.append(f"{cuts.words_lost} words of which the tokenizer keeps no character left out")
+    return notes

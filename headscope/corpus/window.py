@@ -1,0 +1,100 @@
+"""A stretch of a document as a model reads it: tokens, and where its words and mentions lie.
+
+All positions are token positions in the window; position 0 is the beginning-of-text token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+_Positions = Int[ndarray, " item"]
+
+
+@dataclass(frozen=True, eq=False)
+class WordTable:
+    """The words of a window, column by column, in order.
+
+    `first` and `last` are the positions of a word's first and last sub-token. `head` is the
+    row of the governing word, or -1 when that word is the root, lies in another window, or
+    is not annotated.
+    """
+
+    first: _Positions
+    last: _Positions
+    sentence: _Positions
+    head: _Positions
+    deprel: ndarray
+    upos: ndarray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@dataclass(frozen=True, eq=False)
+class MentionTable:
+    """The mentions of a window in the order of their head words, each by that word's tokens.
+
+    A name counts whole: the head word with its `flat` parts ("Anna" + "Bell").
+    """
+
+    first: _Positions
+    last: _Positions
+    entity: ndarray
+    surface: ndarray
+    """The whole mention in lower case."""
+    lemma: ndarray
+    """The head word's lemma in lower case."""
+    pronoun: Bool[ndarray, " item"]
+    personal: Bool[ndarray, " item"]
+    """Personal, possessive or reflexive pronouns; no demonstratives or relatives."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def no_words() -> WordTable:
+    """A table without words, for text that was never written by anyone."""
+    empty, text = np.empty(0, np.int64), np.empty(0, "U1")
+    return WordTable(empty, empty, empty, empty, text, text)
+
+
+def no_mentions() -> MentionTable:
+    """A table without mentions."""
+    empty, text, flag = np.empty(0, np.int64), np.empty(0, "U1"), np.empty(0, bool)
+    return MentionTable(empty, empty, text, text, text, flag, flag)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Tokens that one forward pass reads, with what is known about them."""
+
+    name: str
+    """Document and window number, e.g. `GUM_bio_byron#2`."""
+    tokens: Int[ndarray, " token"]
+    strings: tuple[str, ...]
+    """Each token as text; the fragments of one character show as replacement characters."""
+    words: WordTable = field(default_factory=no_words)
+    mentions: MentionTable = field(default_factory=no_mentions)
+    copy_length: int = 0
+    """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def stimulus(self) -> str:
+        """`repeat` for repeated random tokens, `text` otherwise."""
+        return "repeat" if self.copy_length else "text"
+
+    @cached_property
+    def sentence_of_token(self) -> Int[ndarray, " token"]:
+        """The sentence that each token belongs to; tokens between two words go with the first."""
+        if not len(self.words):
+            return np.zeros(len(self), np.int64)
+        word = np.searchsorted(self.words.first, np.arange(len(self)), side="right") - 1
+        return self.words.sentence[np.maximum(word, 0)]

@@ -1,0 +1,62 @@
+"""The one place that asks the Hugging Face hub, and gives up within seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from headscope.errors import ModelError
+
+TIMEOUT = 5.0
+"""Seconds to wait for the hub's first answer."""
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+WAYS_ON = "a local folder in Hugging Face layout or a .gguf file works without it"
+
+
+def download(name: str, revision: str | None) -> tuple[Path, str]:
+    """The local folder of a hub model, and its commit; a model in the cache needs no network.
+
+    Raises:
+        ModelError: no such model or revision, no permission, or the hub cannot be reached.
+    """
+    asked = f"{name} at {revision}" if revision else name
+    try:
+        # one question with a short timeout first: the download itself retries for long
+        commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
+        folder = snapshot_download(name, revision=commit, allow_patterns=_FILES)
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is no folder, no .gguf file and no hub name: {error}") from error
+    except GatedRepoError as error:
+        raise ModelError(f"{asked}: the hub asks for permission; log in with `hf auth login`") from error
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise ModelError(f"{asked}: the hub has no such model or revision; {WAYS_ON}") from error
+    except (OSError, HfHubHTTPError, RuntimeError) as error:
+        return _from_cache(name, revision, error)
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
+            raise
+        return _from_cache(name, revision, error)
+    return Path(folder), Path(folder).name
+
+
+def _from_cache(name: str, revision: str | None, reason: Exception) -> tuple[Path, str]:
+    try:
+        folder = snapshot_download(
+            name, revision=revision, allow_patterns=_FILES, local_files_only=True
+        )
+    except OSError as error:
+        asked = f"{name!r} at {revision}" if revision else repr(name)
+        cause = str(reason).strip().split("\n")[0]
+        raise ModelError(
+            f"{asked} is no local folder, and the Hugging Face hub cannot be reached ({cause}); "
+            f"{WAYS_ON}"
+        ) from error
+    return Path(folder), Path(folder).name

@@ -1,0 +1,40 @@
+"""Choosing heads of a run, and writing them for other programs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from headscope.errors import ChoiceError
+from headscope.run import Run
+from headscope.tags import UNCLASSIFIED
+
+
+def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
+    """The heads with this tag (or `unclassified`, or all), the strongest lift first.
+
+    Raises:
+        ChoiceError: the run scored no such type.
+    """
+    heads = run.heads
+    if tag == UNCLASSIFIED:
+        heads = heads[heads["primary"] == UNCLASSIFIED]
+    elif tag is not None:
+        types = sorted(set(run.evidence["type"]))
+        if tag not in types:
+            raise ChoiceError("head type", tag, [*types, UNCLASSIFIED])
+        best = run.evidence[run.evidence["tagged"] & (run.evidence["type"] == tag)]
+        best = best.sort_values("lift", ascending=False).drop_duplicates(["layer", "head"])
+        # the numbers of this type, which need not be the head's primary one
+        numbers = best.rename(columns={"mass": "score"})[
+            ["layer", "head", "relation", "score", "control", "lift", "ci_low", "ci_high", "q_value"]
+        ]
+        keep = [c for c in heads.columns if c in ("layer", "head") or c not in numbers.columns]
+        heads = heads[keep].merge(numbers, on=["layer", "head"])[list(heads.columns)]
+    return heads.sort_values("lift", ascending=False, kind="stable")
+
+
+def write_heads(heads: pd.DataFrame, format: str) -> str:  # noqa: A002 (what it is)
+    """The heads as `csv` or `json` (a list of objects)."""
+    if format == "csv":
+        return str(heads.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    return str(heads.to_json(orient="records", indent=1, force_ascii=False)) + "\n"

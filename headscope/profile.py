@@ -1,0 +1,125 @@
+"""What a head's pattern looks like, beside what it looks at: entropy, distance, variability, shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.batches import Batch
+from headscope.tally import CORNER, OFFSETS, Profile
+
+STRIPE_SHARE = 1 / 16
+"""Share of a window's keys that count as a vertical stripe when most attention falls on them."""
+# A shape is named when it holds half of the attention; a uniform head gives the diagonal at most
+# 2 % of a 256-token window, the stripes about 24 %, its own sentence about 10 %.
+DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
+SENTENCE_FLOOR = 0.75
+SPREAD_FLOOR = 0.75
+
+
+def add_profile(
+    profile: Profile, batch: Batch, layer: int, pattern: Float[Tensor, "window head query key"]
+) -> None:
+    """Add one layer's pattern on the batch's profiled windows to the sums."""
+    for row in batch.profiled:
+        window, block = batch.windows[row], batch.blocks[row]
+        length = len(window)
+        own = pattern[row, :, 1:length, :length].float()  # the first token has nowhere to look
+        _add_row_sums(profile, layer, own)
+        rest = own[..., 1:]
+        # diagonal d of `rest` starts where both the query and the key are past the first token
+        for offset in range(min(OFFSETS, length - 1)):
+            sums = rest.diagonal(offset=-offset, dim1=-2, dim2=-1).sum(-1)
+            profile.diagonal[layer, :, offset] += _numpy(sums)
+        columns = max(1, round((length - 1) * STRIPE_SHARE))
+        profile.stripe[layer] += _numpy(rest.sum(-2).topk(columns, dim=-1).values.sum(-1))
+        sentence = torch.from_numpy(window.sentence_of_token[1:]).to(pattern.device)
+        same = (sentence[:, None] == sentence[None, :]).float()
+        profile.sentence[layer] += _numpy(torch.einsum("hqk,qk->h", rest, same))
+        if layer == 0:
+            profile.queries += length - 1
+            profile.corners[block] += length >= CORNER
+        if length >= CORNER:
+            corner = pattern[row, :, :CORNER, :CORNER].flatten(1)
+            profile.corner[block, layer] += _numpy(corner.float())
+
+
+def _add_row_sums(
+    profile: Profile, layer: int, own: Float[Tensor, "head query key"]
+) -> None:
+    first = own[..., 0]
+    entropy = torch.special.entr(own).sum(-1)
+    keys = torch.arange(own.shape[-1], device=own.device, dtype=own.dtype)
+    query = keys[1:]
+    # entropy of the attention beyond the first token, by algebra rather than a second pass
+    outside = (1 - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
+    within = (entropy - torch.special.entr(first)) / outside + outside.log()
+    spread = torch.where(query > 1, within / query.log().clamp_min(1e-9), 0)
+    profile.entropy[layer] += _numpy(entropy.sum(-1))
+    profile.distance[layer] += _numpy((query - own @ keys).sum(-1))
+    profile.first_token[layer] += _numpy(first.sum(-1))
+    profile.spread[layer] += _numpy((spread.clamp(0, 1) * outside).sum(-1))
+
+
+def describe(profile: Profile) -> pd.DataFrame:
+    """The descriptive columns, a row per head: layer, head, and
+
+    - `entropy`: mean of −Σ p ln p over queries, in nats; 0 for one key, ln n for n even keys.
+    - `mean_distance`: mean of Σ p · (query − key), in tokens.
+    - `first_token_mass`: mean attention on the first token, in [0, 1].
+    - `variability`: Σ|p − p̄| / 2 Σp over the first 10 tokens, the first key left out, p̄ the mean
+      over windows (Vig & Belinkov 2019, section 5.1): 0 for a pattern that does not depend on
+      content, towards 1 for one that does.
+    - `shape`: of the attention beyond the first token: `diagonal` (half of it at one offset of 0
+      to 8), `vertical` (half of it on a sixteenth of the keys), `block` (evenly spread, three
+      quarters inside the query's sentence), `horizontal` (evenly spread), or `mixed`.
+
+    All are measured on the first text window of each block; without text they are missing.
+    """
+    layers, heads = profile.entropy.shape
+    index = [(layer, head) for layer in range(layers) for head in range(heads)]
+    table = pd.DataFrame(index, columns=["layer", "head"])
+    queries = float(profile.queries)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table["first_token_mass"] = (profile.first_token / queries).ravel()
+        table["entropy"] = (profile.entropy / queries).ravel()
+        table["mean_distance"] = (profile.distance / queries).ravel()
+        table["variability"] = _variability(profile).ravel()
+    table["shape"] = _shapes(profile)
+    return table
+
+
+def _variability(profile: Profile) -> Float[ndarray, "layer head"]:
+    windows = profile.corner[profile.corners == 1]
+    cells = np.arange(CORNER * CORNER) % CORNER > 0
+    windows = windows[..., cells]
+    if len(windows) < 2:
+        return np.full(profile.entropy.shape, np.nan)
+    deviation = np.abs(windows - windows.mean(0)).sum((0, -1))
+    return np.asarray(deviation / (2 * windows.sum((0, -1))))
+
+
+def _shapes(profile: Profile) -> list[str | float]:
+    queries = float(profile.queries)
+    if queries == 0:
+        return [np.nan] * profile.entropy.size
+    outside = np.maximum(queries - profile.first_token, 1e-9)
+    diagonal = profile.diagonal.max(-1) / outside
+    spread = profile.spread / outside
+    even = spread >= SPREAD_FLOOR
+    choices = [
+        (diagonal >= DIAGONAL_FLOOR, "diagonal"),
+        (profile.stripe / outside >= STRIPE_FLOOR, "vertical"),
+        (even & (profile.sentence / outside >= SENTENCE_FLOOR), "block"),
+        (even, "horizontal"),
+    ]
+    conditions, names = zip(*choices, strict=True)
+    return [str(name) for name in np.select(conditions, names, default="mixed").ravel()]
+
+
+def _numpy(values: Tensor) -> ndarray:
+    return values.double().cpu().numpy()

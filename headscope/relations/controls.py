@@ -1,0 +1,60 @@
+"""How control pairs are drawn: always so that a simpler habit hits them as often as the targets."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.pairs import Pairs, pairs
+
+DRAWS = 4
+"""Control cells tried per query or target: more would narrow the control's noise, which is
+already far below the differences between documents."""
+
+
+def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, other keys: any position from 1 to the query that is no target.
+
+    A head that spreads its attention evenly gains nothing. The first token is left out: it
+    is where heads rest.
+    """
+    return _same_query(targets, np.arange(1, len(window)), rng)
+
+
+def keys_from(pool: Int[ndarray, " position"], targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, keys from a sorted pool of positions, strictly before the query."""
+    return _same_query(targets, pool, rng, strict=True)
+
+
+def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Other query, same distance: a head with a fixed offset gains nothing."""
+    distance = np.repeat(targets.query - targets.key, DRAWS)
+    owner = np.repeat(targets.owner, DRAWS)
+    # the first query for which this distance does not reach the first token
+    query = distance + 1 + _below(len(window) - 1 - distance, rng)
+    query = np.minimum(query, len(window) - 1)
+    return _no_targets(targets, pairs(query, query - distance, owner))
+
+
+def _same_query(
+    targets: Pairs, pool: Int[ndarray, " position"], rng: np.random.Generator, strict: bool = False
+) -> Pairs:
+    owner = np.repeat(targets.queries, DRAWS)
+    choices = np.searchsorted(pool, owner, side="left" if strict else "right")
+    owner, choices = owner[choices > 0], choices[choices > 0]
+    key = pool[_below(choices, rng)]
+    return _no_targets(targets, pairs(owner, key))
+
+
+def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
+    """A random integer in [0, bound) for each bound; 0 where the bound is below 1."""
+    return (rng.random(len(bound)) * np.maximum(bound, 1)).astype(np.int64)
+
+
+def _no_targets(targets: Pairs, drawn: Pairs) -> Pairs:
+    """Leave out drawn cells that are targets themselves, and keys at the first token."""
+    size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
+    taken = np.isin(drawn.query * size + drawn.key, targets.query * size + targets.key)
+    return drawn.take(~taken & (drawn.key > 0))

@@ -1,0 +1,112 @@
+"""Delimiter heads: the first token, punctuation, ends of sentences, line breaks, quotes and brackets."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache, partial
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.controls import keys_from
+from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.relation import Relation, Rule
+
+SINK_FLOOR = 0.5
+SINK_SOURCE = (
+    "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
+    "(Vig & Belinkov 2019, 5.2.3)"
+)
+FLOOR = 0.2
+SOURCE = (
+    "a fifth of a head's attention, beside three times chance: Clark et al. 2019 (3.2) call "
+    "heads with over half on [SEP] or punctuation delimiter heads, in models that have no "
+    "first-token sink beside them"
+)
+TIMES_CHANCE = 3.0
+
+_SENTENCE_END = frozenset(".!?…。！？")  # noqa: RUF001 (full-width marks are meant)
+_OPEN_CLOSE = frozenset(("Ps", "Pe", "Pi", "Pf"))
+
+
+@lru_cache(maxsize=1 << 17)
+def kinds(token: str) -> frozenset[str]:
+    """The delimiter kinds of a token's text; a token of letters, digits or spaces has none.
+
+    A token of several marks, such as `."`, is of the kind of each; `punctuation` is any token
+    that holds marks and nothing else.
+    """
+    text = token.strip(" \t")
+    if text and not text.strip("\r\n"):
+        return frozenset({"newline"})
+    text = text.strip()
+    categories = [unicodedata.category(char) for char in text]
+    if not text or not all(category.startswith("P") for category in categories):
+        return frozenset()
+    found = {"punctuation"}
+    if any(char in _SENTENCE_END for char in text):
+        found.add("sentence-end")
+    if any(c in _OPEN_CLOSE or char in "\"'`" for c, char in zip(categories, text, strict=True)):
+        found.add("quote-bracket")
+    return frozenset(found)
+
+
+def first_token(window: Window) -> Pairs:
+    """Every query with the first token: the sink."""
+    query = np.arange(1, len(window))
+    return pairs(query, np.zeros_like(query))
+
+
+def earlier_delimiters(window: Window, kind: str) -> Pairs:
+    """Every query with all earlier tokens of this kind."""
+    return earlier_keys(len(window), np.flatnonzero(_mask(window, kind)))
+
+
+def earlier_keys(length: int, keys: ndarray) -> Pairs:
+    """Every query of a window with all of these keys that come before it."""
+    query, column = np.nonzero(np.arange(length)[:, None] > keys[None, :])
+    return pairs(query, keys[column])
+
+
+def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, earlier keys that are no delimiter of any kind, nor the first token."""
+    plain = np.array([not kinds(token) for token in window.strings])
+    plain[0] = False
+    return keys_from(np.flatnonzero(plain), targets, rng)
+
+
+def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
+    mask = np.array([kind in kinds(token) for token in window.strings])
+    mask[0] = False
+    return mask
+
+
+_MEANING = {
+    "punctuation": "earlier punctuation",
+    "sentence-end": "ends of earlier sentences",
+    "newline": "earlier line breaks",
+    "quote-bracket": "earlier quotes and brackets",
+}
+
+RELATIONS = [
+    Relation(
+        "delimiter",
+        "first-token",
+        first_token,
+        no_delimiters,
+        Rule(SINK_FLOOR, SINK_SOURCE, "the first token, where heads rest"),
+        has_hits=False,
+    ),
+    *(
+        Relation(
+            "delimiter",
+            kind,
+            partial(earlier_delimiters, kind=kind),
+            no_delimiters,
+            Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
+        )
+        for kind, meaning in _MEANING.items()
+    ),
+]

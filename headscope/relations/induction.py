@@ -1,0 +1,77 @@
+"""Induction heads look at what followed the current token last time; duplicate-token heads at that last time.
+
+On repeated random tokens nothing but the repeat can guide a head (Elhage et al. 2021; Olsson
+et al. 2022). The scores differ from `detect_head`'s `mul`, which divides by all rows, so that a
+perfect induction head gets about 0.5 there: here the mean runs over the second copy's queries.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from headscope.corpus.window import Window
+from headscope.relations.controls import other_keys, same_distance
+from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.relation import Relation, Rule
+
+FLOOR = 0.4
+SOURCE = (
+    "the nine heads that TransformerLens' demos name in GPT-2 small, down to L9H6's 0.42; "
+    "the sharp ones reach 0.8 and more"
+)
+NATURAL_FLOOR = 0.15
+NATURAL_SOURCE = (
+    "half of the attention that most heads leave beside the first-token sink; Olsson et al. "
+    "2022 set no threshold for natural text"
+)
+
+
+def in_second_copy(window: Window, shift: int) -> Pairs:
+    """Queries in the second copy of `[bos, r, r]` with the same token's place in the first, plus `shift`."""
+    n = window.copy_length
+    first_copy = np.arange(1, n + 1)
+    query, key = first_copy + n, first_copy + shift
+    return pairs(query[key < query], key[key < query])
+
+
+def follower_of_earlier_same(window: Window) -> Pairs:
+    """Every query with the tokens that followed earlier occurrences of its own token."""
+    same = np.tril(window.tokens[:, None] == window.tokens[None, :], k=-1)
+    same[:, 0] = False
+    query, earlier = np.nonzero(same)
+    # directly after its own earlier occurrence, the follower is the query itself
+    apart = earlier + 1 < query
+    return pairs(query[apart], earlier[apart] + 1)
+
+
+_AFTER_COPY = "the token after the earlier copy of the current one, in repeated random tokens"
+_AT_COPY = "the earlier copy of the current token, in repeated random tokens"
+_AFTER_EARLIER = "tokens that followed the current one before, in natural text"
+
+RELATIONS = [
+    Relation(
+        "induction",
+        "repeat",
+        partial(in_second_copy, shift=1),
+        other_keys,
+        Rule(FLOOR, SOURCE, _AFTER_COPY),
+        "repeat",
+    ),
+    Relation(
+        "induction",
+        "duplicate",
+        partial(in_second_copy, shift=0),
+        other_keys,
+        Rule(FLOOR, SOURCE, _AT_COPY),
+        "repeat",
+    ),
+    Relation(
+        "induction",
+        "natural",
+        follower_of_earlier_same,
+        same_distance,
+        Rule(NATURAL_FLOOR, NATURAL_SOURCE, _AFTER_EARLIER),
+    ),
+]

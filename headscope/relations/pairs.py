@@ -1,0 +1,77 @@
+"""Pairs (query, key): what a relation is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Attention cells `(query, key)` of one window, each with its weight.
+
+    `owner` is the query that a cell speaks for. For targets that is the query itself; a
+    control cell may belong to another query ("same distance, other query") and still stand
+    for its owner.
+    """
+
+    query: Int[ndarray, " pair"]
+    key: Int[ndarray, " pair"]
+    owner: Int[ndarray, " pair"]
+    weight: Float[ndarray, " pair"]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, which: ndarray) -> Pairs:
+        """The pairs at these rows."""
+        return Pairs(self.query[which], self.key[which], self.owner[which], self.weight[which])
+
+    @property
+    def queries(self) -> Int[ndarray, " query"]:
+        """The distinct owners, in order."""
+        return np.unique(self.owner)
+
+
+def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
+    """Cells of weight 1, equal cells of one owner counted once, and only keys before or at the query."""
+    query, key = np.asarray(query, np.int64), np.asarray(key, np.int64)
+    owner = query if owner is None else np.asarray(owner, np.int64)
+    rows = np.unique(np.stack([owner, query, key], axis=1)[key <= query], axis=0)
+    return Pairs(rows[:, 1], rows[:, 2], rows[:, 0], np.ones(len(rows)))
+
+
+def span_pairs(
+    query: ndarray, first: ndarray, last: ndarray, owner: ndarray | None = None
+) -> Pairs:
+    """Every query with all positions of its span `first` … `last` (both included)."""
+    length = np.asarray(last) - first + 1
+    row = np.repeat(np.arange(len(length)), length)
+    step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    owner = query if owner is None else owner
+    return pairs(query[row], first[row] + step, owner[row])
+
+
+def no_pairs() -> Pairs:
+    """No pair at all: what an inapplicable window gives."""
+    empty = np.empty(0, np.int64)
+    return Pairs(empty, empty, empty, np.empty(0))
+
+
+def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
+    """Give every query as much control weight as it has target keys.
+
+    A query's mass is a sum over its target keys, so its control is the mean over its control
+    keys times the number of its target keys. Queries for which no control could be drawn are
+    left out on both sides: the lift compares like with like or not at all.
+    """
+    size = int(max(targets.owner.max(initial=0), controls.owner.max(initial=0))) + 1
+    wanted = np.bincount(targets.owner, minlength=size)
+    drawn = np.bincount(controls.owner, weights=controls.weight, minlength=size)
+    kept = targets.take(drawn[targets.owner] > 0)
+    controls = controls.take(wanted[controls.owner] > 0)
+    weight = controls.weight * (wanted / np.where(drawn > 0, drawn, 1))[controls.owner]
+    return kept, Pairs(controls.query, controls.key, controls.owner, weight)

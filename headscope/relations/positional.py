@@ -1,0 +1,53 @@
+"""Positional heads: a fixed distance back, whatever the tokens are.
+
+Natural text and random tokens are scored apart, and a tag asks for both: on text alone, a
+head that follows words may look like one that counts positions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from headscope.corpus.window import Window
+from headscope.relations.controls import other_keys
+from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.relation import Relation, Rule
+
+OFFSETS = range(9)
+FLOOR = 0.4
+SOURCE = (
+    "heads that the literature names previous-token heads reach 0.4 and more on random tokens: "
+    "GPT-2 small's L4H11 0.99, L3H7 0.53, L2H2 0.48, L5H6 0.40 (TransformerLens demos); "
+    "Voita et al. 2019 ask for more (0.9 of the arg-max), in a model without a sink"
+)
+
+
+def at_offset(window: Window, offset: int) -> Pairs:
+    """Every query with the key `offset` positions back, the first token left out as a key."""
+    # on repeated random tokens only the first copy is random: the second can be predicted
+    end = window.copy_length + 1 if window.copy_length else len(window)
+    query = np.arange(1 + offset, end)
+    return pairs(query, query - offset)
+
+
+def _rows() -> list[Relation]:
+    rows = []
+    for offset in OFFSETS:
+        name, find = f"offset-{offset}", partial(at_offset, offset=offset)
+        place = _PLACES.get(offset, f"the token {offset} back")
+        on_text = Rule(FLOOR, SOURCE, place, companion=f"positional/{name}-random")
+        on_random = Rule(
+            FLOOR, SOURCE, f"{place}, in random tokens", companion=f"positional/{name}"
+        )
+        rows.append(Relation("positional", name, find, other_keys, on_text))
+        rows.append(
+            Relation("positional", f"{name}-random", find, other_keys, on_random, "repeat")
+        )
+    return rows
+
+
+_PLACES = {0: "the current token", 1: "the previous token"}
+
+RELATIONS = _rows()

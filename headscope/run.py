@@ -1,0 +1,58 @@
+"""A finished run: evidence and heads as DataFrames, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from headscope.errors import RunError
+from headscope.heads import head_name, parse_head
+from headscope.relations.relation import Rule
+from headscope.tags import explain
+from headscope.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What each head of a model does, and how sure that is.
+
+    `heads` has a row per head and `evidence` a row per head × relation; their columns are
+    described in `headscope.profile.describe`, `headscope.tags.head_table` and
+    `headscope.evidence.weigh`.
+    """
+
+    heads: pd.DataFrame
+    evidence: pd.DataFrame
+    rules: Mapping[str, Rule]
+    info: dict[str, Any] = field(default_factory=dict)
+    """What is needed to repeat the run: the content of `run.json`."""
+    tally: Tally | None = None
+    """The sums; not read back when a run is loaded for reading."""
+
+    def why(self, head: str) -> str:
+        """Every condition of each tag of a head with its number, then the near misses.
+
+        Raises:
+            RunError: the run has no such head.
+        """
+        layer, number = parse_head(head)
+        known = self.heads[(self.heads["layer"] == layer) & (self.heads["head"] == number)]
+        if known.empty:
+            last = head_name(self.heads["layer"].max(), self.heads["head"].max())
+            raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
+        return explain(self.evidence, self.rules, layer, number)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the run folder; see `headscope.store.save`."""
+        from headscope.store import save
+
+        return save(self, Path(folder), overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        counts = self.heads["primary"].value_counts()
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"<headscope run of {self.info.get('model', {}).get('name', '?')}: {found}>"

@@ -1,0 +1,136 @@
+"""Run folders: written whole or not at all, readable without headscope."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file, save_file
+
+from headscope.errors import RunError
+from headscope.relations.relation import Rule
+from headscope.run import Run
+from headscope.tally import Profile, Tally
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
+_FORMAT = "%.6g"  # far below the width of any interval
+
+
+def check_free(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that holds something that a run must not replace.
+
+    Raises:
+        RunError: a run is there already (and `overwrite` is off), or other files are, or it
+            cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file; --out names a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (folder / RUN).is_file():
+            raise RunError(f"{folder} holds other files and no run; choose an empty or new folder")
+        if not overwrite:
+            raise RunError(
+                f"{folder} holds a run already; choose another --out, or replace it with --overwrite"
+            )
+    try:
+        with _beside(folder):
+            pass
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
+    """Write `run.json`, `evidence.csv`, `heads.csv` and `tally.safetensors`.
+
+    The files are written beside the folder and then moved into place, so that a run folder is
+    either complete or absent.
+
+    Raises:
+        RunError: see `check_free`.
+    """
+    check_free(folder, overwrite=overwrite)
+    try:
+        with _beside(folder) as new:
+            _write(run, new)
+            if folder.exists():
+                old = new.with_name(new.name + ".old")
+                folder.rename(old)
+                new.rename(folder)
+                shutil.rmtree(old)
+            else:
+                new.rename(folder)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error.strerror or error}") from error
+    return folder
+
+
+def load(folder: str | Path, *, with_tally: bool = False) -> Run:
+    """Read a run folder back.
+
+    Args:
+        folder: the folder that `save` wrote.
+        with_tally: read the sums too, which only merging needs.
+
+    Raises:
+        RunError: no run there, or one that is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / RUN).is_file():
+        raise RunError(f"{folder}: no run here ({RUN} is missing); write one with headscope classify")
+    try:
+        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        rules = {name: Rule(**rule) for name, rule in info["relations"].items()}
+        evidence = pd.read_csv(folder / EVIDENCE)
+        heads = pd.read_csv(folder / HEADS, keep_default_na=False, na_values={c: "" for c in _NUMBERS})
+        tally = _read_tally(folder / TALLY, tuple(rules)) if with_tally else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder}: this run is damaged: {error}") from error
+    return Run(heads, evidence, rules, info, tally)
+
+
+_NUMBERS = (
+    "score", "control", "lift", "ci_low", "ci_high", "q_value", "first_token_mass", "entropy",
+    "mean_distance", "variability",
+)  # fmt: skip
+
+
+def _write(run: Run, folder: Path) -> None:
+    rules = {name: asdict(rule) for name, rule in run.rules.items()}
+    info = {**run.info, "relations": rules}
+    text = json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / RUN).write_text(text + "\n", encoding="utf-8")
+    run.evidence.to_csv(folder / EVIDENCE, index=False, float_format=_FORMAT, lineterminator="\n")
+    run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
+    if run.tally is not None:
+        arrays = {name: np.ascontiguousarray(a) for name, a in run.tally.arrays().items()}
+        save_file(arrays, folder / TALLY)
+
+
+def _read_tally(path: Path, relations: tuple[str, ...]) -> Tally:
+    arrays: dict[str, ndarray] = load_file(path)
+    parts: dict[str, Any] = {n: a for n, a in arrays.items() if not n.startswith("profile.")}
+    profile = {n.split(".", 1)[1]: a for n, a in arrays.items() if n.startswith("profile.")}
+    return Tally(relations=relations, profile=Profile(**profile), **parts)
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A new folder next to the final one, removed unless it was moved away."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    new.chmod(0o755)  # mkdtemp makes it private
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""What `classify` and `heads` print: counts by type, and the strongest heads of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headscope.heads import head_name
+from headscope.run import Run
+from headscope.tags import UNCLASSIFIED
+
+STRONGEST = 5
+
+
+def summary(run: Run) -> RenderableType:
+    """Counts by type, and for each type its strongest heads with their numbers."""
+    model = run.info["model"]
+    title = (
+        f"{model['name']}: {model['layers']} layers × {model['heads']} heads"
+        if "layers" in model
+        else model["name"]
+    )
+    parts: list[RenderableType] = [Text(title, style="bold"), _counts(run)]
+    strongest = list(_strongest(run))
+    if strongest:
+        parts += [Text(), _strongest_table(strongest)]
+    parts += [Text(f"note: {note}", style="yellow") for note in run.info.get("notes", ())]
+    return Group(*parts)
+
+
+def head_lines(heads: pd.DataFrame) -> Table:
+    """A table of heads, one row each, as `headscope heads` prints it."""
+    table = _table("head", "primary", "tags", "relation", "score", "control", "lift", "95 %")
+    for row in heads.itertuples():
+        table.add_row(
+            head_name(row.layer, row.head),
+            row.primary,
+            row.tags,
+            row.relation,
+            *_numbers(row.score, row.control, row.lift),
+            _interval(row.ci_low, row.ci_high),
+        )
+    return table
+
+
+def _counts(run: Run) -> Table:
+    table = _table("type", "heads", "with the tag")
+    primary = run.heads["primary"].value_counts()
+    tags = run.heads["tags"].str.split(";").explode().value_counts()
+    for name in sorted(set(primary.index) | (set(tags.index) - {""})):
+        also = "" if name == UNCLASSIFIED else str(tags.get(name, 0))
+        table.add_row(name, str(primary.get(name, 0)), also)
+    return table
+
+
+def _strongest(run: Run) -> Iterator[pd.DataFrame]:
+    """For each type the tagged evidence of its strongest heads, one relation per head."""
+    tagged = run.evidence[run.evidence["tagged"]].sort_values("lift", ascending=False)
+    for _, rows in tagged.groupby("type", sort=False):
+        yield rows.drop_duplicates(["layer", "head"]).head(STRONGEST)
+
+
+def _strongest_table(groups: list[pd.DataFrame]) -> Table:
+    table = _table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
+    for group in groups:
+        for place, row in enumerate(group.itertuples()):
+            table.add_row(
+                row.type if place == 0 else "",
+                head_name(row.layer, row.head),
+                row.relation,
+                *_numbers(row.mass, row.control, row.lift),
+                _interval(row.ci_low, row.ci_high),
+                str(row.n),
+                end_section=place == len(group) - 1,
+            )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        numeric = column in ("score", "mass", "control", "lift", "n", "heads", "with the tag")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=column == "head")
+    return table
+
+
+def _numbers(*values: float) -> list[str]:
+    return [f"{value:.2f}" for value in values]
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.2f} … {high:.2f}"

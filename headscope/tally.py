@@ -1,0 +1,107 @@
+"""The running sums of a run. A tally is a plain sum: batches, shards and resumed runs just add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.errors import RunError
+from headscope.relations.relation import GUESSES
+
+BLOCKS = 64
+"""Documents are dealt into blocks by position; intervals come from resampling blocks."""
+OFFSETS = 9
+"""Diagonals of the profile: from the current token to eight back."""
+CORNER = 10
+"""Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
+
+
+@dataclass
+class Profile:
+    """Sums that describe a head's pattern on the first text window of each block.
+
+    All are sums over the queries from position 1 on; `queries` counts them, and each array but
+    `corner` is `[layer head]`. What they mean is said where they are divided: `headscope.profile`.
+    """
+
+    queries: Float[ndarray, ""]
+    entropy: Float[ndarray, "layer head"]
+    distance: Float[ndarray, "layer head"]
+    first_token: Float[ndarray, "layer head"]
+    spread: Float[ndarray, "layer head"]
+    diagonal: Float[ndarray, "layer head offset"]
+    stripe: Float[ndarray, "layer head"]
+    sentence: Float[ndarray, "layer head"]
+    corners: Float[ndarray, " block"]
+    corner: Float[ndarray, "block layer head cell"]
+
+
+@dataclass
+class Tally:
+    """Sums of attention per block × relation × layer × head, and what they are divided by."""
+
+    relations: tuple[str, ...]
+    target: Float[ndarray, "block relation layer head"]
+    control: Float[ndarray, "block relation layer head"]
+    hits: Float[ndarray, "block relation layer head"]
+    queries: Float[ndarray, "block relation"]
+    chance: Float[ndarray, "block relation"]
+    guesses: Float[ndarray, "relation rule"]
+    profile: Profile
+
+    @classmethod
+    def zeros(cls, relations: tuple[str, ...], layers: int, heads: int) -> Tally:
+        """An empty tally."""
+        per_head, per_block = (layers, heads), (BLOCKS, len(relations))
+        return cls(
+            relations,
+            *(np.zeros((*per_block, *per_head)) for _ in range(3)),
+            *(np.zeros(per_block) for _ in range(2)),
+            np.zeros((len(relations), GUESSES)),
+            Profile(
+                np.zeros(()),
+                *(np.zeros(per_head) for _ in range(4)),
+                np.zeros((*per_head, OFFSETS)),
+                *(np.zeros(per_head) for _ in range(2)),
+                np.zeros(BLOCKS),
+                np.zeros((BLOCKS, *per_head, CORNER * CORNER)),
+            ),
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return int(self.target.shape[2])
+
+    @property
+    def heads(self) -> int:
+        """Number of heads in a layer."""
+        return int(self.target.shape[3])
+
+    def arrays(self) -> dict[str, ndarray]:
+        """Every array by name, those of the profile as `profile.NAME`; not copies."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
+        return own | {f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)}
+
+    def __iadd__(self, other: Tally) -> Tally:
+        """Add another tally of the same relations, layers and heads.
+
+        Raises:
+            RunError: the two do not fit.
+        """
+        if self.relations != other.relations or self.target.shape != other.target.shape:
+            raise RunError(
+                f"these tallies do not add up: {len(self.relations)} relations × {self.layers} "
+                f"layers × {self.heads} heads, and {len(other.relations)} × {other.layers} × "
+                f"{other.heads}"
+            )
+        theirs = other.arrays()
+        for name, array in self.arrays().items():
+            array += theirs[name]
+        return self
+
+
+_NO_ARRAYS = ("relations", "profile")

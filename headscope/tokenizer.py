@@ -1,0 +1,81 @@
+"""A Hugging Face tokenizer, as far as headscope needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.align import TokenizedDocument
+from headscope.corpus.document import Document
+from headscope.errors import ModelError
+
+
+class Tokenizer:
+    """Text to tokens with character offsets, and tokens to text.
+
+    Args:
+        backend: a fast `transformers` tokenizer (only those know character offsets).
+        name: the model's name, for messages.
+        bos: text of the token to put before each document; the tokenizer's own when None.
+
+    Raises:
+        ModelError: no offsets, or no beginning-of-text token.
+    """
+
+    def __init__(self, backend: Any, *, name: str, bos: str | None = None) -> None:
+        if not getattr(backend, "is_fast", False):
+            raise ModelError(
+                f"{name}: its tokenizer is a slow one without character offsets; headscope needs "
+                "them to map words to tokens. A tokenizer.json in the model's folder would do"
+            )
+        self._backend = backend
+        self.bos_string, self.bos = _find_bos(backend, name, bos)
+        self._text: dict[int, str] = {}
+
+    def encode(self, document: Document) -> TokenizedDocument:
+        """The document's tokens, without a beginning-of-text token."""
+        encoded = self._backend(
+            document.text, return_offsets_mapping=True, add_special_tokens=False, verbose=False
+        )
+        return TokenizedDocument(
+            document,
+            np.array(encoded["input_ids"], np.int64),
+            self.spell(encoded["input_ids"]),
+            np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2),
+        )
+
+    def spell(self, tokens: Sequence[int]) -> list[str]:
+        """The text of each token alone; a fragment of a character gives U+FFFD."""
+        new = sorted(set(tokens) - self._text.keys())
+        if new:
+            texts = self._backend.batch_decode(
+                [[token] for token in new], clean_up_tokenization_spaces=False
+            )
+            self._text.update(zip(new, texts, strict=True))
+        return [self._text[token] for token in tokens]
+
+    def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
+        """All token ids that the model has and that stand for text: no special or added token."""
+        special = set(self._backend.all_special_ids) | set(self._backend.added_tokens_decoder)
+        size = min(vocabulary_size, len(self._backend))
+        return np.array([token for token in range(size) if token not in special], np.int64)
+
+
+def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:
+    if asked is not None:
+        token = backend.convert_tokens_to_ids(asked)
+        if token is None or (token == backend.unk_token_id and asked != backend.unk_token):
+            raise ModelError(f"{name}: {asked!r} is not a token of its vocabulary")
+        return asked, int(token)
+    if backend.bos_token_id is None:
+        rest = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
+        raise ModelError(
+            f"{name}: its vocabulary has no beginning-of-text (BOS) token, and headscope puts one "
+            "before every document, as TransformerLens does. Name the token to use with --bos"
+            + (f"; its special tokens are: {', '.join(dict.fromkeys(rest))}" if rest else "")
+        )
+    return backend.bos_token, int(backend.bos_token_id)
