@@ -15,7 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
     from headscope.run import Run as Run
     from headscope.store import load as load
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "classify": "headscope.pipeline",
     "load": "headscope.store",
+    "read_corpus": "headscope.corpus.read",
+    "score_patterns": "headscope.patterns",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
-__all__ = ["HeadscopeError", "Run", "classify", "load"]
+__all__ = ["HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import typer
 from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 app = typer.Typer(
     help="What does each attention head of a pretrained transformer do, and how sure are we?",
@@ -47,7 +47,9 @@ def main() -> None:
 
 @app.command()
 def classify(
-    model: Annotated[str, typer.Argument(help="A hub name such as gpt2, a folder, or a .gguf file.")],
+    model: Annotated[
+        str, typer.Argument(help="A hub name such as gpt2, a folder, or a .gguf file.")
+    ],
     corpus: Annotated[
         list[Path] | None,
         typer.Option(help="CoNLL-U or plain text: a file or a folder. May be repeated."),
@@ -104,10 +106,10 @@ def classify(
 @app.command()
 def heads(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    type: Annotated[  # noqa: A002 (the option's name)
+    type: Annotated[
         str | None, typer.Option(help="Only heads with this tag, or unclassified.")
     ] = None,
-    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,  # noqa: A002
+    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
 ) -> None:
     """List the heads of a run, the strongest first."""
     from headscope.listing import list_heads, write_heads

@@ -1,4 +1,4 @@
-"""From sums to evidence: for every head × relation a score, its control, an interval and a q value."""
+"""From sums to evidence: for every head × relation a score, its control, interval and q value."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def _relation_table(
 
 
 def _uncertainty(
-    excess: Float[ndarray, "block head"], queries: Float[ndarray, " block"], rng: np.random.Generator
+    excess: Float[ndarray, "block head"],
+    queries: Float[ndarray, " block"],
+    rng: np.random.Generator,
 ) -> tuple[ndarray, ndarray, ndarray]:
     """Interval and one-sided p value of Σ excess / Σ queries, resampling or comparing blocks."""
     blocks = len(queries)
@@ -107,7 +109,7 @@ def _uncertainty(
     return low, high, stats.t.sf(t, blocks - 1)
 
 
-def _q_values(table: pd.DataFrame) -> pd.Series[float]:
+def _q_values(table: pd.DataFrame) -> pd.Series:
     q = pd.Series(np.nan, index=table.index)
     tested = table["p_value"].notna() & (table["n"] >= MIN_QUERIES)
     if tested.any():

@@ -33,9 +33,13 @@ def download(name: str, revision: str | None) -> tuple[Path, str]:
         commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
         folder = snapshot_download(name, revision=commit, allow_patterns=_FILES)
     except HFValidationError as error:
-        raise ModelError(f"{name!r} is no folder, no .gguf file and no hub name: {error}") from error
+        raise ModelError(
+            f"{name!r} is no folder, no .gguf file and no hub name: {error}"
+        ) from error
     except GatedRepoError as error:
-        raise ModelError(f"{asked}: the hub asks for permission; log in with `hf auth login`") from error
+        raise ModelError(
+            f"{asked}: the hub asks for permission; log in with `hf auth login`"
+        ) from error
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise ModelError(f"{asked}: the hub has no such model or revision; {WAYS_ON}") from error
     except (OSError, HfHubHTTPError, RuntimeError) as error:

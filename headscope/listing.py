@@ -8,6 +8,8 @@ from headscope.errors import ChoiceError
 from headscope.run import Run
 from headscope.tags import UNCLASSIFIED
 
+_NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
+
 
 def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
     """The heads with this tag (or `unclassified`, or all), the strongest lift first.
@@ -26,14 +28,24 @@ def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
         best = best.sort_values("lift", ascending=False).drop_duplicates(["layer", "head"])
         # the numbers of this type, which need not be the head's primary one
         numbers = best.rename(columns={"mass": "score"})[
-            ["layer", "head", "relation", "score", "control", "lift", "ci_low", "ci_high", "q_value"]
+            [
+                "layer",
+                "head",
+                "relation",
+                "score",
+                "control",
+                "lift",
+                "ci_low",
+                "ci_high",
+                "q_value",
+            ]
         ]
         keep = [c for c in heads.columns if c in ("layer", "head") or c not in numbers.columns]
         heads = heads[keep].merge(numbers, on=["layer", "head"])[list(heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")
 
 
-def write_heads(heads: pd.DataFrame, format: str) -> str:  # noqa: A002 (what it is)
+def write_heads(heads: pd.DataFrame, format: str) -> str:
     """The heads as `csv` or `json` (a list of objects)."""
     if format == "csv":
         return str(heads.to_csv(index=False, float_format="%.6g", lineterminator="\n"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from headscope.attention import check_patterns
@@ -124,7 +124,9 @@ def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
             raise ModelError(f"{name}: no such folder")
         path, commit = download(name, revision)
     if not (path / "config.json").is_file():
-        raise ModelError(f"{name}: no config.json in this folder; a model in Hugging Face layout has one")
+        raise ModelError(
+            f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
+        )
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise ModelError(
@@ -162,7 +164,8 @@ def _load_tokenizer(name: str, folder: Path) -> Any:
 
 def _boot(name: str, hf_model: Any, backend: Any, device: str, dtype: torch.dtype) -> Any:
     """The bridge over a loaded model. TransformerLens wants a folder for its name: a bare hub
-    name asks the hub even when the model is given."""
+    name asks the hub even when the model is given.
+    """
     config = hf_model.config
     if getattr(config, "quantization_config", None) is not None:
         del config.quantization_config  # a GGUF's weights are no longer quantised

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-
 from headscope.corpus.plan import Plan, plan_repeats, plan_text
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.evidence import COLUMNS, LEVEL, MIN_BLOCKS, RESAMPLES, weigh

@@ -1,4 +1,4 @@
-"""What a head's pattern looks like, beside what it looks at: entropy, distance, variability, shape."""
+"""What a head's pattern looks like, beside what it looks at: entropy, variability, shape."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def add_profile(
             profile.corner[block, layer] += _numpy(corner.float())
 
 
-def _add_row_sums(
-    profile: Profile, layer: int, own: Float[Tensor, "head query key"]
-) -> None:
+def _add_row_sums(profile: Profile, layer: int, own: Float[Tensor, "head query key"]) -> None:
     first = own[..., 0]
     entropy = torch.special.entr(own).sum(-1)
     keys = torch.arange(own.shape[-1], device=own.device, dtype=own.dtype)

@@ -41,7 +41,7 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
             raise RunError(f"{folder} holds other files and no run; choose an empty or new folder")
         if not overwrite:
             raise RunError(
-                f"{folder} holds a run already; choose another --out, or replace it with --overwrite"
+                f"{folder} holds a run already; choose another --out, or add --overwrite"
             )
     try:
         with _beside(folder):
@@ -87,12 +87,16 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
     """
     folder = Path(folder)
     if not (folder / RUN).is_file():
-        raise RunError(f"{folder}: no run here ({RUN} is missing); write one with headscope classify")
+        raise RunError(
+            f"{folder}: no run here ({RUN} is missing); write one with headscope classify"
+        )
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
         rules = {name: Rule(**rule) for name, rule in info["relations"].items()}
         evidence = pd.read_csv(folder / EVIDENCE)
-        heads = pd.read_csv(folder / HEADS, keep_default_na=False, na_values={c: "" for c in _NUMBERS})
+        heads = pd.read_csv(
+            folder / HEADS, keep_default_na=False, na_values=dict.fromkeys(_NUMBERS, "")
+        )
         tally = _read_tally(folder / TALLY, tuple(rules)) if with_tally else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error

@@ -1,4 +1,4 @@
-"""From evidence to tags: every condition is a row, so that a tag can say why and a near miss what failed."""
+"""From evidence to tags: a condition is a row, so that tags and near misses can say why."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ HEAD_COLUMNS = [
 ]  # fmt: skip
 
 
+_NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
+
+
 @dataclass(frozen=True)
 class Condition:
     """One thing that a tag asks for. `holds` is vectorised over rows, `say` speaks of one row."""
 
     name: str
-    holds: Callable[[pd.DataFrame], pd.Series[bool]]
+    holds: Callable[[pd.DataFrame], pd.Series]
     say: Callable[[pd.Series], str]
 
 
@@ -115,7 +118,7 @@ def failures(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({c.name: ~c.holds(table).astype(bool) for c in CONDITIONS})
 
 
-def tag(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> pd.Series[bool]:
+def tag(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> pd.Series:
     """The `tagged` column: every condition holds."""
     if evidence.empty:
         return pd.Series([], dtype=bool)
@@ -155,7 +158,9 @@ def head_table(
                 "score": best["mass"],
                 "reason": reason(best, rules),
                 "kv_group": head // kv_group_size,
-                **{name: best[name] for name in ("control", "lift", "ci_low", "ci_high", "q_value")},
+                **{
+                    name: best[name] for name in ("control", "lift", "ci_low", "ci_high", "q_value")
+                },
             }
         )
     heads = pd.DataFrame(rows).merge(profile, on=["layer", "head"])
@@ -163,7 +168,7 @@ def head_table(
 
 
 def reason(row: pd.Series, rules: Mapping[str, Rule]) -> str:
-    """One sentence: what the head does with which numbers, or which condition came closest to hold."""
+    """One sentence: what the head does with which numbers, and for a near miss what failed."""
     meaning = rules[row["id"]].meaning
     numbers = (
         f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import RunError
@@ -57,17 +57,24 @@ class Tally:
         """An empty tally."""
         per_head, per_block = (layers, heads), (BLOCKS, len(relations))
         return cls(
-            relations,
-            *(np.zeros((*per_block, *per_head)) for _ in range(3)),
-            *(np.zeros(per_block) for _ in range(2)),
-            np.zeros((len(relations), GUESSES)),
-            Profile(
-                np.zeros(()),
-                *(np.zeros(per_head) for _ in range(4)),
-                np.zeros((*per_head, OFFSETS)),
-                *(np.zeros(per_head) for _ in range(2)),
-                np.zeros(BLOCKS),
-                np.zeros((BLOCKS, *per_head, CORNER * CORNER)),
+            relations=relations,
+            target=np.zeros((*per_block, *per_head)),
+            control=np.zeros((*per_block, *per_head)),
+            hits=np.zeros((*per_block, *per_head)),
+            queries=np.zeros(per_block),
+            chance=np.zeros(per_block),
+            guesses=np.zeros((len(relations), GUESSES)),
+            profile=Profile(
+                queries=np.zeros(()),
+                entropy=np.zeros(per_head),
+                distance=np.zeros(per_head),
+                first_token=np.zeros(per_head),
+                spread=np.zeros(per_head),
+                diagonal=np.zeros((*per_head, OFFSETS)),
+                stripe=np.zeros(per_head),
+                sentence=np.zeros(per_head),
+                corners=np.zeros(BLOCKS),
+                corner=np.zeros((BLOCKS, *per_head, CORNER * CORNER)),
             ),
         )
 

@@ -134,7 +134,7 @@ def _within(number: object, span: tuple[int, str, int]) -> bool:
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     """Sentences as `(number of the first line, lines)`."""
-    first, lines = 1, []
+    first, lines = 1, list[str]()
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             if not lines:

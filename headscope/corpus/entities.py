@@ -1,4 +1,4 @@
-"""CorefUD `Entity=` brackets: `(e1-person` opens a mention, `e1)` closes it, `(e1-person)` does both."""
+"""CorefUD `Entity=` brackets: `(e1-person` opens a mention, `e1)` closes it, `(e1)` does both."""
 
 from __future__ import annotations
 

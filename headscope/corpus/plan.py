@@ -1,4 +1,4 @@
-"""What a run reads: documents cut into windows up to a number of tokens, and the synthetic stimulus."""
+"""What a run reads: documents cut into windows, up to a number of tokens, and random repeats."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Encoder(Protocol):
     bos: int
     bos_string: str
 
-    def encode(self, document: Document) -> TokenizedDocument: ...  # noqa: D102
-    def spell(self, tokens: Sequence[int]) -> list[str]: ...  # noqa: D102
+    def encode(self, document: Document) -> TokenizedDocument: ...
+    def spell(self, tokens: Sequence[int]) -> list[str]: ...
 
 
 @dataclass(frozen=True)

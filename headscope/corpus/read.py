@@ -56,6 +56,15 @@ def read_documents(files: Iterable[Path]) -> Iterator[Document]:
             yield read_text(path.stem, text, source=str(path))
 
 
+def read_corpus(path: str | Path) -> list[Document]:
+    """All documents of a file, or of a folder in the order of names.
+
+    Raises:
+        CorpusError: with file and line; see `read_conllu`.
+    """
+    return list(read_documents(corpus_files([path])))
+
+
 def file_sha256(path: Path) -> str:
     """The file's sha256 as hex digits."""
     with path.open("rb") as file:
@@ -63,7 +72,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _decode(path: Path) -> str:
-    """UTF-8 text, without byte-order mark, with `\\n` line ends."""
+    """UTF-8 text without byte-order mark, every line end a line feed."""
     try:
         raw = path.read_bytes()
     except OSError as error:

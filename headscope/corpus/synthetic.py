@@ -46,7 +46,5 @@ def repeat_windows(
         n = int(rng.integers(shortest, longest + 1))
         copied = rng.choice(vocabulary, size=n, replace=False)
         tokens = np.concatenate([[bos], copied, copied])
-        windows.append(
-            Window(f"repeat#{i}", tokens, tuple(spell(tokens.tolist())), copy_length=n)
-        )
+        windows.append(Window(f"repeat#{i}", tokens, tuple(spell(tokens.tolist())), copy_length=n))
     return windows

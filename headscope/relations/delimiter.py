@@ -1,4 +1,4 @@
-"""Delimiter heads: the first token, punctuation, ends of sentences, line breaks, quotes and brackets."""
+"""Delimiter heads: the first token, punctuation, ends of sentences, line breaks, quotes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOURCE = (
 )
 TIMES_CHANCE = 3.0
 
-_SENTENCE_END = frozenset(".!?…。！？")  # noqa: RUF001 (full-width marks are meant)
+_SENTENCE_END = frozenset(".!?…。！？")
 _OPEN_CLOSE = frozenset(("Ps", "Pe", "Pi", "Pf"))
 
 

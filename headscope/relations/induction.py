@@ -1,4 +1,6 @@
-"""Induction heads look at what followed the current token last time; duplicate-token heads at that last time.
+"""Induction heads look at what followed the current token last time.
+
+Duplicate-token heads look at that last time itself.
 
 On repeated random tokens nothing but the repeat can guide a head (Elhage et al. 2021; Olsson
 et al. 2022). The scores differ from `detect_head`'s `mul`, which divides by all rows, so that a
@@ -29,7 +31,7 @@ NATURAL_SOURCE = (
 
 
 def in_second_copy(window: Window, shift: int) -> Pairs:
-    """Queries in the second copy of `[bos, r, r]` with the same token's place in the first, plus `shift`."""
+    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`."""
     n = window.copy_length
     first_copy = np.arange(1, n + 1)
     query, key = first_copy + n, first_copy + shift

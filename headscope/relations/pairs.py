@@ -37,7 +37,7 @@ class Pairs:
 
 
 def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
-    """Cells of weight 1, equal cells of one owner counted once, and only keys before or at the query."""
+    """Cells of weight 1; equal cells of one owner count once, keys after the query not at all."""
     query, key = np.asarray(query, np.int64), np.asarray(key, np.int64)
     owner = query if owner is None else np.asarray(owner, np.int64)
     rows = np.unique(np.stack([owner, query, key], axis=1)[key <= query], axis=0)
