@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.relations.relation import GUESSES, Found, Relation, find
+from headscope.relations.relation import Found, Relation, find
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -68,8 +69,10 @@ class Sums:
 class Selection:
     """All cells that the relations of a batch look at, and how they add up.
 
-    `cells` are the distinct cells as flat indices into one head's `[window query key]`, in
-    memory order; `mass` and `hit` are sparse matrices that sum weighted cells into rows.
+    `cells` are the distinct cells of every head, in memory order, as flat indices into a
+    pattern; `target_rows` and `target_keys` the same for target cells alone, as the flat index
+    of the query's row and the key. `mass` and `hit` are sparse matrices that add weighted cells
+    up by block and relation, targets first and controls below them.
     """
 
     block: Int[ndarray, " row"]
@@ -77,33 +80,32 @@ class Selection:
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
     guesses: Int[ndarray, "row rule"]
-    window: Int[Tensor, " cell"]
-    query: Int[Tensor, " cell"]
-    key: Int[Tensor, " cell"]
+    cells: Int[Tensor, "cell head"]
+    target_rows: Int[Tensor, "target head"]
+    target_keys: Int[Tensor, "target 1"]
     mass: Tensor
     hit: Tensor
 
     def sums(self, pattern: Float[Tensor, "window head query key"]) -> Sums:
         """Targets, controls and arg-max hits of every head, summed by block and relation."""
-        heads, queries, keys = pattern.shape[1:]
-        head = torch.arange(heads, device=pattern.device)[:, None]
-        row = (self.window * heads + head) * queries + self.query
-        values = pattern.reshape(-1)[row * keys + self.key].float()
+        values = pattern.reshape(-1)[self.cells].float()
+        mass = _numpy(self.mass @ values)
         # the first token is left out: it is where heads rest
         best = pattern[..., 1:].max(dim=-1)
-        best_key = torch.where(best.values > 0, best.indices + 1, 0).reshape(-1)[row]
-        hits = (best_key == self.key) & (self.key > 0)
-        mass = (self.mass @ values.T).cpu().double().numpy()
+        best_key = torch.where(best.values > 0, best.indices + 1, 0).reshape(-1)
+        hits = (best_key[self.target_rows] == self.target_keys) & (self.target_keys > 0)
         rows = len(self.block)
-        return Sums(mass[:rows], mass[rows:], (self.hit @ hits.float().T).cpu().double().numpy())
+        return Sums(mass[:rows], mass[rows:], _numpy(self.hit @ hits.float()))
 
     def to(self, device: torch.device | str) -> Selection:
         """The same selection with its tensors on a device."""
-        moved = {n: getattr(self, n).to(device) for n in ("window", "query", "key", "mass", "hit")}
-        return Selection(**{**vars(self), **moved})
+        moved = {name: value.to(device) for name, value in vars(self).items() if _is_tensor(value)}
+        return replace(self, **moved)
 
 
-def select(batch: Batch, relations: Sequence[Relation], seed: int) -> Selection | None:
+def select(
+    batch: Batch, relations: Sequence[Relation], *, heads: int, seed: int
+) -> Selection | None:
     """Find and draw all pairs of a batch; None when there are none.
 
     Draws are seeded by the run's seed and the window's own tokens, so that they do not depend on
@@ -116,33 +118,58 @@ def select(batch: Batch, relations: Sequence[Relation], seed: int) -> Selection 
     ]
     if not found:
         return None
-    owners = np.array([(block, index) for _, block, index, _ in found])
-    rows, row_of = np.unique(owners, axis=0, return_inverse=True)
-    count, length = len(rows), max(map(len, batch.windows))
-    sides = [_side(found, row_of, name, length) for name in ("targets", "controls")]
-    cells = np.unique(np.concatenate([cell for _, cell, _ in sides]))
-    mass_rows = np.concatenate([sides[0][0], sides[1][0] + count])
-    mass_cells = np.searchsorted(cells, np.concatenate([sides[0][1], sides[1][1]]))
-    mass_weights = np.concatenate([sides[0][2], sides[1][2]])
-    hit_cells = np.searchsorted(cells, sides[0][1])
+    rows, row_of = np.unique(
+        [block * len(relations) + index for _, block, index, _ in found], return_inverse=True
+    )
+    length = max(map(len, batch.windows))
+    targets, controls = (_side(found, row_of, side, length) for side in ("targets", "controls"))
+    cells = _distinct(np.concatenate([targets.cell, controls.cell]))
+    target_cells = _distinct(targets.cell)
+    both = _Side(
+        np.concatenate([targets.row, controls.row + len(rows)]),
+        np.concatenate([targets.cell, controls.cell]),
+        np.concatenate([targets.weight, controls.weight]),
+    )
 
-    def total(values: Sequence[ndarray | float]) -> ndarray:
-        summed = np.zeros((count, *np.shape(values[0])))
+    def total(values: Sequence[Any]) -> ndarray:
+        summed = np.zeros((len(rows), *np.shape(values[0])))
         np.add.at(summed, row_of, np.array(values))
         return summed
 
+    results = [result for *_, result in found]
     return Selection(
-        block=rows[:, 0],
-        relation=rows[:, 1],
-        queries=total([len(f.targets.queries) for *_, f in found]).astype(np.int64),
-        chance=total([_chance(f) for *_, f in found]),
-        guesses=total([f.guesses for *_, f in found]).astype(np.int64).reshape(count, GUESSES),
-        window=torch.from_numpy(cells // (length * length)),
-        query=torch.from_numpy(cells // length % length),
-        key=torch.from_numpy(cells % length),
-        mass=_sparse(mass_rows, mass_cells, mass_weights, (2 * count, len(cells))),
-        hit=_sparse(sides[0][0], hit_cells, sides[0][2], (count, len(cells))),
+        block=rows // len(relations),
+        relation=rows % len(relations),
+        queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
+        chance=total([_chance(result) for result in results]),
+        guesses=total([result.guesses for result in results]).astype(np.int64),
+        cells=_in_every_head(cells // length, length, heads) * length
+        + torch.from_numpy(cells % length)[:, None],
+        target_rows=_in_every_head(target_cells // length, length, heads),
+        target_keys=torch.from_numpy(target_cells % length)[:, None],
+        mass=both.matrix(2 * len(rows), cells),
+        hit=targets.matrix(len(rows), target_cells),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Weighted cells `(window query key)`, flat within one head, and the row each belongs to."""
+
+    row: Int[ndarray, " pair"]
+    cell: Int[ndarray, " pair"]
+    weight: Float[ndarray, " pair"]
+
+    def matrix(self, rows: int, cells: Int[ndarray, " cell"]) -> Tensor:
+        """The sparse matrix `[row cell]` of the weights."""
+        order = np.argsort(self.row, kind="stable")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(np.searchsorted(self.row[order], np.arange(rows + 1))),
+            torch.from_numpy(np.searchsorted(cells, self.cell[order])),
+            torch.from_numpy(self.weight[order]).float(),
+            size=(rows, len(cells)),
+            check_invariants=False,
+        )
 
 
 def _find_all(
@@ -160,17 +187,26 @@ def _find_all(
 
 def _side(
     found: Sequence[tuple[int, int, int, Found]], row_of: ndarray, side: str, length: int
-) -> tuple[ndarray, ndarray, ndarray]:
-    """Row, flat cell and weight of every pair on one side."""
+) -> _Side:
     parts = [getattr(result, side) for *_, result in found]
+    cells = [
+        (window * length + part.query) * length + part.key
+        for (window, *_), part in zip(found, parts, strict=True)
+    ]
     row = np.repeat(row_of, [len(part) for part in parts])
-    cell = np.concatenate(
-        [
-            (window * length + part.query) * length + part.key
-            for (window, *_), part in zip(found, parts, strict=True)
-        ]
-    )
-    return row, cell, np.concatenate([part.weight for part in parts])
+    return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in parts]))
+
+
+def _distinct(cells: Int[ndarray, " pair"]) -> Int[ndarray, " cell"]:
+    """Sorted distinct cells; numpy's own `unique` hashes, which is slower for these."""
+    ordered = np.sort(cells)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
+
+
+def _in_every_head(row: Int[ndarray, " cell"], length: int, heads: int) -> Int[Tensor, "cell head"]:
+    """Flat `(window query)` rows as flat rows of a pattern `[window head query key]`."""
+    window, query = torch.from_numpy(row // length), torch.from_numpy(row % length)
+    return (window[:, None] * heads + torch.arange(heads)) * length + query[:, None]
 
 
 def _chance(found: Found) -> float:
@@ -178,13 +214,9 @@ def _chance(found: Found) -> float:
     return float((found.targets.weight / (found.targets.query + 1)).sum())
 
 
-def _sparse(row: ndarray, column: ndarray, weight: ndarray, shape: tuple[int, int]) -> Tensor:
-    order = np.argsort(row, kind="stable")
-    starts = np.searchsorted(row[order], np.arange(shape[0] + 1))
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(starts),
-        torch.from_numpy(column[order]),
-        torch.from_numpy(weight[order]).float(),
-        size=shape,
-        check_invariants=False,
-    )
+def _numpy(sums: Tensor) -> ndarray:
+    return sums.cpu().double().numpy()
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)

@@ -40,7 +40,7 @@ def measure(
     tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
     blocks, profiled = deal(windows)
     for batch in batches(windows, blocks, profiled, tokens=batch_tokens):
-        selection = select(batch, relations, seed)
+        selection = select(batch, relations, heads=model.heads, seed=seed)
         if selection is not None:
             selection = selection.to(model.device)
             add_counts(tally, selection)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headscope.batches import Batch, Selection
 from headscope.corpus.window import Window
-from headscope.profile import add_profile
+from headscope.profile import add_profile, profile_place
 from headscope.tally import BLOCKS, Tally
 
 
@@ -20,14 +20,14 @@ def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], set[int]]:
     """Deal windows into blocks by position, each stimulus apart; and the windows to profile.
 
     Neighbouring windows, which often come from one document, share a block. The first text
-    window of each block is profiled.
+    window of each pair of blocks is profiled.
     """
     blocks = np.zeros(len(windows), np.int64)
     for stimulus in {window.stimulus for window in windows}:
         rows = np.array([i for i, window in enumerate(windows) if window.stimulus == stimulus])
         blocks[rows] = np.arange(len(rows)) * BLOCKS // len(rows)
     text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
-    first = {int(blocks[i]): i for i in reversed(text)}
+    first = {profile_place(blocks[i]): i for i in reversed(text)}
     return blocks, set(first.values())
 
 

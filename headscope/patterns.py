@@ -73,7 +73,7 @@ def score_patterns(
     blocks, profiled = deal(windows)
     for i, (array, window) in enumerate(zip(arrays, windows, strict=True)):
         batch = Batch([window], blocks[i : i + 1], [0] if i in profiled else [])
-        selection = select(batch, relations, seed)
+        selection = select(batch, relations, heads=heads, seed=seed)
         if selection is not None:
             add_counts(tally, selection)
         for layer in range(layers):

@@ -13,6 +13,9 @@ from headscope.relations.relation import GUESSES
 
 BLOCKS = 64
 """Documents are dealt into blocks by position; intervals come from resampling blocks."""
+PROFILES = 32
+"""Windows that are profiled at most: the first text window of each pair of blocks. A profile
+describes and decides nothing, so that its cost need not grow with the run."""
 OFFSETS = 9
 """Diagonals of the profile: from the current token to eight back."""
 CORNER = 10
@@ -21,7 +24,7 @@ CORNER = 10
 
 @dataclass
 class Profile:
-    """Sums that describe a head's pattern on the first text window of each block.
+    """Sums that describe a head's pattern on at most 32 text windows.
 
     All are sums over the queries from position 1 on; `queries` counts them, and each array but
     `corner` is `[layer head]`. What they mean is said where they are divided: `headscope.profile`.
@@ -35,8 +38,8 @@ class Profile:
     diagonal: Float[ndarray, "layer head offset"]
     stripe: Float[ndarray, "layer head"]
     sentence: Float[ndarray, "layer head"]
-    corners: Float[ndarray, " block"]
-    corner: Float[ndarray, "block layer head cell"]
+    corners: Float[ndarray, " window"]
+    corner: Float[ndarray, "window layer head cell"]
 
 
 @dataclass
@@ -73,8 +76,8 @@ class Tally:
                 diagonal=np.zeros((*per_head, OFFSETS)),
                 stripe=np.zeros(per_head),
                 sentence=np.zeros(per_head),
-                corners=np.zeros(BLOCKS),
-                corner=np.zeros((BLOCKS, *per_head, CORNER * CORNER)),
+                corners=np.zeros(PROFILES),
+                corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
             ),
         )
 

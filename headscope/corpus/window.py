@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from headscope.corpus.deprels import own_label
+
 _Positions = Int[ndarray, " item"]
 
 
@@ -34,6 +36,15 @@ class WordTable:
     def __len__(self) -> int:
         return len(self.first)
 
+    @cached_property
+    def dependents(self) -> dict[str, _Positions]:
+        """For each dependency relation, the rows of the words that hang on another by it."""
+        labels, inverse = np.unique(self.deprel, return_inverse=True)
+        names = np.array([own_label(label) for label in labels.tolist()], "U")
+        rows = np.flatnonzero(self.head >= 0)
+        own = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
+        return {str(name): rows[own == name] for name in np.unique(own)}
+
 
 @dataclass(frozen=True, eq=False)
 class MentionTable:
@@ -55,6 +66,15 @@ class MentionTable:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @cached_property
+    def dependents(self) -> dict[str, _Positions]:
+        """For each dependency relation, the rows of the words that hang on another by it."""
+        labels, inverse = np.unique(self.deprel, return_inverse=True)
+        names = np.array([own_label(label) for label in labels.tolist()], "U")
+        rows = np.flatnonzero(self.head >= 0)
+        own = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
+        return {str(name): rows[own == name] for name in np.unique(own)}
 
 
 def no_words() -> WordTable:

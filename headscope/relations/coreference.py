@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import MentionTable, Window
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import GUESSES, Relation, Rule
 
 FLOOR = 0.1
@@ -104,7 +104,7 @@ def _pairs(mentions: MentionTable, table: _Table) -> Pairs:
     query, key = np.nonzero(table)
     if not len(query):
         return no_pairs()
-    return span_pairs(mentions.last[query], mentions.first[key], mentions.last[key])
+    return distinct(span_pairs(mentions.last[query], mentions.first[key], mentions.last[key]))
 
 
 def _row(name: str, rule: Antecedents, meaning: str, taggable: bool = True) -> Relation:

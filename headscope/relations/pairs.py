@@ -37,11 +37,17 @@ class Pairs:
 
 
 def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
-    """Cells of weight 1; equal cells of one owner count once, keys after the query not at all."""
-    query, key = np.asarray(query, np.int64), np.asarray(key, np.int64)
-    owner = query if owner is None else np.asarray(owner, np.int64)
-    rows = np.unique(np.stack([owner, query, key], axis=1)[key <= query], axis=0)
-    return Pairs(rows[:, 1], rows[:, 2], rows[:, 0], np.ones(len(rows)))
+    """Cells of weight 1; keys after the query are left out."""
+    back = key <= query
+    owner = query if owner is None else owner
+    return Pairs(query[back], key[back], owner[back], np.ones(int(back.sum())))
+
+
+def distinct(found: Pairs) -> Pairs:
+    """Equal target cells counted once: two words can share a token."""
+    size = int(found.query.max(initial=0)) + 1
+    _, first = np.unique(found.query * size + found.key, return_index=True)
+    return found if len(first) == len(found) else found.take(first)
 
 
 def span_pairs(

@@ -9,21 +9,12 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
+from headscope.corpus.deprels import DEPRELS
 from headscope.corpus.window import Window
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Relation, Rule, guess_by_offset
 from headscope.relations.syntactic_control import same_distance_same_class
 
-# https://universaldependencies.org/u/dep/ without root, punct, dep, goeswith and reparandum,
-# which name no syntactic link, and with the English subtypes that differ most from their parent
-DEPRELS = (
-    "acl", "acl:relcl", "advcl", "advmod", "amod", "appos", "aux", "aux:pass", "case", "cc",
-    "ccomp", "compound", "compound:prt", "conj", "cop", "csubj", "det", "discourse", "dislocated",
-    "expl", "fixed", "flat", "iobj", "list", "mark", "nmod", "nmod:poss", "nsubj", "nsubj:pass",
-    "nummod", "obj", "obl", "orphan", "parataxis", "vocative", "xcomp",
-)  # fmt: skip
 FLOOR = 0.1
 SOURCE = (
     "a tenth of a head's attention on one word, beside the best fixed offset plus 10 points "
@@ -35,8 +26,9 @@ BEAT_OFFSET_BY = 0.10
 def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     """The query at a word's last sub-token with all sub-tokens of its earlier dependent or head."""
     words = window.words
-    dependent = np.flatnonzero(words.head >= 0)
-    dependent = dependent[np.isin(words.deprel[dependent], _labels(words.deprel, deprel))]
+    dependent = words.dependents.get(deprel)
+    if dependent is None:
+        return no_pairs()
     head = words.head[dependent]
     query, key = (head, dependent) if query_is_head else (dependent, head)
     # the whole key word must have been read before the query word begins to be complete
@@ -44,16 +36,7 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     query, key = query[earlier], key[earlier]
     if not len(query):
         return no_pairs()
-    return span_pairs(words.last[query], words.first[key], words.last[key])
-
-
-def _labels(present: np.ndarray, deprel: str) -> list[str]:
-    """The labels that count under this relation: itself, and subtypes that have no row."""
-    return [
-        label
-        for label in np.unique(present).tolist()
-        if label == deprel or (label not in DEPRELS and label.split(":")[0] == deprel)
-    ]
+    return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
 
 
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
