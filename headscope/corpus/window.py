@@ -67,15 +67,6 @@ class MentionTable:
     def __len__(self) -> int:
         return len(self.first)
 
-    @cached_property
-    def dependents(self) -> dict[str, _Positions]:
-        """For each dependency relation, the rows of the words that hang on another by it."""
-        labels, inverse = np.unique(self.deprel, return_inverse=True)
-        names = np.array([own_label(label) for label in labels.tolist()], "U")
-        rows = np.flatnonzero(self.head >= 0)
-        own = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
-        return {str(name): rows[own == name] for name in np.unique(own)}
-
 
 def no_words() -> WordTable:
     """A table without words, for text that was never written by anyone."""

@@ -50,7 +50,7 @@ def _same_query(
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
     """A random integer in [0, bound) for each bound; 0 where the bound is below 1."""
-    return (rng.random(len(bound)) * np.maximum(bound, 1)).astype(np.int64)
+    return np.asarray(rng.random(len(bound)) * np.maximum(bound, 1), np.int64)
 
 
 def _no_targets(targets: Pairs, drawn: Pairs) -> Pairs:

@@ -30,18 +30,18 @@ Antecedents = Callable[[MentionTable], _Table]
 def pronoun(mentions: MentionTable) -> _Table:
     """A personal pronoun's query may go to a mention that is no pronoun and looks different."""
     differs = mentions.surface[:, None] != mentions.surface[None, :]
-    return mentions.personal[:, None] & ~mentions.pronoun[None, :] & differs
+    return np.asarray(mentions.personal[:, None] & ~mentions.pronoun[None, :] & differs)
 
 
 def nominal(mentions: MentionTable) -> _Table:
     """A name's or noun's query may go to another that has a different head word."""
     differs = mentions.lemma[:, None] != mentions.lemma[None, :]
-    return ~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & differs
+    return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & differs)
 
 
 def same_word(mentions: MentionTable) -> _Table:
     """A mention's query may go to a mention with the same head word."""
-    return mentions.lemma[:, None] == mentions.lemma[None, :]
+    return np.asarray(mentions.lemma[:, None] == mentions.lemma[None, :])
 
 
 def antecedents(window: Window, rule: Antecedents) -> Pairs:
@@ -89,7 +89,7 @@ def guess_nearest(window: Window, targets: Pairs, *, rule: Antecedents) -> Int[n
 
 def _earlier(mentions: MentionTable) -> _Table:
     """Key mentions that have been read wholly before the query mention's head word begins."""
-    return mentions.last[None, :] < mentions.first[:, None]
+    return np.asarray(mentions.last[None, :] < mentions.first[:, None])
 
 
 def _eligible(mentions: MentionTable, rule: Antecedents) -> _Table:
@@ -97,7 +97,8 @@ def _eligible(mentions: MentionTable, rule: Antecedents) -> _Table:
 
 
 def _antecedent_table(mentions: MentionTable, rule: Antecedents) -> _Table:
-    return _eligible(mentions, rule) & (mentions.entity[:, None] == mentions.entity[None, :])
+    same_entity = mentions.entity[:, None] == mentions.entity[None, :]
+    return np.asarray(_eligible(mentions, rule) & same_entity)
 
 
 def _pairs(mentions: MentionTable, table: _Table) -> Pairs:

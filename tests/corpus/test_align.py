@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.document import Document, Mention, Word
+from headscope.corpus.plan import plan_text
+from headscope.corpus.synthetic import repeat_windows
+from headscope.corpus.text import read_text
+from headscope.tokenizer import Tokenizer
+
+
+def by_characters(document: Document, size: int = 2) -> TokenizedDocument:
+    """Tokens of `size` characters each, whatever they hold."""
+    starts = np.arange(0, len(document.text), size)
+    ends = np.minimum(starts + size, len(document.text))
+    strings = [document.text[s:e] for s, e in zip(starts, ends, strict=True)]
+    return TokenizedDocument(
+        document, np.arange(len(starts)) + 1, strings, np.stack([starts, ends], 1)
+    )
+
+
+def cut(document: Document, max_length: int, size: int = 2) -> tuple[list, Cuts]:
+    cuts = Cuts()
+    tokenized = by_characters(document, size)
+    return list(cut_windows(tokenized, 0, "<bos>", max_length=max_length, cuts=cuts)), cuts
+
+
+def test_a_word_holds_every_token_that_holds_one_of_its_characters():
+    # "an odd cat" in twos: "an" " o" "dd" " c" "at"
+    (window,), _ = cut(read_text("t", "an odd cat"), 20)
+    assert window.words.first.tolist() == [1, 2, 4]
+    assert window.words.last.tolist() == [1, 3, 5]
+    # in threes, "an " "odd" " ca" "t": nothing is shared; in fours, "an o" belongs to two words
+    (window,), _ = cut(read_text("t", "an odd cat"), 20, size=4)
+    assert window.words.first.tolist() == [1, 1, 2]
+    assert window.words.last.tolist() == [1, 2, 3]
+
+
+def test_long_documents_are_cut_at_sentence_boundaries_and_nothing_is_lost():
+    text = " ".join(f"Sentence number {i} is here." for i in range(40))
+    document = read_text("t", text)
+    windows, cuts = cut(document, 64)
+    assert cuts.sentences_cut == 0
+    assert len(windows) > 5
+    assert max(map(len, windows)) <= 64
+    assert np.concatenate([w.tokens[1:] for w in windows]).tolist() == list(
+        range(1, len(text) // 2 + 1 + len(text) % 2)
+    )
+    assert all(w.tokens[0] == 0 for w in windows)
+    starts = ["".join(w.strings[1:]).lstrip(" .").startswith("Sentence") for w in windows]
+    assert all(starts)
+    assert sum(len(w.words) for w in windows) == len(document.words)
+
+
+def test_a_sentence_longer_than_a_window_is_cut_between_words_and_counted():
+    document = read_text("t", " ".join(["word"] * 60) + ".")
+    windows, cuts = cut(document, 32, size=5)
+    assert cuts.sentences_cut == len(windows) - 1 > 0
+    assert sum(len(w.words) for w in windows) == 61
+
+
+def test_heads_outside_the_window_are_gone_and_mentions_keep_their_entity():
+    words = tuple(
+        Word(form, 3 * i, 3 * i + 2, sentence=i // 2, head=head, deprel="dep", upos="NOUN")
+        for i, (form, head) in enumerate([("ab", -1), ("cd", 0), ("ef", 0), ("gh", 2)])
+    )
+    mentions = (Mention("x", 0, 0, 0), Mention("x", 3, 3, 3))
+    document = Document("d", "ab cd ef gh", words, mentions)
+    windows, _ = cut(document, 4, size=3)
+    assert [w.words.head.tolist() for w in windows] == [[-1, 0], [-1, 0]]
+    assert [w.mentions.entity.tolist() for w in windows] == [["x"], ["x"]]
+
+
+def test_names_count_with_their_flat_parts():
+    words = (
+        Word("Dr", 0, 2, 0, head=1, deprel="compound", upos="PROPN"),
+        Word("Anna", 3, 7, 0, head=-1, deprel="root", upos="PROPN"),
+        Word("Bell", 8, 12, 0, head=1, deprel="flat", upos="PROPN"),
+    )
+    document = Document("d", "Dr Anna Bell", words, (Mention("e", 0, 2, 1),))
+    (window,), _ = cut(document, 20, size=1)
+    assert (window.mentions.first.tolist(), window.mentions.last.tolist()) == ([4], [12])
+
+
+def test_words_map_to_a_real_tokenizers_tokens(tokenizer, keys_file):
+    encoder = Tokenizer(tokenizer, name="t")
+    plan = plan_text([keys_file], encoder, max_tokens=1000, max_length=256, seed=0)
+    (window,) = plan.windows
+    words = window.words
+    spelled = [
+        "".join(window.strings[first : last + 1]).strip()
+        for first, last in zip(words.first, words.last, strict=True)
+    ]
+    assert spelled[:12] == [
+        "Anna", "told", "Maria", "that", "she", "could", "n't", "find", "the", "old", "keys", ".",
+    ]  # fmt: skip
+
+
+def test_characters_that_take_several_tokens_belong_to_their_word(tokenizer):
+    document = read_text("t", "the 🙂 keys")
+    tokenized = Tokenizer(tokenizer, name="t").encode(document)
+    (window,) = cut_windows(tokenized, 0, "<bos>", max_length=99, cuts=Cuts())
+    assert window.words.last[1] - window.words.first[1] >= 3  # four bytes of the emoji
+    assert "\ufffd" in window.strings[window.words.last[1]]
+
+
+def test_repeats_are_random_copies_without_special_tokens():
+    vocabulary = np.arange(10, 400)
+    windows = repeat_windows(
+        vocabulary, 0, lambda ids: list(map(str, ids)), count=30, seed=3, max_length=256
+    )
+    for window in windows:
+        n = window.copy_length
+        assert 25 <= n <= 64
+        assert len(window) == 2 * n + 1
+        assert window.tokens[0] == 0
+        assert np.array_equal(window.tokens[1 : n + 1], window.tokens[n + 1 :])
+        assert len(set(window.tokens[1 : n + 1])) == n
+        assert window.tokens[1:].min() >= 10
+    assert len({w.copy_length for w in windows}) > 5
+    again = repeat_windows(
+        vocabulary, 0, lambda ids: list(map(str, ids)), count=30, seed=3, max_length=256
+    )
+    assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(windows, again, strict=True))

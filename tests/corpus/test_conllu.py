@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headscope import read_corpus
+from headscope.errors import CorpusError
+from tests.conftest import SENTENCES
+
+
+def read(tmp_path: Path, text: str | bytes) -> list:
+    path = tmp_path / "file.conllu"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_corpus(path)
+
+
+def test_the_text_is_rebuilt_from_ranges_and_space_after(keys_file):
+    (document,) = read_corpus(keys_file)
+    assert document.text == (
+        'Anna told Maria that she couldn\'t find the old keys. "They were here," said Maria.'
+    )
+    assert all(document.text[w.start : w.end] == w.form for w in document.words)
+    assert [w.form for w in document.words[5:7]] == ["could", "n't"]
+
+
+def test_heads_are_document_indices_and_roots_have_none(keys_file):
+    (document,) = read_corpus(keys_file)
+    words = document.words
+    assert words[words[10].head].form == "find"  # keys
+    assert words[1].head == -1
+    assert words[words[13].head].form == "here"  # They, in the second sentence
+    assert [w.sentence for w in (words[0], words[12])] == [0, 1]
+
+
+def test_mentions_carry_their_entity_and_syntactic_head(keys_file):
+    (document,) = read_corpus(keys_file)
+    found = [(m.entity, m.first, m.last, document.words[m.head].form) for m in document.mentions]
+    assert found == [
+        ("e1", 0, 0, "Anna"), ("e2", 2, 2, "Maria"), ("e1", 4, 4, "she"),
+        ("e3", 8, 10, "keys"), ("e3", 13, 13, "They"), ("e2", 19, 19, "Maria"),
+    ]  # fmt: skip
+
+
+def test_parts_that_do_not_spell_their_token_share_its_characters(tmp_path):
+    rows = [
+        "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tde\tde\tADP\t_\t_\t3\tcase\t_\t_",
+        "2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_",
+        "3\tpain\tpain\tNOUN\t_\t_\t0\troot\t_\t_",
+    ]
+    (document,) = read(tmp_path, "\n".join(rows) + "\n")
+    assert document.text == "du pain"
+    assert [(w.start, w.end) for w in document.words] == [(0, 2), (0, 2), (3, 7)]
+
+
+def test_empty_nodes_paragraphs_and_documents(tmp_path):
+    text = (
+        "# newdoc id = one\n1\tYes\tyes\tINTJ\t_\t_\t0\troot\t_\t_\n1.1\tit\tit\tPRON\t_\t_\t_\t_\t_\t_\n\n"
+        "# newpar\n1\tNo\tno\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
+        "# newdoc id = two\n1\tOh\toh\tINTJ\t_\t_\t0\troot\t_\t_\n"
+    )
+    documents = read(tmp_path, text)
+    assert [(d.name, d.text) for d in documents] == [("one", "Yes\nNo"), ("two", "Oh")]
+
+
+def test_discontinuous_mentions_are_counted_and_left_out(tmp_path):
+    rows = [
+        "# global.Entity = eid-etype",
+        "1\tturn\tturn\tVERB\t_\t_\t0\troot\t_\tEntity=(e1[1/2]-event)",
+        "2\tit\tit\tPRON\t_\t_\t1\tobj\t_\tEntity=(e2-object)",
+        "3\toff\toff\tADP\t_\t_\t1\tcompound:prt\t_\tEntity=(e1[2/2]-event)",
+    ]
+    (document,) = read(tmp_path, "\n".join(rows) + "\n")
+    assert [m.entity for m in document.mentions] == ["e2"]
+    assert document.skipped_mentions == 1
+
+
+def test_nested_mentions_close_in_their_order(tmp_path):
+    rows = [
+        "1\ther\ther\tPRON\t_\t_\t2\tnmod:poss\t_\tEntity=(e2-person(e1-person)",
+        "2\tmother\tmother\tNOUN\t_\t_\t0\troot\t_\tEntity=e2)",
+    ]
+    (document,) = read(tmp_path, "\n".join(rows) + "\n")
+    assert [(m.entity, m.first, m.last) for m in document.mentions] == [("e2", 0, 1), ("e1", 0, 0)]
+
+
+def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
+    plain = read_corpus(keys_file)[0]
+    marked = b"\xef\xbb\xbf" + SENTENCES.replace("\n", "\r\n").encode()
+    (document,) = read(tmp_path, marked)
+    assert (document.text, document.words, document.mentions) == (
+        plain.text, plain.words, plain.mentions,
+    )  # fmt: skip
+
+
+GOOD = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n"
+TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t_\t{}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("1\tGo\tgo\tVERB\n", ":1:", "4 columns, but CoNLL-U has 10"),
+        (GOOD + "\nx\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n", ":3:", "not a valid ID"),
+        (TWO.format(0, 7, "_"), ":2:", "head 7 is out of range; this sentence has words 1 to 2"),
+        (TWO.format(2, 1, "_"), ":1:", "a cycle"),
+        (GOOD.replace("1", "2", 1), ":1:", "word id 2, but 1 comes next"),
+        (TWO.format(0, 1, "Entity=(e1-person"), ":2:", "unbalanced entity brackets"),
+        (TWO.format(0, 1, "Entity=e1)"), ":2:", "closes a mention that is not open"),
+        (TWO.format(0, 1, "Entity=)("), ":2:", "cannot read Entity"),
+        ("", "", "the file is empty"),
+        ("# text = nothing\n", ":1:", "comments without a sentence"),
+        (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
+        (GOOD.replace("Go", " "), ":1:", "the form of word 1 is empty"),
+    ],
+)
+def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message):
+    with pytest.raises(CorpusError) as error:
+        read(tmp_path, text)
+    assert f"file.conllu{place}" in str(error.value)
+    assert message in str(error.value)
+
+
+def test_gum_words_stand_where_the_text_says(gum):
+    """On real data the rebuilt text must hold every word at its offsets, across genres."""
+    for name in ("GUM_vlog_pizzeria", "GUM_court_loan", "GUM_academic_salinity"):
+        (document,) = read_corpus(gum / f"{name}.conllu")
+        assert all(document.text[w.start : w.end] == w.form for w in document.words)
+        lines = (gum / f"{name}.conllu").read_text().splitlines()
+        sentences = [line[9:].strip() for line in lines if line.startswith("# text = ")]
+        assert len(sentences) == document.sentences
+        place = 0
+        for sentence in sentences:
+            place = document.text.index(sentence, place) + len(sentence)

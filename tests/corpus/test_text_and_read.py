@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from headscope.corpus.read import corpus_files, read_corpus
+from headscope.corpus.text import read_text
+from headscope.errors import CorpusError
+
+
+def test_words_and_sentences_of_plain_text():
+    document = read_text("t", 'He didn\'t. "Yes!" she said.\n\nThe end')
+    assert [w.form for w in document.words] == [
+        "He", "didn't", ".", '"', "Yes", "!", '"', "she", "said", ".", "The", "end",
+    ]  # fmt: skip
+    assert [w.sentence for w in document.words] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
+    assert all(document.text[w.start : w.end] == w.form for w in document.words)
+
+
+def test_a_folder_is_read_in_the_order_of_names_and_notes_beside_a_treebank_are_not(tmp_path):
+    for name in ("b.conllu", "a.conllu", "LICENSE.txt"):
+        (tmp_path / name).write_text("x")
+    assert [p.name for p in corpus_files([tmp_path])] == ["a.conllu", "b.conllu"]
+
+
+def test_a_folder_of_plain_text_is_a_corpus(tmp_path):
+    (tmp_path / "one.txt").write_text("One two.")
+    assert [d.name for d in read_corpus(tmp_path)] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.conllu", "no such corpus file or folder"),
+        ("table.csv", "cannot read .csv; a corpus is .conllu or .txt"),
+        ("empty", "no corpus file in this folder"),
+    ],
+)
+def test_what_is_no_corpus_is_refused_by_name(tmp_path, name, message):
+    (tmp_path / "table.csv").write_text("a,b")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match=message.replace(".", r"\.")) as error:
+        corpus_files([tmp_path / name])
+    assert name in str(error.value)

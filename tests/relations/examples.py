@@ -1,0 +1,123 @@
+"""For every kind of relation a small text, and by hand which keys each query should look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.corpus.conllu import read_conllu
+from headscope.corpus.document import Document
+from tests.conftest import SENTENCES
+
+# 0     1    2    3     4    5   6     7   8    9   10  11 12  13
+KEYS = [
+    "<bos>",
+    "Anna",
+    "told",
+    "Maria",
+    "that",
+    "she",
+    "could",
+    "n't",
+    "find",
+    "the",
+    "old",
+    "k",
+    "eys",
+    ".",
+    '"',
+    "They",
+    "were",
+    "here",
+    ",",
+    '"',
+    "said",
+    "Maria",
+    ".",
+]
+# 14 15   16   17   18 19 20  21    22
+
+REED = """\
+1	Dr.	Dr.	NOUN	_	_	2	compound	_	Entity=(e1-person
+2	Reed	Reed	PROPN	_	_	3	nsubj	_	Entity=e1)
+3	saw	see	VERB	_	_	0	root	_	_
+4	a	a	DET	_	_	5	det	_	Entity=(e2-animal
+5	dog	dog	NOUN	_	_	3	obj	_	Entity=e2)|SpaceAfter=No
+6	.	.	PUNCT	_	_	3	punct	_	_
+
+1	The	the	DET	_	_	2	det	_	Entity=(e1-person
+2	surgeon	surgeon	NOUN	_	_	3	nsubj	_	Entity=e1)
+3	ran	run	VERB	_	_	0	root	_	SpaceAfter=No
+4	.	.	PUNCT	_	_	3	punct	_	_
+"""
+REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
+
+LETTERS = ["<bos>", *"abcdefghij"]
+REPEAT = ["<bos>", *"abcd", *"abcd"]
+LONG_REPEAT = ["<bos>", *"abcdefghijkl", *"abcdefghijkl"]
+AGAIN = ["<bos>", *"abcadba"]
+LINES = ["<bos>", "a", "b", "\n", "c", "d"]
+
+
+def document(text: str) -> Document:
+    (found,) = read_conllu(Path("example.conllu"), text)
+    return found
+
+
+KEYS_TEXT, REED_TEXT = document(SENTENCES), document(REED)
+
+
+@dataclass(frozen=True)
+class Example:
+    relation: str
+    tokens: list[str]
+    targets: dict[int, list[int]]
+    """Every query that counts, with its keys."""
+    document: Document | None = None
+
+
+def _back(tokens: list[str], offset: int, last: int | None = None) -> dict[int, list[int]]:
+    """Queries from the first whose key is past the first token; with offset 0 the token at
+    position 1 has no other key to be compared with, and does not count."""
+    return {q: [q - offset] for q in range(max(2, offset + 1), (last or len(tokens) - 1) + 1)}
+
+
+EXAMPLES = [
+    *(Example(f"positional/offset-{d}", LETTERS, _back(LETTERS, d)) for d in range(9)),
+    Example("positional/offset-1-random", LONG_REPEAT, _back(LONG_REPEAT, 1, last=12)),
+    Example("positional/offset-4-random", LONG_REPEAT, _back(LONG_REPEAT, 4, last=12)),
+    # the query at 1 has no earlier key to be compared with
+    Example("delimiter/first-token", KEYS, {q: [0] for q in range(2, 23)}, KEYS_TEXT),
+    Example(
+        "delimiter/punctuation",
+        KEYS,
+        {14: [13]}
+        | {q: [13, 14] for q in range(15, 19)}
+        | {19: [13, 14, 18]}
+        | {q: [13, 14, 18, 19] for q in range(20, 23)},
+        KEYS_TEXT,
+    ),
+    Example("delimiter/sentence-end", KEYS, {q: [13] for q in range(14, 23)}, KEYS_TEXT),
+    Example(
+        "delimiter/quote-bracket",
+        KEYS,
+        {q: [14] for q in range(15, 20)} | {q: [14, 19] for q in range(20, 23)},
+        KEYS_TEXT,
+    ),
+    Example("delimiter/newline", LINES, {4: [3], 5: [3]}),
+    Example("induction/repeat", REPEAT, {5: [2], 6: [3], 7: [4], 8: [5]}),
+    Example("induction/duplicate", REPEAT, {5: [1], 6: [2], 7: [3], 8: [4]}),
+    Example("induction/natural", AGAIN, {4: [2], 6: [3], 7: [2, 5]}),
+    Example("syntactic/nsubj:head>dep", KEYS, {2: [1], 8: [5], 17: [15]}, KEYS_TEXT),
+    Example("syntactic/nsubj:dep>head", KEYS, {21: [20]}, KEYS_TEXT),
+    Example("syntactic/obj:dep>head", KEYS, {12: [8]}, KEYS_TEXT),
+    Example("syntactic/amod:head>dep", KEYS, {12: [10]}, KEYS_TEXT),
+    Example("syntactic/det:head>dep", KEYS, {12: [9]}, KEYS_TEXT),
+    Example("syntactic/aux:head>dep", KEYS, {8: [6]}, KEYS_TEXT),
+    Example("syntactic/iobj:dep>head", KEYS, {3: [2]}, KEYS_TEXT),
+    Example("syntactic/ccomp:dep>head", KEYS, {8: [2]}, KEYS_TEXT),
+    Example("syntactic/parataxis:dep>head", KEYS, {20: [17]}, KEYS_TEXT),
+    Example("coreference/pronoun", KEYS, {5: [1], 15: [11, 12]}, KEYS_TEXT),
+    Example("coreference/same-word", KEYS, {21: [3]}, KEYS_TEXT),
+    Example("coreference/nominal", REED_TOKENS, {8: [2]}, REED_TEXT),
+]

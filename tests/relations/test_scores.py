@@ -1,0 +1,156 @@
+"""Every relation passes the same list, on patterns written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.errors import ChoiceError
+from headscope.relations import TYPES, relations_of
+from tests.relations.examples import EXAMPLES, KEYS, KEYS_TEXT, LETTERS, Example
+
+every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.relation)
+
+
+def pattern(example: Example, *, habit: str) -> np.ndarray:
+    """One head: `perfect` looks at the targets, `never` at others, `uniform` everywhere."""
+    n = len(example.tokens)
+    a = np.zeros((n, n))
+    for q in range(n):
+        if habit == "uniform":
+            a[q, : q + 1] = 1 / (q + 1)
+        elif habit == "perfect" and q in example.targets:
+            a[q, example.targets[q]] = 1 / len(example.targets[q])
+        else:
+            # anything that is no target: the first token, or the query itself
+            a[q, q if example.targets.get(q) == [0] else 0] = 1
+    return a[None, None]
+
+
+def row(example: Example, a: np.ndarray, **options):
+    run = hs.score_patterns(a, example.document, example.tokens, **options)
+    found = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == example.relation]
+    assert len(found) == a.shape[0] * a.shape[1]
+    return found.iloc[0]
+
+
+@every_example
+def test_a_perfect_head_scores_one(example):
+    found = row(example, pattern(example, habit="perfect"))
+    assert found["n"] == len(example.targets)
+    assert found["mass"] == pytest.approx(1)
+    if example.relation == "delimiter/first-token":
+        assert np.isnan(found["hit_rate"])  # the first token is left out of the arg-max
+    else:
+        assert found["hit_rate"] == pytest.approx(1)
+
+
+@every_example
+def test_a_head_that_never_looks_there_scores_zero(example):
+    found = row(example, pattern(example, habit="never"))
+    assert found["mass"] == 0
+    assert found["lift"] <= 0
+    assert not found["hit_rate"] > 0
+
+
+@every_example
+def test_a_uniform_head_scores_the_share_of_target_keys(example):
+    found = row(example, pattern(example, habit="uniform"))
+    expected = np.mean([len(keys) / (q + 1) for q, keys in example.targets.items()])
+    assert found["mass"] == pytest.approx(expected)
+    assert found["chance"] == pytest.approx(expected)
+
+
+same_query = [e for e in EXAMPLES if e.relation.split("/")[0] in ("positional", "delimiter")]
+
+
+@pytest.mark.parametrize("example", same_query, ids=lambda e: e.relation)
+def test_a_uniform_head_gains_nothing_over_other_keys_of_the_same_query(example):
+    assert row(example, pattern(example, habit="uniform"))["lift"] == pytest.approx(0, abs=1e-6)
+
+
+@every_example
+def test_inputs_are_left_as_they_were(example):
+    a = pattern(example, habit="perfect")
+    before, tokens = a.copy(), list(example.tokens)
+    row(example, a)
+    assert np.array_equal(a, before)
+    assert example.tokens == tokens
+
+
+@every_example
+def test_a_document_too_short_contributes_nothing(example):
+    a = pattern(example, habit="uniform")
+    alone = row(example, a)
+    short = np.array([[[[1.0, 0], [0.5, 0.5]]]])
+    run = hs.score_patterns([a, short], [example.document, None], [example.tokens, ["<bos>", "zz"]])
+    found = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == example.relation]
+    assert found.iloc[0][["n", "mass"]].tolist() == alone[["n", "mass"]].tolist()
+
+
+def test_the_examples_cover_every_type_and_all_relations_but_sister_rows():
+    covered = {e.relation for e in EXAMPLES}
+    assert {e.split("/")[0] for e in covered} == set(TYPES)
+    rest = {r.id for r in relations_of() if r.type not in ("syntactic", "positional")} - covered
+    assert rest == set()
+
+
+def previous_token(n: int) -> np.ndarray:
+    return np.eye(n, k=-1)[None, None] + np.eye(1, n * n).reshape(1, 1, n, n)
+
+
+def test_a_previous_token_head_gains_nothing_in_a_relation_of_that_distance():
+    """Sums of one query's targets come before the mean, and the control has the same distance."""
+    a = previous_token(len(KEYS))
+    run = hs.score_patterns(a, KEYS_TEXT, KEYS, types=["syntactic"])
+    rows = run.evidence.set_index("relation")
+    assert rows.loc["iobj:dep>head", "mass"] == 1
+    assert rows.loc["iobj:dep>head", "control"] == 1
+    assert rows.loc["iobj:dep>head", "best_offset_rate"] == 1
+
+
+def test_the_best_offset_is_that_of_the_commonest_distance():
+    run = hs.score_patterns(
+        previous_token(len(KEYS)), KEYS_TEXT, KEYS, types=["syntactic", "coreference"]
+    )
+    rows = run.evidence.set_index("relation")
+    # told→Anna 1 back, find→she 3 back, here→They 2 back: any offset gets one of three
+    assert rows.loc["nsubj:head>dep", "best_offset_rate"] == pytest.approx(1 / 3)
+    # the nearest earlier name: Maria for "she" is wrong, keys for "They" is right
+    assert rows.loc["pronoun", "best_offset_rate"] == pytest.approx(1 / 2)
+
+
+def test_leaving_types_out_changes_nothing_for_the_others():
+    a = np.tril(np.random.default_rng(0).random((1, 2, len(KEYS), len(KEYS))))
+    a /= a.sum(-1, keepdims=True)
+    everything = hs.score_patterns(a, KEYS_TEXT, KEYS).evidence
+    some = hs.score_patterns(a, KEYS_TEXT, KEYS, types=["coreference"]).evidence
+    same = everything[everything["type"] == "coreference"].reset_index(drop=True)
+    columns = ["layer", "head", "relation", "n", "mass", "control", "hit_rate"]
+    assert same[columns].equals(some[columns])
+
+
+def test_an_unknown_type_is_answered_with_the_choices():
+    with pytest.raises(ChoiceError, match="no head type named 'poetic'; choose from: positional"):
+        relations_of(["poetic"])
+
+
+def test_a_new_head_type_takes_a_few_lines():
+    from headscope.corpus.window import Window
+    from headscope.relations.controls import other_keys
+    from headscope.relations.pairs import Pairs, pairs
+    from headscope.relations.relation import Relation, Rule
+
+    def vowels(window: Window) -> Pairs:
+        places = np.array([i for i, s in enumerate(window.strings) if s in "aeiou"])
+        query = np.arange(places[0] + 1, len(window))
+        return pairs(query, places[np.searchsorted(places, query) - 1])
+
+    mine = Relation("letters", "vowel", vowels, other_keys, Rule(0.3, "a guess", "the last vowel"))
+    run = hs.score_patterns(
+        pattern(Example("letters/vowel", LETTERS, {2: [1], 3: [1], 4: [1], 5: [1]}), habit="perfect"),
+        None, LETTERS, relations=[mine],
+    )  # fmt: skip
+    # queries after the e at 5 look at the first token instead: 4 of 9 find their vowel
+    assert run.evidence["mass"].tolist() == [pytest.approx(4 / 9)]
