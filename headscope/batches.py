@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.relations.relation import Found, Relation, find
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ def select(
 ) -> Selection | None:
     """Find and draw all pairs of a batch; None when there are none.
 
-    Draws are seeded by the run's seed and the window's own tokens, so that they do not depend on
+    Draws are seeded by the run's seed and the window's own text, so that they do not depend on
     batches or on the order of documents.
     """
     found = [
@@ -175,14 +175,18 @@ class _Side:
 def _find_all(
     window: Window, relations: Sequence[Relation], seed: int
 ) -> Iterator[tuple[int, Found]]:
-    digest = hashlib.blake2b(window.tokens.tobytes(), digest_size=8).digest()
+    text = _number("\0".join(window.strings))
     for index, relation in enumerate(relations):
         # each relation has its own stream: leaving a type out changes no other type's draws
-        name = int.from_bytes(hashlib.blake2b(relation.id.encode(), digest_size=8).digest(), "big")
-        rng = np.random.default_rng([seed, int.from_bytes(digest, "big"), name])
+        rng = np.random.default_rng([seed, text, _number(relation.id)])
         result = find(relation, window, rng)
         if result is not None:
             yield index, result
+
+
+def _number(text: str) -> int:
+    """A number that stands for a text, on every machine the same."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
 
 
 def _side(

@@ -52,7 +52,9 @@ def classify(
     ],
     corpus: Annotated[
         list[Path] | None,
-        typer.Option(help="CoNLL-U or plain text: a file or a folder. May be repeated."),
+        typer.Option(
+            help="CoNLL-U or plain text: a file or a folder; may be repeated. Ours by default."
+        ),
     ] = None,
     types: Annotated[
         str | None, typer.Option(help="Head types to score, separated by commas; all by default.")

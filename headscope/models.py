@@ -7,7 +7,11 @@ Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle i
 
 from __future__ import annotations
 
+import io
 import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,14 +190,17 @@ def _boot(name: str, hf_model: Any, backend: Any, device: str, dtype: torch.dtyp
             ) from error
 
 
-class _quiet:  # noqa: N801 (used as a function)
-    """No progress bars and no advice from transformers while a model loads."""
-
-    def __enter__(self) -> None:
-        self._level = transformers_logging.get_verbosity()
-        transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
-
-    def __exit__(self, *exception: object) -> None:
-        transformers_logging.set_verbosity(self._level)
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no advice from transformers while a model loads: errors are raised."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        # the GGUF reader draws its bar whatever the settings say
+        with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers_logging.set_verbosity(level)
         transformers_logging.enable_progress_bar()

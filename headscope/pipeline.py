@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.corpus.plan import Plan, plan_repeats, plan_text
+from headscope.data import shipped_corpora
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.evidence import COLUMNS, LEVEL, MIN_BLOCKS, RESAMPLES, weigh
 from headscope.profile import describe
@@ -16,7 +17,7 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.run import Run
 from headscope.store import check_free
-from headscope.tags import MAX_Q, head_table, tag
+from headscope.tags import MAX_Q, TIMES_CONTROL, head_table, tag
 from headscope.tally import BLOCKS, Tally
 
 MAX_TOKENS = 40_000
@@ -49,8 +50,7 @@ def classify(
 
     Args:
         model: a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
-        corpus: files or folders of CoNLL-U or plain text. Without one, only what random tokens
-            can show is scored.
+        corpus: files or folders of CoNLL-U or plain text; what ships with headscope when empty.
         types: head types to score, all when None.
         relations: the relations to score instead of the table's, for types of one's own.
         out: where to write the run folder; nothing is written when None.
@@ -72,7 +72,7 @@ def classify(
     from headscope.models import load_model
 
     relations = relations_of(types) if relations is None else relations
-    corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
+    corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
     _check_numbers(max_tokens, max_length)
     if out is not None:
         check_free(Path(out), overwrite=overwrite)
@@ -142,7 +142,8 @@ def finish(
     evidence["tagged"] = tag(evidence, rules).to_numpy()
     heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
     thresholds = {
-        "min_queries": MIN_QUERIES, "max_q_value": MAX_Q, "blocks": BLOCKS,
+        "min_queries": MIN_QUERIES, "max_q_value": MAX_Q, "times_control": TIMES_CONTROL,
+        "blocks": BLOCKS,
         "min_blocks": MIN_BLOCKS, "interval": LEVEL, "resamples": RESAMPLES,
     }  # fmt: skip
     provenance = {
@@ -166,19 +167,15 @@ def _plan(
 ) -> Plan:
     stimuli = {relation.stimulus for relation in relations}
     plan = Plan([], {}, [])
-    if "text" in stimuli and corpora:
+    if "text" in stimuli:
         plan = plan_text(
             corpora, model.tokenizer, max_tokens=max_tokens, max_length=max_length, seed=seed
         )
-    elif "text" in stimuli:
-        plan.notes.append("no corpus: only what random tokens can show was scored")
     if "repeat" in stimuli:
         vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
         plan.windows.extend(
             plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
         )
-    if not plan.windows:
-        raise CorpusError("these head types show on text only; name a corpus with --corpus")
     return plan
 
 

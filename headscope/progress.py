@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -37,7 +38,7 @@ def progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         _Rate(), TimeRemainingColumn(),
     ]  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("loading the model", total=None)
 
         def advance(done: int, total: int) -> None:

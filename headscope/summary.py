@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headscope.heads import head_name
 from headscope.run import Run
-from headscope.tags import UNCLASSIFIED
+from headscope.tags import SINK, UNCLASSIFIED
 
 STRONGEST = 5
 
@@ -59,8 +59,10 @@ def _counts(run: Run) -> Table:
 
 def _strongest(run: Run) -> Iterator[pd.DataFrame]:
     """For each type the tagged evidence of its strongest heads, one relation per head."""
-    tagged = run.evidence[run.evidence["tagged"]].sort_values("lift", ascending=False)
-    for _, rows in tagged.groupby("type", sort=False):
+    tagged = run.evidence[run.evidence["tagged"]]
+    # heads that only rest say little about their type: they come last
+    order = (tagged["type"] + "/" + tagged["relation"] == SINK).map(float) - tagged["lift"] / 2
+    for _, rows in tagged.loc[order.sort_values().index].groupby("type", sort=False):
         yield rows.drop_duplicates(["layer", "head"]).head(STRONGEST)
 
 

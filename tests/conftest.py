@@ -123,18 +123,12 @@ def save_model(layout: str, tokenizer, folder: Path, context: int = 256) -> Path
         "intermediate_size": 64, "max_position_embeddings": context,
         "vocab_size": len(tokenizer), "initializer_range": 0.4, **special,
     }  # fmt: skip
+    gpt2 = {
+        "n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": context,
+        "vocab_size": len(tokenizer), "initializer_range": 0.4, **special,
+    }  # fmt: skip
     model = {
-        "gpt2": lambda: GPT2LMHeadModel(
-            GPT2Config(
-                n_embd=width,
-                n_layer=layers,
-                n_head=heads,
-                n_positions=context,
-                vocab_size=len(tokenizer),
-                initializer_range=0.4,
-                **special,
-            )  # fmt: skip
-        ),
+        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**gpt2)),
         "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**common)),
         "llama": lambda: LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, **common)),
     }[layout]()

