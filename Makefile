@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
 SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 # with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
-CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c constraints-cpu.txt)
+CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
 .PHONY: demo test lint install clean
@@ -24,7 +24,7 @@ lint: install
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml constraints-cpu.txt
+$(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV) || \
 		(apt-get update && apt-get install -y python3-venv && python3 -m venv $(VENV))
 	$(PIP) install $(CONSTRAINTS) torch

@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.relations.relation import Found, Relation, find
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
-warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta")
+warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ def classify(
     corpus: Annotated[
         list[Path] | None,
         typer.Option(
-            help="CoNLL-U or plain text: a file or a folder; may be repeated. Ours by default."
+            help="CoNLL-U or plain text: a file or a folder; repeatable; ours by default."
         ),
     ] = None,
     types: Annotated[

@@ -27,7 +27,7 @@ def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], set[int]]:
         rows = np.array([i for i, window in enumerate(windows) if window.stimulus == stimulus])
         blocks[rows] = np.arange(len(rows)) * BLOCKS // len(rows)
     text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
-    first = {profile_place(blocks[i]): i for i in reversed(text)}
+    first = {profile_place(int(blocks[i])): i for i in reversed(text)}
     return blocks, set(first.values())
 
 

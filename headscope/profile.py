@@ -23,7 +23,7 @@ SPREAD_FLOOR = 0.75
 
 def profile_place(block: int) -> int:
     """The place of a block's profiled window among all of them."""
-    return int(block) * PROFILES // BLOCKS
+    return block * PROFILES // BLOCKS
 
 
 def add_profile(
@@ -31,7 +31,7 @@ def add_profile(
 ) -> None:
     """Add one layer's pattern on the batch's profiled windows to the sums."""
     for row in batch.profiled:
-        window, place = batch.windows[row], profile_place(batch.blocks[row])
+        window, place = batch.windows[row], profile_place(int(batch.blocks[row]))
         length = len(window)
         own = pattern[row, :, 1:length, :length].float()  # the first token has nowhere to look
         _add_row_sums(profile, layer, own)

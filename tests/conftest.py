@@ -104,7 +104,7 @@ def gpt2_folder(tokenizer, tmp_path_factory) -> Path:
     return save_model("gpt2", tokenizer, tmp_path_factory.mktemp("one"))
 
 
-def save_model(layout: str, tokenizer, folder: Path, context: int = 256) -> Path:
+def save_model(layout: str, tokenizer, folder: Path, *, spread: float = 0.4) -> Path:
     import torch
     from transformers import (
         GPT2Config,
@@ -116,16 +116,17 @@ def save_model(layout: str, tokenizer, folder: Path, context: int = 256) -> Path
     )
 
     torch.manual_seed(0)
+    context = 256
     layers, heads, width = SHAPE["layers"], SHAPE["heads"], 32
     special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     common = {
         "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
         "intermediate_size": 64, "max_position_embeddings": context,
-        "vocab_size": len(tokenizer), "initializer_range": 0.4, **special,
+        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
     }  # fmt: skip
     gpt2 = {
         "n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": context,
-        "vocab_size": len(tokenizer), "initializer_range": 0.4, **special,
+        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
     }  # fmt: skip
     model = {
         "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**gpt2)),

@@ -9,13 +9,20 @@ from scipy import stats
 
 from headscope.evidence import weigh
 from headscope.relations import relations_of
+from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, Rule
 from headscope.tags import head_table, reason, tag, with_rules
 from headscope.tally import BLOCKS, Tally
 
+
+def nothing(*_: object) -> Pairs:
+    """These relations are never looked for: their tallies are made up."""
+    return no_pairs()
+
+
 NAMES = ("a/one", "a/two")
 RELATIONS = [
-    Relation("a", name, pairs=None, control=None, rule=Rule(0.1, "a source", f"thing {name}"))
+    Relation("a", name, pairs=nothing, control=nothing, rule=Rule(0.1, "a source", f"thing {name}"))
     for name in ("one", "two")
 ]
 
@@ -90,7 +97,7 @@ GOOD = {
     "lift": 0.4, "ci_low": 0.35, "ci_high": 0.45, "q_value": 1e-9, "hit_rate": 0.6,
     "best_offset_rate": 0.4, "twin_p999": np.nan, "chance": 0.05,
 }  # fmt: skip
-RULE = Rule(0.2, "a source", "what it is about", times_chance=3, beat_guess_by=0.1)
+RULE = Rule(0.2, "a source", "what it is about", times_chance=3.0, beat_guess_by=0.1)
 
 
 def tagged(row: dict, rule: Rule = RULE) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -19,6 +19,7 @@ from headscope.corpus.window import Window
 from headscope.tally import BLOCKS
 
 
+@runtime_checkable
 class Encoder(Protocol):
     """What is asked of a tokenizer; see `headscope.tokenizer.Tokenizer`."""
 
