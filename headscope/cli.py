@@ -84,12 +84,12 @@ def classify(
     from headscope.progress import progress_bar
     from headscope.summary import summary
 
-    folder = out or Path("runs") / Path(model).stem
+    folder = out or Path("runs") / Path(model).name.removesuffix(".gguf")
     with progress_bar(quiet=quiet) as advance:
         run = run_classify(
             model,
             corpus or (),
-            types=types.split(",") if types else None,
+            types=[name.strip() for name in types.split(",")] if types else None,
             out=folder,
             overwrite=overwrite,
             max_tokens=max_tokens,

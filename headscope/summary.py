@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -39,7 +40,7 @@ def head_lines(heads: pd.DataFrame) -> Table:
         table.add_row(
             head_name(row.layer, row.head),
             row.primary,
-            row.tags,
+            row.tags.replace(";", ", "),
             row.relation,
             *_numbers(row.score, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
@@ -86,7 +87,12 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         numeric = column in ("score", "mass", "control", "lift", "n", "heads", "with the tag")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=column == "head")
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=column == "head",
+            overflow="fold",
+        )
     return table
 
 

@@ -195,12 +195,13 @@ def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head:
     table = with_rules(evidence, rules)
     own = table[(table["layer"] == layer) & (table["head"] == head)].copy()
     own["failed"] = failures(own).sum(axis=1)
-    own = own.sort_values(["failed", "lift"], ascending=[True, False])
+    own["sink"] = own["id"] == SINK
+    own = own.sort_values(["failed", "sink", "lift"], ascending=[True, True, False])
     tagged, rest = own[own["failed"] == 0], own[own["failed"] > 0]
     lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or UNCLASSIFIED)]
     for _, row in tagged.iterrows():
         lines += ["", *_account(row, rules)]
-    near = rest[rest["lift"] > 0].head(NEAR_MISSES)
+    near = rest[rest["lift"] > NEAR_LIFT].head(NEAR_MISSES)
     if len(near):
         lines += ["", "Closest without a tag:"]
         for _, row in near.iterrows():
@@ -209,6 +210,7 @@ def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head:
 
 
 NEAR_MISSES = 3
+NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
 
 
 def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:

@@ -13,6 +13,9 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.errors import ModelError
 
+FEWEST_TOKENS = 64
+"""The longest random sequence draws this many different tokens."""
+
 
 class Tokenizer:
     """Text to tokens with character offsets, and tokens to text.
@@ -33,6 +36,7 @@ class Tokenizer:
                 "them to map words to tokens. A tokenizer.json in the model's folder would do"
             )
         self._backend = backend
+        self.name = name
         self.bos_string, self.bos = _find_bos(backend, name, bos)
         self._text: dict[int, str] = {}
 
@@ -59,10 +63,20 @@ class Tokenizer:
         return [self._text[token] for token in tokens]
 
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
-        """All token ids that the model has and that stand for text: no special or added token."""
+        """All token ids that the model has and that stand for text: no special or added token.
+
+        Raises:
+            ModelError: there are too few to make a random sequence.
+        """
         special = set(self._backend.all_special_ids) | set(self._backend.added_tokens_decoder)
         size = min(vocabulary_size, len(self._backend))
-        return np.array([token for token in range(size) if token not in special], np.int64)
+        ordinary = [token for token in range(size) if token not in special]
+        if len(ordinary) < FEWEST_TOKENS:
+            raise ModelError(
+                f"{self.name}: its tokenizer has {len(ordinary)} tokens that stand for text; "
+                "is its vocabulary file in the folder?"
+            )
+        return np.array(ordinary, np.int64)
 
 
 def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:

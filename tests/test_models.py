@@ -94,6 +94,23 @@ def test_random_tokens_leave_special_ones_out(tokenizer):
     assert len(ordinary) == len(tokenizer) - 1
 
 
+def test_a_tokenizer_without_vocabulary_is_refused():
+    class Empty:
+        is_fast, bos_token, bos_token_id, all_special_ids, added_tokens_decoder = (
+            True,
+            "x",
+            0,
+            [0],
+            {},
+        )
+
+        def __len__(self) -> int:
+            return 1
+
+    with pytest.raises(ModelError, match="m: its tokenizer has 0 tokens that stand for text"):
+        Tokenizer(Empty(), name="m").ordinary_tokens(50_257)
+
+
 def test_an_unknown_dtype_is_answered_with_the_choices(gpt2_folder):
     with pytest.raises(ChoiceError, match="choose from: float32, bfloat16, float16"):
         load_model(str(gpt2_folder), dtype="int8")

@@ -21,9 +21,8 @@ SINK_SOURCE = (
 )
 FLOOR = 0.2
 SOURCE = (
-    "a fifth of a head's attention, beside three times chance: Clark et al. 2019 (3.2) call "
-    "heads with over half on [SEP] or punctuation delimiter heads, in models that have no "
-    "first-token sink beside them"
+    "ours: a fifth of a head's attention, beside three times chance; Clark et al. 2019 (3.2) "
+    "find over half of BERT's attention on [SEP] in some layers, where no first token takes it"
 )
 TIMES_CHANCE = 3.0
 

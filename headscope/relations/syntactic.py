@@ -17,7 +17,7 @@ from headscope.relations.syntactic_control import same_distance_same_class
 
 FLOOR = 0.1
 SOURCE = (
-    "a tenth of a head's attention on one word, beside the best fixed offset plus 10 points "
+    "ours: a tenth of a head's attention on one word, beside the best fixed offset plus 10 points "
     "(Voita et al. 2019, 5.2); GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
 )
 BEAT_OFFSET_BY = 0.10
