@@ -117,7 +117,7 @@ def _write(run: Run, folder: Path) -> None:
     run.evidence.to_csv(folder / EVIDENCE, index=False, float_format=_FORMAT, lineterminator="\n")
     run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
     if run.tally is not None:
-        arrays = {name: np.ascontiguousarray(a) for name, a in run.tally.arrays().items()}
+        arrays = {name: np.asarray(a, order="C") for name, a in run.tally.arrays().items()}
         save_file(arrays, folder / TALLY)
 
 
