@@ -1,0 +1,149 @@
+"""What control pairs may be: each rule of a control, checked on many draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.document import Document, Word
+from headscope.corpus.window import Window
+from headscope.patterns import window_of_tokens
+from headscope.relations import relations_of
+from headscope.relations.controls import other_keys, same_distance
+from headscope.relations.delimiter import kinds, no_delimiters
+from headscope.relations.pairs import balance, pairs, span_pairs
+from headscope.relations.syntactic import words_linked_by
+from headscope.relations.syntactic_control import same_distance_same_class
+from tests.relations.examples import KEYS, KEYS_TEXT, LETTERS, REED_TEXT, REED_TOKENS
+
+RELATIONS = {relation.id: relation for relation in relations_of()}
+
+
+def many(draw, window, targets, times: int = 200) -> set[tuple[int, int, int]]:
+    """All (owner, query, key) that come up in many draws."""
+    found = set()
+    for seed in range(times):
+        drawn = draw(window, targets, np.random.default_rng(seed))
+        found |= set(zip(*(x.tolist() for x in (drawn.owner, drawn.query, drawn.key)), strict=True))
+    return found
+
+
+def of(query: list[int], key: list[int]):
+    return pairs(np.array(query), np.array(key))
+
+
+def test_other_keys_are_all_others_of_the_same_query_but_the_first_token():
+    window = window_of_tokens(LETTERS)
+    found = many(other_keys, window, of([4, 4], [2, 3]))
+    assert found == {(4, 4, 1), (4, 4, 4)}
+
+
+def test_same_distance_draws_every_other_query_that_the_distance_allows():
+    window = window_of_tokens(LETTERS[:7])
+    # two back: queries from 3 (whose key is 1) to the last, 6; 4 is the target itself
+    assert many(same_distance, window, of([4], [2])) == {(4, 3, 1), (4, 5, 3), (4, 6, 4)}
+
+
+def test_same_distance_gives_nothing_where_only_the_first_token_is_that_far():
+    window = window_of_tokens(LETTERS[:7])
+    assert many(same_distance, window, of([6], [1])) == set()
+
+
+def test_delimiters_are_compared_with_no_delimiter_of_any_kind():
+    window = window_of_tokens(KEYS, KEYS_TEXT)
+    relation = RELATIONS["delimiter/sentence-end"]
+    found = many(no_delimiters, window, relation.pairs(window))
+    assert found
+    assert all(owner == query and 0 < key < query for owner, query, key in found)
+    assert not any(kinds(KEYS[key]) for _, _, key in found)
+    assert {key for _, query, key in found if query == 16} == {*range(1, 13), 15}
+
+
+def word(i: int, upos: str, head: int, deprel: str = "dep") -> Word:
+    return Word(f"w{i}", 3 * i, 3 * i + 2, 0, upos=upos, head=head, deprel=deprel)
+
+
+def sentence(*rows: tuple[str, int, str]) -> Window:
+    """One token per word; rows are part of speech, head (counted from 0) and relation."""
+    words = tuple(word(i, upos, head, deprel) for i, (upos, head, deprel) in enumerate(rows))
+    document = Document("d", " ".join(w.form for w in words), words)
+    return window_of_tokens(["<bos>", *(w.form for w in words)], document)
+
+
+def test_syntactic_controls_keep_the_distance_and_the_keys_word_class():
+    # DET ADJ NOUN twice; the noun's determiner is two back, and so is another determiner from
+    # the verb between them; adjectives and verbs are two back from elsewhere
+    window = sentence(
+        ("DET", 2, "det"), ("ADJ", 2, "amod"), ("NOUN", 3, "nsubj"), ("VERB", -1, "root"),
+        ("DET", 7, "det"), ("DET", 7, "det"), ("ADJ", 7, "amod"), ("NOUN", 3, "obj"),
+    )  # fmt: skip
+    targets = words_linked_by(window, "det", query_is_head=True)
+    assert set(zip(targets.query.tolist(), targets.key.tolist(), strict=True)) == {
+        (3, 1), (8, 5), (8, 6),
+    }  # fmt: skip
+    found = many(same_distance_same_class, window, targets)
+    # two back with a determiner as key, and no dependency between: ADJ(7) → DET(5) alone;
+    # three back there is no such determiner, and any unlinked pair serves
+    assert {f for f in found if f[0] == 3} == {(3, 7, 5)}
+    assert {f for f in found if f[0] == 8 and f[1] - f[2] == 2} == {(8, 7, 5)}
+    assert {f[1] - f[2] for f in found if f[0] == 8} == {2, 3}
+
+
+def test_syntactic_controls_are_never_linked_by_any_dependency():
+    window = window_of_tokens(KEYS, KEYS_TEXT)
+    words = window.words
+    linked = {
+        frozenset((int(words.last[i]), int(words.last[h])))
+        for i, h in enumerate(words.head)
+        if h >= 0
+    }
+    for name in ("nsubj:head>dep", "obj:dep>head", "aux:head>dep"):
+        relation = RELATIONS[f"syntactic/{name}"]
+        found = many(relation.control, window, relation.pairs(window))
+        assert found
+        last_of = dict(zip(words.first.tolist(), words.last.tolist(), strict=True))
+        for _, query, key in found:
+            assert frozenset((query, last_of.get(key, key))) not in linked
+
+
+def test_words_that_share_a_token_are_no_pair():
+    """ "Im": the pronoun and the verb are read at once, and neither comes first."""
+    words = (
+        Word("I", 0, 1, 0, upos="PRON", head=1, deprel="nsubj"),
+        Word("m", 1, 2, 0, upos="AUX", head=-1, deprel="root"),
+        Word("so", 3, 5, 0, upos="ADV", head=1, deprel="advmod"),
+    )
+    tokenized = TokenizedDocument(
+        Document("d", "Im so", words), np.array([1, 2]), ["Im", " so"], np.array([[0, 2], [2, 5]])
+    )
+    (window,) = cut_windows(tokenized, 0, "<bos>", max_length=9, cuts=Cuts())
+    assert len(words_linked_by(window, "nsubj", query_is_head=True)) == 0
+    assert len(words_linked_by(window, "advmod", query_is_head=False)) == 1
+
+
+@pytest.mark.parametrize(
+    ("relation", "tokens", "document", "expected"),
+    [
+        # she → Anna: Maria stands nearer. They → keys: Maria stands farther, Anna farther still
+        ("pronoun", KEYS, KEYS_TEXT, {(5, 5, 3), (15, 15, 3)}),
+        # surgeon → Reed: the dog stands nearer
+        ("nominal", REED_TOKENS, REED_TEXT, {(8, 8, 5)}),
+        # Maria → Maria: the keys stand nearer, Anna farther
+        ("same-word", KEYS, KEYS_TEXT, {(21, 21, 11), (21, 21, 12), (21, 21, 1)}),
+    ],
+)
+def test_rivals_are_the_next_mentions_of_other_entities_on_both_sides(
+    relation, tokens, document, expected
+):
+    row = RELATIONS[f"coreference/{relation}"]
+    window = window_of_tokens(tokens, document)
+    assert many(row.control, window, row.pairs(window), times=2) == expected
+
+
+def test_balance_gives_each_query_the_weight_of_its_targets_and_drops_the_rest():
+    targets = span_pairs(np.array([5, 6, 7]), np.array([1, 1, 2]), np.array([3, 1, 2]))
+    controls = pairs(np.array([9, 9, 9]), np.array([1, 2, 3]), owner=np.array([5, 6, 6]))
+    kept, weighted = balance(targets, controls)
+    assert kept.queries.tolist() == [5, 6]
+    assert weighted.weight.tolist() == [3, 0.5, 0.5]
