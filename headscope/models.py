@@ -116,6 +116,10 @@ def _device(asked: str) -> str:
 def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     """The folder or GGUF file, its weight files, and the hub's commit."""
     path = Path(name).expanduser()
+    if revision is not None and path.exists():
+        raise ModelError(
+            f"{name} is a local model, and --revision {revision} chooses among those on the hub"
+        )
     if path.suffix == ".gguf" or path.is_file():
         if not path.is_file():
             raise ModelError(f"{name}: no such file")

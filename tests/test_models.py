@@ -53,6 +53,11 @@ def test_an_unknown_model_is_refused(name, message):
         load_model(name)
 
 
+def test_a_revision_of_a_local_model_is_refused(gpt2_folder):
+    with pytest.raises(ModelError, match="is a local model, and --revision step1000 chooses"):
+        load_model(str(gpt2_folder), revision="step1000")
+
+
 def test_a_folder_without_safetensors_is_refused_because_pickles_are_never_loaded(
     gpt2_folder, tmp_path
 ):
