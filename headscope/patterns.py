@@ -16,8 +16,8 @@ from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
+from headscope.judge import judge
 from headscope.measure import add_counts, add_layer, deal
-from headscope.pipeline import finish
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
@@ -80,11 +80,12 @@ def score_patterns(
             add_layer(tally, batch, selection, layer, array[layer][None])
     info = {
         "model": {"name": name, "layers": layers, "heads": heads},
-        "settings": {"types": sorted({r.type for r in relations}), "seed": seed},
+        "types": sorted({relation.type for relation in relations}),
+        "settings": {"seed": seed},
         "engine": "given patterns",
         "notes": [],
     }
-    run = finish(tally, relations, seed=seed, info=info)
+    run = judge(tally, relations, seed=seed, info=info)
     if out is not None:
         run.save(out, overwrite=overwrite)
     return run

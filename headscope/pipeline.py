@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.plan import Plan, plan_repeats, plan_text
 from headscope.data import shipped_corpora
-from headscope.errors import CorpusError, HeadscopeError
-from headscope.evidence import COLUMNS, LEVEL, MIN_BLOCKS, RESAMPLES, weigh
-from headscope.profile import describe
+from headscope.errors import HeadscopeError
+from headscope.judge import judge
 from headscope.relations import relations_of
-from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.store import check_free
-from headscope.tags import MAX_Q, TIMES_CONTROL, head_table, tag
-from headscope.tally import BLOCKS, Tally
+
+if TYPE_CHECKING:
+    from headscope.models import Model
 
 MAX_TOKENS = 40_000
 MAX_LENGTH = 256
@@ -68,6 +67,7 @@ def classify(
         HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
             has its own subclass in `headscope.errors`.
     """
+    # importing a model library takes seconds: not before it is needed
     from headscope.lens import measure
     from headscope.models import load_model
 
@@ -76,89 +76,86 @@ def classify(
     _check_numbers(max_tokens, max_length)
     if out is not None:
         check_free(Path(out), overwrite=overwrite)
-    started = time.perf_counter()
+    clock = _Clock()
     loaded = load_model(model, revision=revision, device=device, dtype=dtype, bos=bos)
     length = min(max_length, loaded.context)
+    clock.lap("load")
     plan = _plan(loaded, relations, corpora, max_tokens, length, seed)
-    ready = time.perf_counter()
-    done = 0
-
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, plan.tokens)
-
-    advance(0)
     tally = measure(
-        loaded, plan.windows, relations,
-        seed=seed, batch_tokens=BATCH_TOKENS, progress=advance,
-    )  # fmt: skip
-    measured = time.perf_counter()
-    info = {
-        "model": {
-            name: getattr(loaded, name)
-            for name in (
-                "name", "revision", "architecture", "layers", "heads", "key_value_heads",
-                "context", "device", "dtype", "weights_sha256",
-            )
-        },
-        "corpora": {"asked": [str(path) for path in corpora], "files": plan.files},
-        "settings": {
-            "types": sorted({r.type for r in relations}), "max_tokens": max_tokens,
-            "max_length": length, "seed": seed, "bos": loaded.tokenizer.bos_string,
-        },
-        "engine": "lens",
-        "notes": plan.notes,
-    }  # fmt: skip
-    run = finish(
-        tally, relations, seed=seed, info=info, kv_group_size=loaded.heads // loaded.key_value_heads
+        loaded,
+        plan.windows,
+        relations,
+        seed=seed,
+        batch_tokens=BATCH_TOKENS,
+        progress=_running_total(progress, plan.tokens),
     )
-    run.info["provenance"]["seconds"] = {
-        "load": round(ready - started, 2),
-        "measure": round(measured - ready, 2),
-        "judge": round(time.perf_counter() - measured, 2),
-    }
-    run.info["provenance"]["tokens"] = plan.tokens
+    clock.lap("measure")
+    settings = {"max_tokens": max_tokens, "max_length": length, "seed": seed}
+    info = _info(loaded, relations, corpora, plan) | {"settings": settings}
+    group = loaded.heads // loaded.key_value_heads
+    run = judge(tally, relations, seed=seed, info=info, kv_group_size=group)
+    clock.lap("judge")
+    run.info["provenance"] |= {"tokens": plan.tokens, "seconds": clock.laps}
     if out is not None:
         run.save(out, overwrite=overwrite)
     return run
 
 
-def finish(
-    tally: Tally,
-    relations: Sequence[Relation],
-    *,
-    seed: int,
-    info: dict[str, Any],
-    kv_group_size: int = 1,
-) -> Run:
-    """From sums to a run: evidence, tags, heads, and the thresholds they were judged by."""
-    rules = {relation.id: relation.rule for relation in relations}
-    evidence = weigh(tally, relations, seed=seed)
-    if evidence.empty:
-        raise CorpusError(
-            "no relation found a query: the corpus has no annotation that the asked types need"
-        )
-    evidence["tagged"] = tag(evidence, rules).to_numpy()
-    heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
-    thresholds = {
-        "min_queries": MIN_QUERIES, "max_q_value": MAX_Q, "times_control": TIMES_CONTROL,
-        "blocks": BLOCKS,
-        "min_blocks": MIN_BLOCKS, "interval": LEVEL, "resamples": RESAMPLES,
-    }  # fmt: skip
-    provenance = {
-        "versions": {name: version(name) for name in _PACKAGES},
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+def _info(
+    model: Model, relations: Sequence[Relation], corpora: Sequence[str | Path], plan: Plan
+) -> dict[str, Any]:
+    """What `run.json` says of the input."""
+    return {
+        "model": {name: getattr(model, name) for name in _MODEL_FACTS},
+        "types": sorted({relation.type for relation in relations}),
+        "bos": model.tokenizer.bos_string,
+        "corpora": {"asked": [str(path) for path in corpora], "files": plan.files},
+        "engine": "lens",
+        "notes": plan.notes,
     }
-    info = {**info, "thresholds": thresholds, "provenance": provenance}
-    return Run(heads, evidence[COLUMNS], rules, info, tally)
 
 
-_PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
+_MODEL_FACTS = (
+    "name",
+    "revision",
+    "architecture",
+    "layers",
+    "heads",
+    "key_value_heads",
+    "context",
+    "device",
+    "dtype",
+    "weights_sha256",
+)
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = round(now - self._last, 2), now
+
+
+def _running_total(progress: Progress, total: int) -> Callable[[int], None]:
+    """Turn "so many more tokens" into "so many of all"; starts at 0."""
+    done = 0
+
+    def advance(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        progress(done, total)
+
+    advance(0)
+    return advance
 
 
 def _plan(
-    model: Any,
+    model: Model,
     relations: Sequence[Relation],
     corpora: Sequence[str | Path],
     max_tokens: int,

@@ -1,0 +1,63 @@
+"""From sums to a finished run: evidence, tags, heads, and the thresholds they were judged by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from headscope.errors import CorpusError
+from headscope.evidence import COLUMNS, LEVEL, MIN_BLOCKS, RESAMPLES, weigh
+from headscope.profile import describe
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.run import Run
+from headscope.tags import MAX_Q, TIMES_CONTROL, head_table, tag
+from headscope.tally import BLOCKS, Tally
+
+_PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
+THRESHOLDS = {
+    "min_queries": MIN_QUERIES,
+    "max_q_value": MAX_Q,
+    "times_control": TIMES_CONTROL,
+    "blocks": BLOCKS,
+    "min_blocks": MIN_BLOCKS,
+    "interval": LEVEL,
+    "resamples": RESAMPLES,
+}
+
+
+def judge(
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    info: dict[str, Any],
+    kv_group_size: int = 1,
+) -> Run:
+    """Weigh a tally, tag its heads, and note what was decided how.
+
+    Args:
+        tally: the sums.
+        relations: the relations of the tally, in its order.
+        seed: seeds the bootstrap.
+        info: what `run.json` says of the model, the corpora and the settings.
+        kv_group_size: query heads that share a key/value head.
+
+    Raises:
+        CorpusError: no relation found a query.
+    """
+    rules = {relation.id: relation.rule for relation in relations}
+    evidence = weigh(tally, relations, seed=seed)
+    if evidence.empty:
+        raise CorpusError(
+            "no relation found a query: the corpus has no annotation that the asked types need"
+        )
+    evidence["tagged"] = tag(evidence, rules).to_numpy()
+    heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
+    provenance = {
+        "versions": {name: version(name) for name in _PACKAGES},
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    info = {**info, "thresholds": THRESHOLDS, "provenance": provenance}
+    return Run(heads, evidence[COLUMNS], rules, info, tally)
