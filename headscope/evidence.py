@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -115,9 +115,3 @@ def _q_values(table: pd.DataFrame) -> pd.Series:
     if tested.any():
         q[tested] = stats.false_discovery_control(table.loc[tested, "p_value"])
     return q
-
-
-def by_relation(evidence: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The evidence of each relation under its id, in the order of the table."""
-    for (kind, name), rows in evidence.groupby(["type", "relation"], sort=False):
-        yield f"{kind}/{name}", rows

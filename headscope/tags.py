@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from headscope.heads import head_name
@@ -227,9 +226,3 @@ def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:
     )
     floor = f"  floor {rule.floor:g}: {rule.source}"
     return [head, *verdicts, floor]
-
-
-def summary_order(heads: pd.DataFrame) -> pd.DataFrame:
-    """Heads by type, the strongest first."""
-    order = heads["lift"].fillna(-np.inf).sort_values(ascending=False).index
-    return heads.loc[order]
