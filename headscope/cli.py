@@ -48,7 +48,7 @@ def main() -> None:
 @app.command()
 def classify(
     model: Annotated[
-        str, typer.Argument(help="A hub name such as gpt2, a folder, or a .gguf file.")
+        str, typer.Argument(help="mini, a hub name such as gpt2, a folder, or a .gguf file.")
     ],
     corpus: Annotated[
         list[Path] | None,
@@ -142,6 +142,22 @@ def models() -> None:
     from headscope.families import describe_models
 
     _print(describe_models())
+
+
+@app.command()
+def data(
+    check: Annotated[bool, typer.Option("--check", help="Count and check every file.")] = False,
+) -> None:
+    """List what ships with headscope and where it lies."""
+    from headscope.stock import check_all, check_table, stock_table
+
+    if not check:
+        _print(stock_table())
+        return
+    checks = check_all()
+    _print(check_table(checks))
+    if not all(each.holds for each in checks):
+        raise typer.Exit(1)
 
 
 @app.callback(invoke_without_command=True)

@@ -11,6 +11,15 @@ def data_folder() -> Path:
     return packed if packed.is_dir() else Path(__file__).parents[1] / "data"
 
 
+MINI = "mini"
+"""The model that ships with headscope, by its name."""
+
+
+def mini_folder() -> Path:
+    """The folder of `mini`, in Hugging Face layout."""
+    return data_folder() / MINI
+
+
 def shipped_corpora() -> list[Path]:
     """The corpora that `classify` reads when none is named."""
     return sorted((data_folder() / "corpora").glob("*.conllu"))

@@ -42,6 +42,7 @@ def describe_models() -> RenderableType:
         table.add_row(family.layout, family.examples, family.note)
     return Group(
         Text("A model is named by\n", style="bold"),
+        Text("  mini           the small trained model that ships inside headscope"),
         Text("  gpt2           its name on the Hugging Face hub (the network is asked once)"),
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
         Text("  model.gguf     de-quantised when it is loaded (needs the gguf extra)\n"),

@@ -18,7 +18,7 @@ from headscope.errors import ModelError
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
-WAYS_ON = "a local folder in Hugging Face layout or a .gguf file works without it"
+WAYS_ON = "mini, a local folder in Hugging Face layout or a .gguf file works without it"
 
 
 def download(name: str, revision: str | None) -> tuple[Path, str]:

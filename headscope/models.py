@@ -1,8 +1,8 @@
 """From a name to a model whose attention patterns can be read.
 
-A model is a Hugging Face folder, a `.gguf` file, or a name on the hub; all three end as a local
-folder of safetensors (or a de-quantised GGUF) under a TransformerLens `TransformerBridge`.
-Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
+A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
+the hub; all end as local safetensors (or a de-quantised GGUF) under a TransformerLens
+`TransformerBridge`. Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
+from headscope.data import MINI, mini_folder
 from headscope.errors import ChoiceError, ModelError
 from headscope.hub import download
 from headscope.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ def load_model(
     """Load a causal language model and check that its patterns are attention patterns.
 
     Args:
-        name: a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
+        name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
         revision: branch, tag or commit on the hub, e.g. Pythia's `step1000`.
         device: `cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one.
         dtype: `float32`, `bfloat16` or `float16`.
@@ -115,7 +116,7 @@ def _device(asked: str) -> str:
 
 def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     """The folder or GGUF file, its weight files, and the hub's commit."""
-    path = Path(name).expanduser()
+    path = mini_folder() if name == MINI else Path(name).expanduser()
     if revision is not None and path.exists():
         raise ModelError(
             f"{name} is a local model, and --revision {revision} chooses among those on the hub"

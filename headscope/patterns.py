@@ -101,7 +101,9 @@ def window_of_tokens(tokens: Sequence[str], document: Document | None = None) ->
     numbers = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     ids = np.array([numbers[string] for string in strings], np.int64)
     if document is None:
-        return Window("tokens", ids, strings, copy_length=_copy_length(ids))
+        n = _copy_length(ids)
+        stimulus = "repeat" if n else "text"
+        return Window("tokens", ids, strings, copy_length=n, stimulus=stimulus)
     offsets = np.array(list(_spell_out(strings[1:], document)), np.int64).reshape(-1, 2)
     tokenized = TokenizedDocument(document, ids[1:], strings[1:], offsets)
     (window,) = cut_windows(

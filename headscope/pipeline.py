@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.corpus.plan import Plan, plan_repeats, plan_text
+from headscope.corpus.plan import Plan, plan_pairs, plan_repeats, plan_text
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.judge import judge
@@ -48,7 +48,7 @@ def classify(
     """Run a model over annotated text and tag every head with what it does.
 
     Args:
-        model: a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
+        model: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name like `gpt2`.
         corpus: files or folders of CoNLL-U or plain text; what ships with headscope when empty.
         types: head types to score, all when None.
         relations: the relations to score instead of the table's, for types of one's own.
@@ -162,7 +162,7 @@ def _plan(
     max_length: int,
     seed: int,
 ) -> Plan:
-    stimuli = {relation.stimulus for relation in relations}
+    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     plan = Plan([], {}, [])
     if "text" in stimuli:
         plan = plan_text(
@@ -173,6 +173,8 @@ def _plan(
         plan.windows.extend(
             plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
         )
+    if "pairs" in stimuli:
+        plan.windows.extend(plan_pairs(model.tokenizer, max_length=max_length, seed=seed))
     return plan
 
 

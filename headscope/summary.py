@@ -34,7 +34,7 @@ def summary(run: Run) -> RenderableType:
 
 def head_lines(heads: pd.DataFrame) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it."""
-    table = _table("head", "primary", "tags", "relation", "score", "control", "lift", "95 %")
+    table = plain_table("head", "primary", "tags", "relation", "score", "control", "lift", "95 %")
     for row in heads.itertuples():
         table.add_row(
             head_name(row.layer, row.head),
@@ -48,7 +48,7 @@ def head_lines(heads: pd.DataFrame) -> Table:
 
 
 def _counts(run: Run) -> Table:
-    table = _table("type", "heads", "with the tag")
+    table = plain_table("type", "heads", "with the tag")
     primary = run.heads["primary"].value_counts()
     tags = run.heads["tags"].str.split(";").explode().value_counts()
     for name in sorted(set(primary.index) | (set(tags.index) - {""})):
@@ -67,7 +67,7 @@ def _strongest(run: Run) -> Iterator[pd.DataFrame]:
 
 
 def _strongest_table(groups: list[pd.DataFrame]) -> Table:
-    table = _table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
+    table = plain_table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
     for group in groups:
         for place, row in enumerate(group.itertuples()):
             table.add_row(
@@ -82,7 +82,8 @@ def _strongest_table(groups: list[pd.DataFrame]) -> Table:
     return table
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """A table without lines whose numbers stand right."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         numeric = column in ("score", "mass", "control", "lift", "n", "heads", "with the tag")

@@ -117,7 +117,7 @@ def slow_sums(windows, attentions):
         drawn = dict(_find_all(window, RELATIONS, 0))
         best = a[..., 1:].argmax(-1) + 1
         for i, relation in enumerate(RELATIONS):
-            if relation.stimulus != window.stimulus or i not in drawn:
+            if window.stimulus not in relation.stimuli or i not in drawn:
                 continue
             controls = drawn[i].controls
             # a query for which no control could be drawn does not count

@@ -39,7 +39,13 @@ class Cuts:
 
 
 def cut_windows(
-    tokenized: TokenizedDocument, bos: int, bos_string: str, *, max_length: int, cuts: Cuts
+    tokenized: TokenizedDocument,
+    bos: int,
+    bos_string: str,
+    *,
+    max_length: int,
+    cuts: Cuts,
+    stimulus: str = "text",
 ) -> Iterator[Window]:
     """Windows of at most `max_length` tokens, the beginning-of-text token included."""
     document = tokenized.document
@@ -54,6 +60,7 @@ def cut_windows(
             strings=(bos_string, *tokenized.strings[start:end]),
             words=words,
             mentions=_mention_table(document, inside, words),
+            stimulus=stimulus,
         )
 
 
@@ -110,6 +117,7 @@ def _word_table(
         head=row_of[np.array([word.head for word in words], np.int64)],
         deprel=np.array([word.deprel for word in words], "U"),
         upos=np.array([word.upos for word in words], "U"),
+        lemma=np.array([(word.lemma or word.form).lower() for word in words], "U"),
     )
 
 

@@ -16,6 +16,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import Window
+from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.tally import BLOCKS
 
 
@@ -83,6 +84,18 @@ def plan_repeats(
     return repeat_windows(
         vocabulary, encoder.bos, encoder.spell, count=BLOCKS, seed=seed, max_length=max_length
     )
+
+
+def plan_pairs(encoder: Encoder, *, max_length: int, seed: int) -> list[Window]:
+    """Windows of sentences with related words, one document for each block."""
+    return [
+        window
+        for document in pair_documents(shipped_pairs(), count=BLOCKS, seed=seed)
+        for window in cut_windows(
+            encoder.encode(document), encoder.bos, encoder.bos_string, max_length=max_length,
+            cuts=Cuts(), stimulus="pairs",
+        )
+    ]  # fmt: skip
 
 
 def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:

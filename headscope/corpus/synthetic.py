@@ -46,5 +46,6 @@ def repeat_windows(
         n = int(rng.integers(shortest, longest + 1))
         copied = rng.choice(vocabulary, size=n, replace=False)
         tokens = np.concatenate([[bos], copied, copied])
-        windows.append(Window(f"repeat#{i}", tokens, tuple(spell(tokens.tolist())), copy_length=n))
+        strings = tuple(spell(tokens.tolist()))
+        windows.append(Window(f"repeat#{i}", tokens, strings, copy_length=n, stimulus="repeat"))
     return windows

@@ -32,6 +32,8 @@ class WordTable:
     head: _Positions
     deprel: ndarray
     upos: ndarray
+    lemma: ndarray
+    """In lower case; the form where the annotation gives no lemma."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -71,7 +73,7 @@ class MentionTable:
 def no_words() -> WordTable:
     """A table without words, for text that was never written by anyone."""
     empty, text = np.empty(0, np.int64), np.empty(0, "U1")
-    return WordTable(empty, empty, empty, empty, text, text)
+    return WordTable(empty, empty, empty, empty, text, text, text)
 
 
 def no_mentions() -> MentionTable:
@@ -93,14 +95,12 @@ class Window:
     mentions: MentionTable = field(default_factory=no_mentions)
     copy_length: int = 0
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
+    stimulus: str = "text"
+    """`text` for natural text, `repeat` for repeated random tokens, `pairs` for sentences made
+    around related words."""
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    def stimulus(self) -> str:
-        """`repeat` for repeated random tokens, `text` otherwise."""
-        return "repeat" if self.copy_length else "text"
 
     @cached_property
     def sentence_of_token(self) -> Int[ndarray, " token"]:

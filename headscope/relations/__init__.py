@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headscope.errors import ChoiceError
-from headscope.relations import coreference, delimiter, induction, positional, syntactic
+from headscope.relations import coreference, delimiter, induction, positional, semantic, syntactic
 from headscope.relations.relation import Relation
 
 TYPES: dict[str, Sequence[Relation]] = {
@@ -14,6 +14,7 @@ TYPES: dict[str, Sequence[Relation]] = {
     "induction": induction.RELATIONS,
     "syntactic": syntactic.RELATIONS,
     "coreference": coreference.RELATIONS,
+    "semantic": semantic.RELATIONS,
 }
 
 

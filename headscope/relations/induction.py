@@ -59,7 +59,7 @@ RELATIONS = [
         partial(in_second_copy, shift=1),
         other_keys,
         Rule(FLOOR, SOURCE, _AFTER_COPY),
-        "repeat",
+        ("repeat",),
     ),
     Relation(
         "induction",
@@ -67,7 +67,7 @@ RELATIONS = [
         partial(in_second_copy, shift=0),
         other_keys,
         Rule(FLOOR, SOURCE, _AT_COPY),
-        "repeat",
+        ("repeat",),
     ),
     Relation(
         "induction",

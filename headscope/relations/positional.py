@@ -42,7 +42,9 @@ def _rows() -> list[Relation]:
             FLOOR, SOURCE, f"{place}, in random tokens", companion=f"positional/{name}"
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
-        rows.append(Relation("positional", f"{name}-random", find, other_keys, on_random, "repeat"))
+        rows.append(
+            Relation("positional", f"{name}-random", find, other_keys, on_random, ("repeat",))
+        )
     return rows
 
 

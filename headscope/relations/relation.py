@@ -56,8 +56,8 @@ class Relation:
     pairs: FindPairs
     control: DrawControl
     rule: Rule
-    stimulus: str = "text"
-    """The windows that it reads: `text`, or `repeat` for repeated random tokens."""
+    stimuli: tuple[str, ...] = ("text",)
+    """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words)."""
     guess: Guess | None = None
     """Counts for each simple rule the queries that it gets right."""
     has_hits: bool = True
@@ -80,7 +80,7 @@ class Found:
 
 def find(relation: Relation, window: Window, rng: np.random.Generator) -> Found | None:
     """The relation's balanced targets and controls in a window; None when it has none."""
-    if relation.stimulus != window.stimulus:
+    if window.stimulus not in relation.stimuli:
         return None
     targets = relation.pairs(window)
     if not len(targets):

@@ -1,0 +1,273 @@
+"""Train `mini`: a small GPT-2-layout model whose heads have really learned.
+
+    python data/mini/train.py --text FOLDER_OR_FILE … --work FOLDER [--minutes 60]
+
+Half of the rows are text, half are repeats of 4 to 40 tokens (half of those random tokens, half
+stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). The first phase
+reads short rows at random positions, the second whole contexts. The state is written every few
+minutes, and the same command goes on from it. One seed; two CPU cores suffice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from headscope.controlled.sentences import controlled_corpus
+from headscope.corpus.read import corpus_files, read_documents
+
+BOS = "<|endoftext|>"
+VOCABULARY, LAYERS, HEADS, WIDTH, CONTEXT = 1024, 4, 8, 256, 256
+MUON_RATE, ADAM_RATE, WARMUP, DECAY_FROM = 4e-3, 2e-3, 50, 0.5
+CONTROLLED_DOCUMENTS, CONTROLLED_SEED = 1200, 12  # other sentences than the corpus that ships
+CONTROLLED_SHARE = 0.2
+
+
+class Phase(NamedTuple):
+    """Rows of one length."""
+
+    until: float
+    """Share of all steps at which it ends."""
+    length: int
+    rows: int
+
+
+PHASES = (Phase(0.7, 96, 48), Phase(1.0, CONTEXT, 16))
+
+
+def main() -> None:
+    asked = _arguments()
+    asked.work.mkdir(parents=True, exist_ok=True)
+    texts = [d.text for d in read_documents(corpus_files(asked.text))]
+    built = controlled_corpus(CONTROLLED_DOCUMENTS, seed=CONTROLLED_SEED)
+    sentences = [x.removeprefix("# text = ") for x in built.split("\n") if x.startswith("# text")]
+    tokenizer = load_tokenizer(asked.work, [*texts, " ".join(sentences)])
+    train, held_out = tokens_of(tokenizer, texts)
+    grammar = np.array(tokenizer(" ".join(sentences), add_special_tokens=False)["input_ids"])
+    print(f"{len(train):,} + {len(grammar):,} tokens, {len(held_out):,} held out", flush=True)
+    torch.manual_seed(0)
+    model = new_model()
+    optimizers = make_optimizers(model)
+    step, log = resume(asked.work, model, optimizers)
+    start = saved = time.monotonic()
+    while step < asked.steps and time.monotonic() - start < asked.minutes * 60:
+        rng = np.random.default_rng([0, step])
+        phase = next(p for p in PHASES if step < p.until * asked.steps)
+        rows, positions = batch(train, grammar, phase, rng)
+        set_rates(optimizers, step / asked.steps, min(1, (step + 1) / WARMUP))
+        loss = model(rows, labels=rows, position_ids=positions, use_cache=False).loss
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+        step += 1
+        if step % 50 == 0:
+            log.append({"step": step, "loss": round(float(loss), 3), **measure(model, held_out)})
+            print(log[-1], f"{time.monotonic() - start:.0f}s", flush=True)
+        if time.monotonic() - saved > 240:
+            save(asked.work, model, tokenizer, optimizers, step, log)
+            saved = time.monotonic()
+    save(asked.work, model, tokenizer, optimizers, step, log)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train headscope's mini model.")
+    parser.add_argument("--text", nargs="+", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--minutes", type=float, default=60)
+    return parser.parse_args()
+
+
+def new_model() -> GPT2LMHeadModel:
+    """GPT-2's layout and initialisation, no dropout."""
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY, n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=CONTEXT,
+            bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        )
+    )  # fmt: skip
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose matrix updates are made orthogonal (Jordan et al. 2024).
+
+    torch's own does the iteration in bfloat16, which CPUs without such instructions do slowly.
+    A fused `c_attn` is three matrices side by side, each made orthogonal by itself.
+    """
+
+    def __init__(self, parameters: list[Tensor], lr: float, decay: float = 0.05) -> None:
+        super().__init__(parameters, {"lr": lr, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                momentum.lerp_(p.grad, 0.05)
+                update = p.grad.lerp(momentum, 0.95)
+                parts = update.split(p.shape[0], 1) if p.shape[1] == 3 * p.shape[0] else [update]
+                update = torch.cat([orthogonal(part) for part in parts], 1)
+                p.mul_(1 - group["lr"] * group["decay"]).sub_(update, alpha=group["lr"])
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """The nearest matrix with orthogonal rows, scaled to the size of an Adam update."""
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    x = wide / (wide.norm() + 1e-7)
+    for _ in range(5):  # the quintic Newton-Schulz iteration of Jordan et al. 2024
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    x = x if wide is matrix else x.T
+    return x * (0.2 * max(matrix.shape) ** 0.5)  # Liu et al. 2025, section 2.2
+
+
+def make_optimizers(model: GPT2LMHeadModel) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the blocks, AdamW for embeddings, biases and norms."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".h." in name]
+    known = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in known]
+    return [
+        Muon(matrices, MUON_RATE),
+        torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+
+
+def set_rates(optimizers: list[torch.optim.Optimizer], done: float, warm: float) -> None:
+    """Constant after the warm-up, then linear to zero."""
+    left = min(1.0, (1 - done) / (1 - DECAY_FROM))
+    for optimizer, rate in zip(optimizers, (MUON_RATE, ADAM_RATE), strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * warm * left
+
+
+def load_tokenizer(work: Path, texts: list[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of our own, trained once."""
+    path = work / "tokenizer.json"
+    if path.exists():
+        backend = Tokenizer.from_file(str(path))
+    else:
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        backend.train_from_iterator(
+            texts,
+            trainers.BpeTrainer(
+                vocab_size=VOCABULARY, special_tokens=[BOS], show_progress=False,
+                initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            ),
+        )  # fmt: skip
+        backend.save(str(path))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token=BOS, eos_token=BOS, model_max_length=CONTEXT
+    )
+
+
+def tokens_of(
+    tokenizer: PreTrainedTokenizerFast, texts: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training and held-out tokens: every twentieth paragraph of each text is held out."""
+    train: list[int] = []
+    held_out: list[int] = []
+    for text in texts:
+        paragraphs = [" ".join(p.split()) for p in text.split("\n\n") if p.strip()]
+        for i, paragraph in enumerate(paragraphs):
+            ids = tokenizer(paragraph + "\n", add_special_tokens=False, verbose=False)["input_ids"]
+            (held_out if i % 20 == 19 else train).extend(ids)
+    return np.array(train), np.array(held_out)
+
+
+def batch(
+    train: np.ndarray, grammar: np.ndarray, phase: Phase, rng: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Rows of tokens behind a BOS, and their positions."""
+    rows = np.zeros((phase.rows, phase.length), np.int64)
+    for i, row in enumerate(rows):
+        text = grammar if rng.random() < CONTROLLED_SHARE else train
+        start = int(rng.integers(0, len(text) - phase.length))
+        row[1:] = text[start : start + phase.length - 1]
+        if i % 2:
+            _fill_with_repeats(row, train[start % (len(train) - phase.length) :], rng)
+    first = rng.integers(0, CONTEXT - phase.length + 1, (phase.rows, 1))
+    return torch.from_numpy(rows), torch.from_numpy(first + np.arange(phase.length))
+
+
+def _fill_with_repeats(row: np.ndarray, text: np.ndarray, rng: np.random.Generator) -> None:
+    # several repeats of different lengths in one row, so that no fixed distance predicts them
+    place = 1
+    while place < len(row):
+        n = int(rng.integers(4, 41))
+        unit = rng.integers(1, VOCABULARY, n) if rng.random() < 0.5 else text[place : place + n]
+        copies = np.tile(unit, int(rng.integers(2, 4)))
+        row[place : place + len(copies)] = copies[: len(row) - place]
+        place += len(copies)
+
+
+@torch.inference_mode()
+def measure(model: GPT2LMHeadModel, held_out: np.ndarray) -> dict[str, Any]:
+    """Held-out loss in nats per token, and the four best heads' masses by kind."""
+    model.eval()
+    rows = torch.zeros(8, CONTEXT, dtype=torch.long)
+    rows[:, 1:] = torch.from_numpy(held_out[: 8 * (CONTEXT - 1)].reshape(8, -1))
+    text = float(model(rows, labels=rows, use_cache=False).loss)
+    n = 50
+    random = torch.from_numpy(np.random.default_rng(1).integers(1, VOCABULARY, (8, n)))
+    repeat = torch.cat([torch.zeros(8, 1, dtype=torch.long), random, random], 1)
+    model.set_attn_implementation("eager")
+    patterns = torch.stack(model(repeat, output_attentions=True, use_cache=False).attentions)
+    model.set_attn_implementation("sdpa")
+    model.train()
+    query, inside = torch.arange(n + 1, 2 * n + 1), torch.arange(2, n)
+    masses = {
+        "previous": patterns[..., inside, inside - 1],
+        "induction": patterns[..., query, query - n + 1],
+        "duplicate": patterns[..., query, query - n],
+        "current": patterns[..., inside, inside],
+        "first": patterns[..., inside, 0],
+    }
+    best = {name: mass.mean((1, -1)).flatten().topk(4).values for name, mass in masses.items()}
+    return {"text": round(text, 3), **{k: [round(float(x), 2) for x in v] for k, v in best.items()}}
+
+
+def resume(
+    work: Path, model: GPT2LMHeadModel, optimizers: list[torch.optim.Optimizer]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Step and log of the state in the folder; the start where there is none."""
+    path = work / "state.pt"
+    if not path.exists():
+        return 0, []
+    state = torch.load(path, weights_only=True)
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    return state["step"], json.loads((work / "log.json").read_text())
+
+
+def save(
+    work: Path, model: GPT2LMHeadModel, tokenizer: PreTrainedTokenizerFast,
+    optimizers: list[torch.optim.Optimizer], step: int, log: list[dict[str, Any]],
+) -> None:  # fmt: skip
+    """Write the state to go on from, and the model as it is now."""
+    state = {
+        "model": model.state_dict(), "step": step,
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+    }  # fmt: skip
+    torch.save(state, work / "state.pt")
+    (work / "log.json").write_text(json.dumps(log))
+    model.save_pretrained(work / f"step{step}")
+    tokenizer.save_pretrained(work / f"step{step}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Semantic heads look from a word to an earlier one that is related to it in meaning.
+
+Pairs are found by lemma, in annotated text and in sentences made around them. Voita et al. 2019
+and Clark et al. 2019 report no such heads; whether a model has them is an open question.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window, WordTable
+from headscope.corpus.word_pairs import RELATIONS as NAMES
+from headscope.corpus.word_pairs import shipped_pairs
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
+from headscope.relations.relation import Relation, Rule
+
+FLOOR = 0.1
+SOURCE = (
+    "ours: a tenth of a head's attention on one earlier word, which is what syntactic and "
+    "coreference heads are asked for"
+)
+SENTENCES_BACK = 1
+"""Related words count when they stand in one sentence or in two neighbouring ones."""
+
+_CONTENT = ("NOUN", "VERB", "ADJ", "ADV", "PROPN")
+
+
+def related_words(window: Window, name: str) -> Pairs:
+    """Each word with all sub-tokens of the earlier words that are related to it."""
+    words = window.words
+    return _pairs(words, *_related_rows(words, name))
+
+
+def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, unrelated words of the key's class: for each key the next nearer and farther.
+
+    A head that likes nouns gains nothing, and one that likes near words nothing on average.
+    """
+    words, lexicon = window.words, shipped_pairs()
+    query_rows, key_rows = [], []
+    targeted = targets.key == words.last[_word_at(words, targets.key)]
+    query_word = _word_at(words, targets.owner[targeted])
+    key_word = _word_at(words, targets.key[targeted])
+    for query, key in zip(query_word.tolist(), key_word.tolist(), strict=True):
+        near = lexicon.any_relation(str(words.lemma[query]))
+        alike = np.flatnonzero(words.upos[:query] == words.upos[key])
+        chosen = [row for row in alike.tolist() if words.lemma[row] not in near]
+        nearer = [row for row in chosen if row > key][:1]
+        farther = [row for row in chosen if row < key][-1:]
+        key_rows += nearer + farther
+        query_rows += [query] * len(nearer + farther)
+    drawn = _pairs(words, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    # two words can share a token
+    size = len(window)
+    taken = np.isin(drawn.query * size + drawn.key, targets.query * size + targets.key)
+    return drawn.take(~taken)
+
+
+def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
+    related = shipped_pairs().related[name]
+    seen: dict[str, list[int]] = {}
+    query_rows, key_rows = [], []
+    for row, lemma in enumerate(words.lemma.tolist()):
+        if words.upos[row] not in _CONTENT:
+            continue
+        for partner in sorted(related.get(lemma, ())):
+            for earlier in seen.get(partner, ()):
+                if words.sentence[row] - words.sentence[earlier] <= SENTENCES_BACK:
+                    query_rows.append(row)
+                    key_rows.append(earlier)
+        seen.setdefault(lemma, []).append(row)
+    return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
+
+
+def _pairs(words: WordTable, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+    apart = words.last[key] < words.first[query] if len(query) else np.empty(0, bool)
+    query, key = query[apart], key[apart]
+    if not len(query):
+        return no_pairs()
+    return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
+
+
+def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:
+    """The row of the word that a position belongs to."""
+    return np.asarray(np.searchsorted(words.first, position, side="right") - 1)
+
+
+_MEANINGS = {
+    "synonym": "a word of like meaning",
+    "antonym": "a word of opposite meaning",
+    "hypernym": "the kind of thing that the word is, or a thing of its kind",
+    "category": "another member of the word's category",
+    "part-whole": "a part of what the word names, or the whole that it is a part of",
+}
+
+RELATIONS = [
+    Relation(
+        "semantic",
+        name,
+        partial(related_words, name=name),
+        unrelated_words,
+        Rule(FLOOR, SOURCE, _MEANINGS[name]),
+        ("text", "pairs"),
+    )
+    for name in NAMES
+]
