@@ -2,7 +2,8 @@
 
 A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
 the hub; all end as local safetensors (or a de-quantised GGUF) under a TransformerLens
-`TransformerBridge`. Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
+`TransformerBridge`.
+Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
 """
 
 from __future__ import annotations

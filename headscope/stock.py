@@ -104,7 +104,7 @@ def _published(path: Path) -> list[Check]:
     sizes = {"gpt2-small": 144, "distilgpt2": 72}
     return [
         _row("published_scores.csv", f"heads of {model}, {metric}", int(n), sizes[str(model)])
-        for (model, metric), n in whole.items()  # type: ignore[misc]
+        for (model, metric), n in whole.items()
     ]
 
 
@@ -114,11 +114,11 @@ def _mini(path: Path) -> list[Check]:
 
 
 ITEMS = (
-    Item("corpora/gold.conllu", "natural English with syntax and coreference, written for headscope", _gold),
-    Item("corpora/controlled.conllu", "built English whose trees and references are known", _controlled),
+    Item("corpora/gold.conllu", "natural English with syntax and coreference", _gold),
+    Item("corpora/controlled.conllu", "built English with known trees and references", _controlled),
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
-    Item("published_scores.csv", "published score matrices of GPT-2 small and DistilGPT-2", _published),
+    Item("published_scores.csv", "published scores of every head of two models", _published),
     Item("mini/model.safetensors", "mini, a small GPT-2-layout model trained for headscope", _mini),
 )  # fmt: skip
 
