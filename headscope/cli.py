@@ -76,6 +76,9 @@ def classify(
         str | None,
         typer.Option(help="Token to put before each document, if not the tokenizer's own BOS."),
     ] = None,
+    twin: Annotated[
+        bool, typer.Option(help="Compare with the model's shuffled twin, which learned nothing.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Seeds every draw.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
@@ -94,6 +97,7 @@ def classify(
             overwrite=overwrite,
             max_tokens=max_tokens,
             max_length=max_length,
+            twin=twin,
             seed=seed,
             revision=revision,
             device=device,
@@ -142,6 +146,25 @@ def models() -> None:
     from headscope.families import describe_models
 
     _print(describe_models())
+
+
+@app.command()
+def calibrate(
+    model: Annotated[
+        str | None, typer.Argument(help="Also try this architecture with random weights.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write each head's row to this CSV.")] = None,
+    seeds: Annotated[int, typer.Option(help="Random initialisations of MODEL.")] = 5,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Say how often tags are right, on models whose heads are known."""
+    from headscope.calibration.show import planted_table, random_table, run_calibration
+
+    say = (lambda _: None) if quiet else (lambda text: print(text, file=sys.stderr))
+    planted, drawn = run_calibration(model, seeds=seeds, out=out, say=say)
+    _print(planted_table(planted))
+    if drawn is not None:
+        _print(random_table(drawn))
 
 
 @app.command()

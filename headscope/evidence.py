@@ -18,13 +18,20 @@ LEVEL = 0.95
 MIN_BLOCKS = 8
 """Fewer blocks than this cannot say how sure they are: no interval, no q value, no tag."""
 
+TWIN_PERCENTILE = 0.999
+"""Of the twin's heads: what a relation's lift must exceed."""
+TWIN_QUERIES = 12
+"""A relation with fewer queries in the twin's share of the text says nothing about chance."""
+
 COLUMNS = [
     "layer", "head", "type", "relation", "n", "mass", "control", "lift", "ci_low", "ci_high",
     "q_value", "hit_rate", "best_offset_rate", "twin_p999", "tagged", "chance",
 ]  # fmt: skip
 
 
-def weigh(tally: Tally, relations: Sequence[Relation], *, seed: int) -> pd.DataFrame:
+def weigh(
+    tally: Tally, relations: Sequence[Relation], *, seed: int, twin: Tally | None = None
+) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without `tagged`.
 
     - `n`: queries. `mass`: mean attention on the targets, in [0, 1]. `control`: the same on the
@@ -36,6 +43,7 @@ def weigh(tally: Tally, relations: Sequence[Relation], *, seed: int) -> pd.DataF
       defined where the target is the first token.
     - `best_offset_rate`: share of queries that the best simple rule gets right: one fixed
       distance for syntax, the nearest mention for coreference.
+    - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
     - `chance`: the mass of a head that spreads its attention evenly.
     """
     rng = np.random.default_rng(seed)
@@ -48,8 +56,17 @@ def weigh(tally: Tally, relations: Sequence[Relation], *, seed: int) -> pd.DataF
         return pd.DataFrame(columns=COLUMNS)
     table = pd.concat(tables, ignore_index=True)
     table["q_value"] = _q_values(table)
-    table["twin_p999"] = np.nan
+    chance = {} if twin is None else dict(zip(twin.relations, twin_lift(twin), strict=True))
+    table["twin_p999"] = (table["type"] + "/" + table["relation"]).map(chance).astype(float)
     return table
+
+
+def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
+    """The 99.9th percentile of the twin's heads' lift for each relation; NaN with few queries."""
+    queries = twin.queries.sum(0)
+    excess = (twin.target - twin.control).sum(0).reshape(len(queries), -1)
+    lift = excess / np.maximum(queries, 1)[:, None]
+    return np.where(queries >= TWIN_QUERIES, np.quantile(lift, TWIN_PERCENTILE, axis=1), np.nan)
 
 
 def _relation_table(

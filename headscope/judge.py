@@ -8,9 +8,18 @@ from importlib.metadata import version
 from typing import Any
 
 from headscope.errors import CorpusError
-from headscope.evidence import COLUMNS, LEVEL, MIN_BLOCKS, RESAMPLES, weigh
+from headscope.evidence import (
+    COLUMNS,
+    LEVEL,
+    MIN_BLOCKS,
+    RESAMPLES,
+    TWIN_PERCENTILE,
+    TWIN_QUERIES,
+    weigh,
+)  # fmt: skip
 from headscope.profile import describe
 from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.reliability import RELIABLE, split_half
 from headscope.run import Run
 from headscope.tags import MAX_Q, TIMES_CONTROL, head_table, tag
 from headscope.tally import BLOCKS, Tally
@@ -24,6 +33,9 @@ THRESHOLDS = {
     "min_blocks": MIN_BLOCKS,
     "interval": LEVEL,
     "resamples": RESAMPLES,
+    "reliable": RELIABLE,
+    "twin_percentile": TWIN_PERCENTILE,
+    "twin_queries": TWIN_QUERIES,
 }
 
 
@@ -34,6 +46,7 @@ def judge(
     seed: int,
     info: dict[str, Any],
     kv_group_size: int = 1,
+    twin: Tally | None = None,
 ) -> Run:
     """Weigh a tally, tag its heads, and note what was decided how.
 
@@ -43,12 +56,13 @@ def judge(
         seed: seeds the bootstrap.
         info: what `run.json` says of the model, the corpora and the settings.
         kv_group_size: query heads that share a key/value head.
+        twin: the sums of the shuffled twin; without it no tag is tested against chance.
 
     Raises:
         CorpusError: no relation found a query.
     """
     rules = {relation.id: relation.rule for relation in relations}
-    evidence = weigh(tally, relations, seed=seed)
+    evidence = weigh(tally, relations, seed=seed, twin=twin)
     if evidence.empty:
         raise CorpusError(
             "no relation found a query: the corpus has no annotation that the asked types need"
@@ -59,5 +73,5 @@ def judge(
         "versions": {name: version(name) for name in _PACKAGES},
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    info = {**info, "thresholds": THRESHOLDS, "provenance": provenance}
-    return Run(heads, evidence[COLUMNS], rules, info, tally)
+    judged = {"thresholds": THRESHOLDS, "reliability": split_half(tally), "provenance": provenance}
+    return Run(heads, evidence[COLUMNS], rules, {**info, **judged}, tally, twin)

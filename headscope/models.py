@@ -104,6 +104,28 @@ def load_model(
     return model
 
 
+def save_reinitialised(name: str, folder: Path, *, seed: int) -> Path:
+    """Write a model of the same architecture and tokenizer with newly drawn weights.
+
+    Args:
+        name: as for `load_model`.
+        folder: where to write, in Hugging Face layout.
+        seed: seeds the weights, which are drawn as the architecture's own code draws them.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+    source, _, _ = _locate(name, None)
+    with _quiet():
+        config = _load_weights(name, source, torch.float32).config
+        if getattr(config, "quantization_config", None) is not None:
+            del config.quantization_config
+        torch.manual_seed(seed)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        _load_tokenizer(name, source).save_pretrained(folder)
+    return folder
+
+
 def _device(asked: str) -> str:
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.plan import Plan, plan_pairs, plan_repeats, plan_text
+from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.judge import judge
@@ -15,6 +16,7 @@ from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.store import check_free
+from headscope.tally import Tally
 
 if TYPE_CHECKING:
     from headscope.models import Model
@@ -38,6 +40,7 @@ def classify(
     overwrite: bool = False,
     max_tokens: int = MAX_TOKENS,
     max_length: int = MAX_LENGTH,
+    twin: bool = True,
     seed: int = 0,
     revision: str | None = None,
     device: str = "auto",
@@ -56,7 +59,9 @@ def classify(
         overwrite: replace a run that is there already.
         max_tokens: tokens of text to read at most; the synthetic stimulus comes on top.
         max_length: longest window in tokens, at most the model's context.
-        seed: seeds the choice of files, the random tokens, control draws and the bootstrap.
+        twin: also run the model with its attention matrices shuffled, on every fourth window, and
+            ask of each tag that it beats what that shows by chance.
+        seed: seeds the choice of files, the shuffling, random tokens, controls and the bootstrap.
         revision: branch, tag or commit on the hub, e.g. Pythia's `step1000`.
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         dtype: `float32`, `bfloat16` or `float16`.
@@ -68,8 +73,8 @@ def classify(
             has its own subclass in `headscope.errors`.
     """
     # importing a model library takes seconds: not before it is needed
-    from headscope.lens import measure
     from headscope.models import load_model
+    from headscope.twin import share, shuffled
 
     relations = relations_of(types) if relations is None else relations
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
@@ -81,24 +86,39 @@ def classify(
     length = min(max_length, loaded.context)
     clock.lap("load")
     plan = _plan(loaded, relations, corpora, max_tokens, length, seed)
-    tally = measure(
-        loaded,
-        plan.windows,
-        relations,
-        seed=seed,
-        batch_tokens=BATCH_TOKENS,
-        progress=_running_total(progress, plan.tokens),
-    )
+    again = share(plan.windows) if twin else []
+    advance = _running_total(progress, plan.tokens + sum(map(len, again)))
+    tally = _measure(loaded, plan.windows, relations, seed, advance)
     clock.lap("measure")
-    settings = {"max_tokens": max_tokens, "max_length": length, "seed": seed}
+    chance = None
+    if twin:
+        with shuffled(loaded.bridge, loaded.layers, seed=seed):
+            chance = _measure(loaded, again, relations, seed, advance)
+        clock.lap("twin")
+    settings = {"max_tokens": max_tokens, "max_length": length, "seed": seed, "twin": twin}
     info = _info(loaded, relations, corpora, plan) | {"settings": settings}
     group = loaded.heads // loaded.key_value_heads
-    run = judge(tally, relations, seed=seed, info=info, kv_group_size=group)
+    run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
     clock.lap("judge")
     run.info["provenance"] |= {"tokens": plan.tokens, "seconds": clock.laps}
     if out is not None:
         run.save(out, overwrite=overwrite)
     return run
+
+
+def _measure(
+    model: Model,
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    seed: int,
+    advance: Callable[[int], None],
+) -> Tally:
+    # importing a model library takes seconds: not before it is needed
+    from headscope.lens import measure
+
+    return measure(
+        model, windows, relations, seed=seed, batch_tokens=BATCH_TOKENS, progress=advance
+    )
 
 
 def _info(

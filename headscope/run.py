@@ -32,6 +32,8 @@ class Run:
     """What is needed to repeat the run: the content of `run.json`."""
     tally: Tally | None = None
     """The sums; not read back when a run is loaded for reading."""
+    twin: Tally | None = None
+    """The sums of the shuffled twin; likewise."""
 
     def why(self, head: str) -> str:
         """Every condition of each tag of a head with its number, then the near misses.

@@ -97,10 +97,10 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
         heads = pd.read_csv(
             folder / HEADS, keep_default_na=False, na_values=dict.fromkeys(_NUMBERS, "")
         )
-        tally = _read_tally(folder / TALLY, tuple(rules)) if with_tally else None
+        tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
-    return Run(heads, evidence, rules, info, tally)
+    return Run(heads, evidence, rules, info, tally, twin)
 
 
 _NUMBERS = (
@@ -117,12 +117,23 @@ def _write(run: Run, folder: Path) -> None:
     run.evidence.to_csv(folder / EVIDENCE, index=False, float_format=_FORMAT, lineterminator="\n")
     run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
     if run.tally is not None:
-        arrays = {name: np.asarray(a, order="C") for name, a in run.tally.arrays().items()}
-        save_file(arrays, folder / TALLY)
+        arrays = dict(run.tally.arrays())
+        if run.twin is not None:
+            arrays |= {f"{_TWIN}{name}": array for name, array in run.twin.arrays().items()}
+        save_file({name: np.asarray(a, order="C") for name, a in arrays.items()}, folder / TALLY)
 
 
-def _read_tally(path: Path, relations: tuple[str, ...]) -> Tally:
+_TWIN = "twin."
+
+
+def _read_tallies(path: Path, relations: tuple[str, ...]) -> tuple[Tally, Tally | None]:
     arrays: dict[str, ndarray] = load_file(path)
+    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
+    own = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
+    return _tally(own, relations), _tally(twin, relations) if twin else None
+
+
+def _tally(arrays: dict[str, ndarray], relations: tuple[str, ...]) -> Tally:
     parts: dict[str, Any] = {n: a for n, a in arrays.items() if not n.startswith("profile.")}
     profile = {n.split(".", 1)[1]: a for n, a in arrays.items() if n.startswith("profile.")}
     return Tally(relations=relations, profile=Profile(**profile), **parts)

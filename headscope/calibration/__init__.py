@@ -1,0 +1,1 @@
+"""Known answers: models whose heads are built by hand, and how often headscope finds them."""
