@@ -149,6 +149,27 @@ def models() -> None:
 
 
 @app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    published: Annotated[
+        str | None, typer.Option("--as", help="The published name, e.g. gpt2-small.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option(help="Run the model on the published stimulus, if it is at hand.")
+    ] = True,
+) -> None:
+    """Compare a run with published heads and scores of the same model."""
+    from headscope.store import load
+    from headscope.summary import verification_lines
+    from headscope.verify import verify as compare
+
+    result = compare(load(run), model=published, measure=measure)
+    _print(verification_lines(result))
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
 def calibrate(
     model: Annotated[
         str | None, typer.Argument(help="Also try this architecture with random weights.")

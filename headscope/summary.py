@@ -12,6 +12,7 @@ from rich.text import Text
 from headscope.heads import head_name
 from headscope.run import Run
 from headscope.tags import SINK, UNCLASSIFIED
+from headscope.verify import Verification
 
 STRONGEST = 5
 
@@ -102,3 +103,28 @@ def _numbers(*values: float) -> list[str]:
 
 def _interval(low: float, high: float) -> str:
     return f"{low:.2f} … {high:.2f}"
+
+
+def verification_lines(result: Verification) -> RenderableType:
+    """Published heads with their masses here, then the matrices that were compared."""
+    heads = plain_table("head", "published as", "published", "mass", "found", "kind")
+    for row in result.heads.itertuples():
+        published = "" if pd.isna(row.published) else f"{row.published:.2f}"
+        found = "yes" if row.found else "no"
+        heads.add_row(
+            head_name(row.layer, row.head), row.type, published, f"{row.mass:.2f}", found, row.kind
+        )
+    scores = plain_table("score matrix", "correlation", "largest difference", "accepted", "", "")
+    for row in result.scores.itertuples():
+        scores.add_row(
+            row.metric,
+            f"{row.pearson:.4f}",
+            f"{row.largest_difference:.3f} at {row.at}",
+            f"{row.accepted:g}",
+            "within" if row.within else "BEYOND",
+            "same strong heads" if row.same_set else "other strong heads",
+        )
+    clear = result.heads[result.heads["kind"] == "clear"]
+    recall = f"{int(clear['found'].sum())} of {len(clear)} clear heads found"
+    notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
+    return Group(Text(f"{result.model}: {recall}", style="bold"), heads, Text(), scores, *notes)

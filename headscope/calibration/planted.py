@@ -42,16 +42,16 @@ def save_planted(
         layout: `gpt2` or `gpt_neox`.
         words: the vocabulary, special tokens first.
         folder: where to write.
-        noise: standard deviation of normal noise on every attention weight, in units of the root
-            mean square of the planted heads' Q and K weights.
+        noise: standard deviation of normal noise on every Q, K, V and O weight, in units of the
+            root mean square of the first layer's weights of that kind.
         seed: seeds the word codes, the random heads and the noise.
     """
     rng = np.random.default_rng(seed)
     rotary = layout == "gpt_neox"
     q, k, v, o = _attention(rng, rotary)
-    size = np.sqrt((q.weight[0] ** 2).mean())
     for part in (q, k, v, o):
-        part.weight += rng.normal(0, 1, part.weight.shape) * noise * size
+        size = np.sqrt((part.weight[0] ** 2).mean())
+        part.weight += rng.normal(0, noise * size, part.weight.shape)
     model = (_gpt_neox if rotary else _gpt2)(len(words), _embedding(words, rng), q, k, v, o)
     model.save_pretrained(folder)
     save_tokenizer(words, folder, context=CONTEXT)
