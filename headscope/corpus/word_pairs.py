@@ -139,6 +139,9 @@ def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
         # parts alternate: plain text, slot number, plain text, …
         for k, part in enumerate(parts):
             filled, known = (fillers[int(part)], upos) if k % 2 else (part, "X")
+            if k % 2 and filled[0].isupper():  # "of France", not "of the France"
+                text = text.removesuffix("the ")
+                words = [word for word in words if word.end <= len(text)]
             for match in _WORD.finditer(filled):
                 start, end = len(text) + match.start(), len(text) + match.end()
                 words.append(Word(match.group(), start, end, number, match.group(), known))

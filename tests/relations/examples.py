@@ -52,6 +52,38 @@ REED = """\
 """
 REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
 
+RELATED = """\
+1	Small	small	ADJ	_	_	2	amod	_	_
+2	dogs	dog	NOUN	_	_	3	nsubj	_	_
+3	liked	like	VERB	_	_	0	root	_	_
+4	hot	hot	ADJ	_	_	5	amod	_	_
+5	wheels	wheel	NOUN	_	_	3	obj	_	_
+6	and	and	CCONJ	_	_	8	cc	_	_
+7	cold	cold	ADJ	_	_	8	amod	_	_
+8	cats	cat	NOUN	_	_	5	conj	_	SpaceAfter=No
+9	.	.	PUNCT	_	_	3	punct	_	_
+
+1	Large	large	ADJ	_	_	2	amod	_	_
+2	cars	car	NOUN	_	_	3	nsubj	_	_
+3	ran	run	VERB	_	_	0	root	_	SpaceAfter=No
+4	.	.	PUNCT	_	_	3	punct	_	_
+
+1	A	a	DET	_	_	3	det	_	_
+2	big	big	ADJ	_	_	3	amod	_	_
+3	animal	animal	NOUN	_	_	4	nsubj	_	_
+4	hated	hate	VERB	_	_	0	root	_	_
+5	hot	hot	ADJ	_	_	6	amod	_	_
+6	days	day	NOUN	_	_	4	obj	_	_
+7	like	like	ADP	_	_	8	case	_	_
+8	Sunday	Sunday	PROPN	_	_	6	nmod	_	_
+"""
+# two sentences lie between "animal" and "dogs", "big" and "small", "hot" and "cold": too far
+RELATED_TOKENS = [
+    "<bos>", "Small", "dogs", "liked", "hot", "whe", "els", "and", "cold", "cats", ".",
+    "Large", "cars", "ran", ".", "A", "big", "animal", "hated", "hot", "days", "like",
+    "Sunday",
+]  # fmt: skip
+
 LETTERS = ["<bos>", *"abcdefghij"]
 REPEAT = ["<bos>", *"abcd", *"abcd"]
 LONG_REPEAT = ["<bos>", *"abcdefghijkl", *"abcdefghijkl"]
@@ -64,7 +96,7 @@ def document(text: str) -> Document:
     return found
 
 
-KEYS_TEXT, REED_TEXT = document(SENTENCES), document(REED)
+KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
 
 
 @dataclass(frozen=True)
@@ -120,4 +152,9 @@ EXAMPLES = [
     Example("coreference/pronoun", KEYS, {5: [1], 15: [11, 12]}, KEYS_TEXT),
     Example("coreference/same-word", KEYS, {21: [3]}, KEYS_TEXT),
     Example("coreference/nominal", REED_TOKENS, {8: [2]}, REED_TEXT),
+    Example("semantic/antonym", RELATED_TOKENS, {8: [4]}, RELATED_TEXT),
+    Example("semantic/category", RELATED_TOKENS, {9: [2]}, RELATED_TEXT),
+    Example("semantic/part-whole", RELATED_TOKENS, {12: [5, 6]}, RELATED_TEXT),
+    Example("semantic/hypernym", RELATED_TOKENS, {22: [20]}, RELATED_TEXT),
+    Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
 ]
