@@ -18,7 +18,7 @@ from headscope.pipeline import classify
 from headscope.run import Run
 from headscope.tags import SINK
 
-NOISES = (0.0, 0.1, 0.2, 0.4, 0.8)
+NOISES = (0.0, 0.02, 0.05, 0.1, 0.2)
 """Standard deviations of the noise on every attention weight, in units of the planted weights'
 root mean square."""
 DOCUMENTS, SEED = 60, 21  # other sentences than those of the corpus that ships

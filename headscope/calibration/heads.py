@@ -77,7 +77,7 @@ HEADS = (
     _looks("object to verb", "syntactic/obj:dep>head", ("noun", "verb")),
     _looks(
         "verb to subject", "syntactic/nsubj:head>dep",
-        ("verb:singular", "singular"), ("verb:other", "noun"), ("verb:other", "name"),
+        ("verb", "person"),
     ),
     _looks("pronoun to antecedent", "coreference/pronoun", *_GENDERS),
     PlantedHead("recency", 1, near=3),

@@ -16,8 +16,8 @@ BOS, UNKNOWN = "<bos>", "<unk>"
 _TOKEN = r"'s|\w+|[^\w\s]"
 
 FEATURES = (
-    "bos", "determiner", "noun", "singular", "plural", "name", "feminine", "masculine", "thing",
-    "verb", "verb:singular", "verb:other", "she", "he", "it", "they", "punctuation",
+    "bos", "determiner", "noun", "name", "person", "thing", "singular", "plural", "feminine",
+    "masculine", "verb", "verb:singular", "she", "he", "it", "they", "punctuation",
 )  # fmt: skip
 
 
@@ -73,21 +73,22 @@ def _classes() -> dict[str, set[str]]:
             mark([plural], "noun", "plural")
             if deck in ("THINGS", "PLACES"):
                 mark([singular], "thing")
+            else:
+                mark([singular, plural], "person")
             if deck in ("FEMALE", "MALE"):
                 mark([singular], "feminine" if deck == "FEMALE" else "masculine")
-    mark(lexicon.WOMEN, "name", "singular", "feminine")
-    mark(lexicon.MEN, "name", "singular", "masculine")
+    mark(lexicon.WOMEN, "name", "person", "singular", "feminine")
+    mark(lexicon.MEN, "name", "person", "singular", "masculine")
     for deck in ("ON_THINGS", "ON_PEOPLE", "GIVING", "PLANNING", "SAYING"):
         for entry in getattr(lexicon, deck):
             base, third, past, participle = entry.split("/")
             if base in lexicon.ADJECTIVES:  # "clean" is an adjective far more often
                 base = third
             mark([base, third, past, participle], "verb")
-            mark([base, past, participle], "verb:other")
             mark([third], "verb:singular")
     for pair in shipped_pairs().pairs:
-        if pair.upos == "NOUN":
-            mark([pair.first, pair.second], "noun")
+        if pair.upos == "NOUN":  # unless controlled English uses the word otherwise: "cold"
+            mark([w for w in (pair.first, pair.second) if w not in lexicon.WORDS], "noun")
     mark(["she", "her"], "she")
     mark(["he", "him", "his"], "he")
     mark(["it", "its"], "it")

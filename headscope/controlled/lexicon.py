@@ -107,6 +107,17 @@ NEAR = _words("near behind beside below opposite")
 NUMBERS = _words("two three four five six seven ten twelve")
 MODALS = _words("will can must should may could would might")
 
+WORDS = frozenset(
+    part
+    for deck in (
+        WOMEN, MEN, FEMALE, MALE, PEOPLE, THINGS, PLACES, MATERIALS, ADJECTIVES, ON_THINGS,
+        ON_PEOPLE, GIVING, PLANNING, SAYING, HOW_OFTEN, MANNERS, TIMES, NEAR, NUMBERS, MODALS,
+    )
+    for entry in deck
+    for part in entry.split("/")
+)  # fmt: skip
+"""Every content word in every form."""
+
 SHE = {"nominative": "she", "accusative": "her", "possessive": "her", "reflexive": "herself"}
 HE = {"nominative": "he", "accusative": "him", "possessive": "his", "reflexive": "himself"}
 IT = {"nominative": "it", "accusative": "it", "possessive": "its", "reflexive": "itself"}

@@ -133,7 +133,8 @@ def _sentence(pair: WordPair, lexicon: Lexicon, rng: np.random.Generator) -> _Se
 
 
 def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
-    text, words = "", []
+    text = ""
+    words: list[Word] = []
     for number, (template, fillers, upos) in enumerate(sentences):
         parts = [part for piece in template.split("{") for part in piece.split("}")]
         # parts alternate: plain text, slot number, plain text, …
