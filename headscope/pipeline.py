@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ def classify(
     max_tokens: int = MAX_TOKENS,
     max_length: int = MAX_LENGTH,
     twin: bool = True,
+    examples: bool = True,
     seed: int = 0,
     revision: str | None = None,
     device: str = "auto",
@@ -61,6 +63,8 @@ def classify(
         max_length: longest window in tokens, at most the model's context.
         twin: also run the model with its attention matrices shuffled, on every fourth window, and
             ask of each tag that it beats what that shows by chance.
+        examples: read a sample of the text again, and keep the patterns of the tagged heads' best
+            and ordinary queries.
         seed: seeds the choice of files, the shuffling, random tokens, controls and the bootstrap.
         revision: branch, tag or commit on the hub, e.g. Pythia's `step1000`.
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
@@ -73,6 +77,7 @@ def classify(
             has its own subclass in `headscope.errors`.
     """
     # importing a model library takes seconds: not before it is needed
+    from headscope.examples import find_examples
     from headscope.models import load_model
     from headscope.twin import share, shuffled
 
@@ -100,6 +105,12 @@ def classify(
     group = loaded.heads // loaded.key_value_heads
     run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
     clock.lap("judge")
+    if examples:
+        found = find_examples(
+            loaded, plan.windows, relations, run.evidence, batch_tokens=BATCH_TOKENS, seed=seed
+        )
+        run = replace(run, examples=tuple(found))
+        clock.lap("examples")
     run.info["provenance"] |= {"tokens": plan.tokens, "seconds": clock.laps}
     if out is not None:
         run.save(out, overwrite=overwrite)

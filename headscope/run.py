@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.errors import RunError
+from headscope.example import Example
 from headscope.heads import head_name, parse_head
 from headscope.relations.relation import Rule
 from headscope.tags import explain
@@ -34,6 +35,8 @@ class Run:
     """The sums; not read back when a run is loaded for reading."""
     twin: Tally | None = None
     """The sums of the shuffled twin; likewise."""
+    examples: Sequence[Example] = ()
+    """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
 
     def why(self, head: str) -> str:
         """Every condition of each tag of a head with its number, then the near misses.

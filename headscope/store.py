@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file, save_file
 
+from headscope.cache import read_examples, write_examples
 from headscope.errors import RunError
 from headscope.relations.relation import Rule
 from headscope.run import Run
@@ -100,7 +101,7 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
         tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
-    return Run(heads, evidence, rules, info, tally, twin)
+    return Run(heads, evidence, rules, info, tally, twin, read_examples(folder))
 
 
 _NUMBERS = (
@@ -116,6 +117,8 @@ def _write(run: Run, folder: Path) -> None:
     (folder / RUN).write_text(text + "\n", encoding="utf-8")
     run.evidence.to_csv(folder / EVIDENCE, index=False, float_format=_FORMAT, lineterminator="\n")
     run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
+    if run.examples:
+        write_examples(run.examples, folder)
     if run.tally is not None:
         arrays = dict(run.tally.arrays())
         if run.twin is not None:

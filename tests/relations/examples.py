@@ -53,7 +53,7 @@ REED = """\
 REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
 
 RELATED = """\
-1	Small	small	ADJ	_	_	2	amod	_	_
+1	Young	young	ADJ	_	_	2	amod	_	_
 2	dogs	dog	NOUN	_	_	3	nsubj	_	_
 3	liked	like	VERB	_	_	0	root	_	_
 4	hot	hot	ADJ	_	_	5	amod	_	_
@@ -70,17 +70,17 @@ RELATED = """\
 
 1	A	a	DET	_	_	3	det	_	_
 2	big	big	ADJ	_	_	3	amod	_	_
-3	animal	animal	NOUN	_	_	4	nsubj	_	_
+3	vehicle	vehicle	NOUN	_	_	4	nsubj	_	_
 4	hated	hate	VERB	_	_	0	root	_	_
 5	hot	hot	ADJ	_	_	6	amod	_	_
 6	days	day	NOUN	_	_	4	obj	_	_
 7	like	like	ADP	_	_	8	case	_	_
 8	Sunday	Sunday	PROPN	_	_	6	nmod	_	_
 """
-# two sentences lie between "animal" and "dogs", "big" and "small", "hot" and "cold": too far
+# two sentences lie between "hot" and "cold" or "cold" and "hot": too far
 RELATED_TOKENS = [
-    "<bos>", "Small", "dogs", "liked", "hot", "whe", "els", "and", "cold", "cats", ".",
-    "Large", "cars", "ran", ".", "A", "big", "animal", "hated", "hot", "days", "like",
+    "<bos>", "Young", "dogs", "liked", "hot", "whe", "els", "and", "cold", "cats", ".",
+    "Large", "cars", "ran", ".", "A", "big", "vehicle", "hated", "hot", "days", "like",
     "Sunday",
 ]  # fmt: skip
 
@@ -155,6 +155,6 @@ EXAMPLES = [
     Example("semantic/antonym", RELATED_TOKENS, {8: [4]}, RELATED_TEXT),
     Example("semantic/category", RELATED_TOKENS, {9: [2]}, RELATED_TEXT),
     Example("semantic/part-whole", RELATED_TOKENS, {12: [5, 6]}, RELATED_TEXT),
-    Example("semantic/hypernym", RELATED_TOKENS, {22: [20]}, RELATED_TEXT),
+    Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
 ]

@@ -1,0 +1,117 @@
+"""What the report's page is told: the run's tables, in columns, as JSON.
+
+Every number in the page is one of `heads.csv`, `evidence.csv` or `run.json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.example import Example
+from headscope.run import Run
+
+_NUMBERS = (
+    "mass", "control", "lift", "ci_low", "ci_high", "q_value", "hit_rate", "twin_p999",
+)  # fmt: skip
+_LEVELS = 255  # attention is drawn, not read off: one byte a cell
+
+
+def page_data(run: Run) -> dict[str, Any]:
+    """Everything that the page shows."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    return {
+        "model": run.info["model"],
+        "layers": layers,
+        "heads": heads,
+        "rows": _records(run.heads),
+        "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
+        "examples": [_example(example) for example in run.examples],
+        "info": {key: value for key, value in run.info.items() if key != "relations"},
+    }
+
+
+def to_json(data: Any) -> str:
+    """JSON that may stand inside a script element: no `<`, and nothing outside ASCII.
+
+    Tokens are untrusted text. Half of an emoji's surrogate pair stays an escape.
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def pack(pattern: Float[ndarray, "query key"]) -> str:
+    """The lower triangle of a pattern, row by row, one byte a cell, in base64."""
+    rows, columns = np.tril_indices(len(pattern))
+    cells = np.clip(pattern[rows, columns].astype(float) * _LEVELS, 0, _LEVELS).round()
+    return base64.b64encode(cells.astype(np.uint8).tobytes()).decode("ascii")
+
+
+def _by_relation(evidence: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    ids = evidence["type"] + "/" + evidence["relation"]
+    return [(str(name), own) for name, own in evidence.groupby(ids, sort=False)]
+
+
+def _relation(run: Run, name: str, own: pd.DataFrame) -> dict[str, Any]:
+    own = own.sort_values(["layer", "head"])
+    rule = run.rules[name]
+    first = own.iloc[0]
+    return {
+        "id": name,
+        "type": first["type"],
+        "name": first["relation"],
+        "meaning": rule.meaning,
+        "floor": rule.floor,
+        "taggable": rule.taggable,
+        "n": int(first["n"]),
+        "chance": _short(first["chance"]),
+        "rule": _short(first["best_offset_rate"]),
+        "reliability": run.info.get("reliability", {}).get(name),
+        "tagged": [int(value) for value in own["tagged"]],
+        **{column: [_short(value) for value in own[column]] for column in _NUMBERS},
+    }
+
+
+def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = heads.to_dict("records")
+    return [{key: _plain(value) for key, value in row.items()} for row in rows]
+
+
+def _example(example: Example) -> dict[str, Any]:
+    return {
+        "layer": example.layer,
+        "head": example.head,
+        "relation": example.relation,
+        "kind": example.kind,
+        "mass": _short(example.mass),
+        "window": example.window,
+        "tokens": list(example.tokens),
+        "query": example.query,
+        "targets": list(example.targets),
+        "pattern": pack(example.pattern),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | int):
+        return value
+    return _short(value)
+
+
+def _short(value: Any) -> float | None:
+    """Four significant digits, as a person reads them; None where nothing was measured."""
+    number = float(value)
+    return None if math.isnan(number) else float(f"{number:.4g}")
+
+
+def examples_of(examples: Sequence[Example], layer: int, head: int) -> list[Example]:
+    """The examples of one head."""
+    return [e for e in examples if (e.layer, e.head) == (layer, head)]

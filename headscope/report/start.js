@@ -1,0 +1,33 @@
+/* Which page is shown: the part of the address after #. */
+
+function navigation(current) {
+  const link = (hash, text) => el("a", { href: hash, "aria-current": hash === current ? "page" : null }, text);
+  document.getElementById("nav").replaceChildren(
+    link("#", "Atlas"), link("#scatter", "Scatter"), ...ALL_TYPES.map((t) => link(`#type=${t}`, t)), link("#about", "About this run"));
+}
+
+function show() {
+  showTip("");
+  const hash = decodeURIComponent(location.hash.slice(1));
+  const row = parseHead(hash);
+  const type = hash.startsWith("type=") ? hash.slice(5) : null;
+  const page = row ? headPage(row)
+    : type && ALL_TYPES.includes(type) ? typePage(type)
+      : hash === "scatter" ? scatterPage() : hash === "about" ? aboutPage() : atlasPage();
+  navigation(row ? "" : `#${hash}`);
+  document.getElementById("main").replaceChildren(page);
+  window.scrollTo(0, 0);
+}
+
+document.getElementById("title").textContent = `${DATA.model.name} · ${DATA.layers} layers × ${DATA.heads} heads`;
+document.getElementById("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const field = document.getElementById("find");
+  const row = parseHead(field.value);
+  field.setCustomValidity(row ? "" : `No head ${field.value}; they go up to ${headName(DATA.layers - 1, DATA.heads - 1)}.`);
+  if (row) location.hash = headName(row.layer, row.head);
+  else field.reportValidity();
+});
+document.getElementById("find").addEventListener("input", (event) => event.target.setCustomValidity(""));
+window.addEventListener("hashchange", show);
+show();
