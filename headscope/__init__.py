@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
     from headscope.run import Run as Run
+    from headscope.show import show as show
     from headscope.store import load as load
 
 _HOMES = {
@@ -27,10 +28,11 @@ _HOMES = {
     "load": "headscope.store",
     "read_corpus": "headscope.corpus.read",
     "score_patterns": "headscope.patterns",
+    "show": "headscope.show",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
-__all__ = ["HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns"]
+__all__ = ["HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns", "show"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,6 +15,11 @@ from headscope.heads import head_name, parse_head
 from headscope.relations.relation import Rule
 from headscope.tags import explain
 from headscope.tally import Tally
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from headscope.view import AttentionView
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +56,35 @@ class Run:
             raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
         return explain(self.evidence, self.rules, layer, number)
 
+    def show(self, head: str, text: str) -> AttentionView:
+        """A head of the run's model on any text; see `headscope.show.show`."""
+        from headscope.show import model_of, show
+
+        return show(model_of(self), head, text)
+
+    def report(self) -> str:
+        """The visual report as one HTML page; see `headscope.report`."""
+        from headscope.report import report_html
+
+        return report_html(self)
+
+    def atlas(self) -> Figure:
+        """The atlas as a matplotlib figure; see `headscope.figures`."""
+        from headscope.figures import atlas_figure
+
+        return atlas_figure(self)
+
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the run folder; see `headscope.store.save`."""
         from headscope.store import save
 
         return save(self, Path(folder), overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """The atlas as a table, for a notebook."""
+        from headscope.report.inline import atlas_html
+
+        return atlas_html(self)
 
     def __repr__(self) -> str:
         counts = self.heads["primary"].value_counts()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
+REPORT = "report.html"
 _FORMAT = "%.6g"  # far below the width of any interval
 
 
@@ -52,7 +53,7 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
 
 
 def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
-    """Write `run.json`, `evidence.csv`, `heads.csv` and `tally.safetensors`.
+    """Write the tables, the sums, the examples' patterns and the report.
 
     The files are written beside the folder and then moved into place, so that a run folder is
     either complete or absent.
@@ -119,6 +120,7 @@ def _write(run: Run, folder: Path) -> None:
     run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
     if run.examples:
         write_examples(run.examples, folder)
+    (folder / REPORT).write_text(run.report(), encoding="utf-8")
     if run.tally is not None:
         arrays = dict(run.tally.arrays())
         if run.twin is not None:

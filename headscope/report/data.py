@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -110,8 +109,3 @@ def _short(value: Any) -> float | None:
     """Four significant digits, as a person reads them; None where nothing was measured."""
     number = float(value)
     return None if math.isnan(number) else float(f"{number:.4g}")
-
-
-def examples_of(examples: Sequence[Example], layer: int, head: int) -> list[Example]:
-    """The examples of one head."""
-    return [e for e in examples if (e.layer, e.head) == (layer, head)]

@@ -1,0 +1,30 @@
+"""The command line. A command parses, calls one library function, and prints or writes.
+
+Heavy imports happen inside the commands, so that `headscope --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from headscope.cli.app import app
+from headscope.errors import HeadscopeError
+
+# each module adds its commands to the application, in the order of `--help`
+from headscope.cli import run  # isort: skip
+from headscope.cli import look  # isort: skip
+from headscope.cli import known  # isort: skip
+
+__all__ = ["app", "known", "look", "main", "run"]
+
+
+def main() -> None:
+    """Run the command line; what a user can put right ends with one message and exit code 2."""
+    try:
+        app()
+    except HeadscopeError as error:
+        print(f"headscope: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("headscope: stopped; nothing was written", file=sys.stderr)
+        sys.exit(130)

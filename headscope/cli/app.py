@@ -1,0 +1,67 @@
+"""The application that commands join, and what they share: printing and writing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headscope.errors import HeadscopeError
+
+app = typer.Typer(
+    help="What does each attention head of a pretrained transformer do, and how sure are we?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+PICTURES = (".png", ".svg", ".pdf")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"headscope {installed('headscope')}")
+        raise typer.Exit
+
+
+def print_rich(what: object) -> None:
+    """Print a table or text by rich."""
+    from rich.console import Console
+
+    # a pipe has no width: do not fold rows for it
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(what, highlight=False)
+
+
+def check_suffix(path: Path, *known: str) -> str:
+    """The suffix of a file to write, one of those known."""
+    if path.suffix not in known:
+        raise HeadscopeError(
+            f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
+            f"choose {', '.join(known)}"
+        )
+    return path.suffix
+
+
+def draw(figure: Any, path: Path) -> bytes:
+    """A figure as the bytes of a picture."""
+    from io import BytesIO
+
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=200)
+    return buffer.getvalue()
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, or say why it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise HeadscopeError(f"{path} cannot be written: {error.strerror or error}") from error

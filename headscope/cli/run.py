@@ -1,0 +1,74 @@
+"""`headscope classify`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.app import app, print_rich
+
+
+@app.command()
+def classify(
+    model: Annotated[
+        str, typer.Argument(help="mini, a hub name such as gpt2, a folder, or a .gguf file.")
+    ],
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="CoNLL-U or plain text: a file or a folder; repeatable; ours by default."
+        ),
+    ] = None,
+    types: Annotated[
+        str | None, typer.Option(help="Head types to score, separated by commas; all by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/MODEL by default.", show_default=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace a run in that folder.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of text to read at most.")] = 40_000,
+    max_length: Annotated[int, typer.Option(help="Longest window in tokens.")] = 256,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; auto takes a GPU if there is one.")] = (
+        "auto"
+    ),
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit on the hub, e.g. step1000.")
+    ] = None,
+    bos: Annotated[
+        str | None,
+        typer.Option(help="Token to put before each document, if not the tokenizer's own BOS."),
+    ] = None,
+    twin: Annotated[
+        bool, typer.Option(help="Compare with the model's shuffled twin, which learned nothing.")
+    ] = True,
+    seed: Annotated[int, typer.Option(help="Seeds every draw.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Tag every head of a model with what it does, and write a run folder."""
+    from headscope.pipeline import classify as run_classify
+    from headscope.progress import progress_bar
+    from headscope.summary import summary
+
+    folder = out or Path("runs") / Path(model).name.removesuffix(".gguf")
+    with progress_bar(quiet=quiet) as advance:
+        run = run_classify(
+            model,
+            corpus or (),
+            types=[name.strip() for name in types.split(",")] if types else None,
+            out=folder,
+            overwrite=overwrite,
+            max_tokens=max_tokens,
+            max_length=max_length,
+            twin=twin,
+            seed=seed,
+            revision=revision,
+            device=device,
+            dtype=dtype,
+            bos=bos,
+            progress=advance,
+        )
+    print_rich(summary(run))
+    print(f"\nwritten to {folder}; open {folder / 'report.html'}")

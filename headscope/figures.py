@@ -1,0 +1,119 @@
+"""Pictures for papers. Every function returns a matplotlib figure and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from headscope.colours import colour, letter
+from headscope.heads import head_name
+from headscope.relations.relation import MIN_QUERIES
+from headscope.run import Run
+from headscope.tags import UNCLASSIFIED
+from headscope.view import AttentionView, visible
+
+_FAINT = 0.25  # the colour of a head with a lift of 0; a lift of 1 has all of it
+
+
+def atlas_figure(run: Run) -> Figure:
+    """Layers × heads, each cell its primary type's colour and letter, shaded by its lift."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    image = np.ones((layers, heads, 3))
+    figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
+    axes = figure.subplots()
+    for row in run.heads.itertuples():
+        strength = _FAINT + (1 - _FAINT) * float(np.clip(row.lift, 0, 1))
+        strength = 1.0 if row.primary == UNCLASSIFIED else strength
+        image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(row.primary))))
+        axes.text(row.head, row.layer, letter(row.primary), ha="center", va="center", fontsize=7)
+    axes.imshow(image, aspect="auto")
+    axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
+    axes.set_yticks(range(layers), [str(layer) for layer in range(layers)], fontsize=7)
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+    axes.set_title(_title(run), fontsize=9)
+    _legend(axes, [*_types(run), UNCLASSIFIED])
+    return figure
+
+
+def layers_figure(run: Run) -> Figure:
+    """How many heads of each layer have each type as primary."""
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    axes = figure.subplots()
+    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
+    below = np.zeros(len(counts))
+    for name in [*_types(run), UNCLASSIFIED]:
+        if name in counts:
+            axes.bar(counts.index, counts[name], bottom=below, color=colour(name), width=0.85)
+            below += counts[name].to_numpy()
+    axes.set_xlabel("layer")
+    axes.set_ylabel("heads")
+    axes.set_title(_title(run), fontsize=9)
+    _legend(axes, [*_types(run), UNCLASSIFIED])
+    return figure
+
+
+def relations_figure(run: Run, *, most: int = 30) -> Figure:
+    """The best head of each relation: mass, control, interval of the lift, and the twin."""
+    table = run.evidence[run.evidence["n"] >= MIN_QUERIES]
+    best = table.sort_values("lift", ascending=False).drop_duplicates(["type", "relation"])
+    best = best.head(most).iloc[::-1].reset_index(drop=True)
+    figure = Figure(figsize=(7.5, 1.2 + 0.26 * len(best)), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(best))
+    axes.barh(place, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
+    low = (best["lift"] - best["ci_low"]).clip(lower=0)
+    high = (best["ci_high"] - best["lift"]).clip(lower=0)
+    axes.errorbar(best["mass"], place, xerr=[low, high], fmt="none", ecolor="black", lw=1)
+    axes.plot(best["control"], place, "k|", markersize=9, label="control")
+    twin = best["control"] + best["twin_p999"]
+    axes.plot(twin, place, "|", color="grey", markersize=9, label="control + twin's 99.9th pct.")
+    names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
+    axes.set_yticks(place, names, fontsize=7)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("attention on the targets (mass), best head of each relation")
+    axes.legend(fontsize=7, loc="lower right")
+    axes.set_title(_title(run), fontsize=9)
+    return figure
+
+
+def pattern_figure(view: AttentionView) -> Figure:
+    """A head's pattern on a text as a heat map."""
+    size = len(view.tokens)
+    figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
+    axes = figure.subplots()
+    shown = np.ma.array(view.pattern, mask=np.triu(np.ones((size, size), bool), 1))
+    axes.imshow(shown, cmap="Blues", vmin=0, vmax=1)
+    # `$` would start a formula
+    names = [visible(token).replace("$", r"\$") for token in view.tokens]
+    axes.set_xticks(range(size), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(size), names, fontsize=7)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    axes.set_title(view.title, fontsize=9)
+    return figure
+
+
+FIGURES: dict[str, Callable[[Run], Figure]] = {
+    "atlas": atlas_figure,
+    "layers": layers_figure,
+    "relations": relations_figure,
+}
+
+
+def _types(run: Run) -> list[str]:
+    return list(dict.fromkeys(run.evidence["type"]))
+
+
+def _title(run: Run) -> str:
+    return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
+
+
+def _legend(axes: Axes, types: list[str]) -> None:
+    handles = [Patch(facecolor=colour(name), edgecolor="grey", label=name) for name in types]
+    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
