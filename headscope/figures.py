@@ -17,7 +17,7 @@ from headscope.run import Run
 from headscope.tags import UNCLASSIFIED
 from headscope.view import AttentionView, visible
 
-_FAINT = 0.25  # the colour of a head with a lift of 0; a lift of 1 has all of it
+_FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
 
 
 def atlas_figure(run: Run) -> Figure:
@@ -27,7 +27,7 @@ def atlas_figure(run: Run) -> Figure:
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     for row in run.heads.itertuples():
-        strength = _FAINT + (1 - _FAINT) * float(np.clip(row.lift, 0, 1))
+        strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
         strength = 1.0 if row.primary == UNCLASSIFIED else strength
         image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(row.primary))))
         axes.text(row.head, row.layer, letter(row.primary), ha="center", va="center", fontsize=7)

@@ -9,12 +9,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headscope.colours import colour, letter
 from headscope.heads import head_name
 from headscope.run import Run
 from headscope.tags import SINK, UNCLASSIFIED
 from headscope.verify import Verification
 
 STRONGEST = 5
+WIDE = 36  # heads that fit into 80 columns with a blank between them
 
 
 def summary(run: Run) -> RenderableType:
@@ -25,12 +27,29 @@ def summary(run: Run) -> RenderableType:
         if "layers" in model
         else model["name"]
     )
-    parts: list[RenderableType] = [Text(title, style="bold"), _counts(run)]
+    parts: list[RenderableType] = [Text(title, style="bold"), atlas_grid(run), Text(), _counts(run)]
     strongest = list(_strongest(run))
     if strongest:
         parts += [Text(), _strongest_table(strongest)]
     parts += [Text(f"note: {note}", style="yellow") for note in run.info.get("notes", ())]
     return Group(*parts)
+
+
+def atlas_grid(run: Run) -> Text:
+    """Layers × heads as coloured letters, a row per layer; readable without colours."""
+    heads = int(run.heads["head"].max()) + 1
+    cell = 2 if heads <= WIDE else 1  # 80 columns
+    grid = Text(no_wrap=True)
+    for layer, own in run.heads.groupby("layer", sort=True):
+        grid.append(f"L{layer:<3}", "dim")
+        for row in own.sort_values("head").itertuples():
+            style = "dim" if row.primary == UNCLASSIFIED else f"bold {colour(row.primary)}"
+            grid.append(letter(row.primary).ljust(cell), style)
+        grid.append("\n")
+    names = list(dict.fromkeys(run.evidence["type"]))
+    for name in names:
+        grid.append(letter(name), f"bold {colour(name)}").append(f" {name}  ")
+    return grid
 
 
 def head_lines(heads: pd.DataFrame) -> Table:

@@ -53,10 +53,10 @@ function headLink(row, text) {
 }
 
 /* A table from a list of column names and rows of cells; cells are text or elements. */
-function table(caption, columns, rows, numeric = []) {
+function table(caption, columns, rows, numeric = [], wrap = false) {
   const align = (i) => (numeric.includes(i) ? "number" : null);
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {},
+    el("table", { class: wrap ? "wrap" : null },
       el("caption", {}, caption),
       el("thead", {}, el("tr", {}, columns.map((c, i) => el("th", { scope: "col", class: align(i) }, c)))),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: align(i) }, cell)))))));

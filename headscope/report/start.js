@@ -19,7 +19,7 @@ function show() {
   window.scrollTo(0, 0);
 }
 
-document.getElementById("title").textContent = `${DATA.model.name} · ${DATA.layers} layers × ${DATA.heads} heads`;
+document.getElementById("title").textContent = `${DATA.model.name.replace(/\/+$/, "").split("/").pop()} · ${DATA.layers} layers × ${DATA.heads} heads`;
 document.getElementById("search").addEventListener("submit", (event) => {
   event.preventDefault();
   const field = document.getElementById("find");

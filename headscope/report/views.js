@@ -25,29 +25,31 @@ function unpack(packed, size) {
 }
 
 let views = 0;
-const drawers = new Map();
-const watcher = "IntersectionObserver" in window
-  ? new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) drawNow(entry.target);
-    }
-  }, { rootMargin: "200px" })
-  : null;
+let looking = null;
+const waiting = new Map();
 
-function drawNow(place) {
-  const draw = drawers.get(place);
-  if (!draw) return;
-  drawers.delete(place);
-  if (watcher) watcher.unobserve(place);
-  draw();
+/* Draw the views that are in the window or just outside it. */
+function drawVisible() {
+  looking = null;
+  for (const [place, draw] of [...waiting]) {
+    const box = place.getBoundingClientRect();
+    const seen = box.width && box.top < window.innerHeight + 200 && box.bottom > -200;
+    if (seen || !place.isConnected) waiting.delete(place);
+    if (seen) draw(place.id);
+  }
 }
+
+function lookSoon() {
+  if (looking === null && waiting.size) looking = setTimeout(drawVisible, 50);
+}
+window.addEventListener("scroll", lookSoon, { passive: true });
+window.addEventListener("resize", lookSoon);
 
 /* A place for a view; `draw(id)` runs once, when the place is near the window. */
 function later(className, label, draw) {
   const place = el("div", { class: className, id: `view${views++}`, role: "img", "aria-label": label });
-  drawers.set(place, () => draw(place.id));
-  if (watcher) watcher.observe(place);
-  else setTimeout(() => drawNow(place));
+  waiting.set(place, draw);
+  lookSoon();
   return place;
 }
 
@@ -61,12 +63,15 @@ function rowView(example, matrix) {
   }, visible(token))));
 }
 
+function drawPattern(id, tokens, attention) {
+  CircuitsVis.render(id, CircuitsVis.AttentionPattern, { tokens, attention });
+}
+
 function exampleView(example, open) {
   const matrix = unpack(example.pattern, example.tokens.length);
   const tokens = example.tokens.map(visible);
   const label = `attention pattern of ${headName(example.layer, example.head)}, ${example.kind}, ${example.window}`;
-  const draw = () => later("circuit", label, (id) =>
-    CircuitsVis.render(id, CircuitsVis.AttentionPattern, { tokens, attention: matrix }));
+  const draw = () => later("circuit", label, (id) => drawPattern(id, tokens, matrix));
   const about = example.query < 0
     ? `ordinary text, ${example.window}`
     : `${example.kind}: mass ${number(example.mass)} from “${visible(example.tokens[example.query]).trim()}”, ${example.window}`;
