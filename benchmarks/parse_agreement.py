@@ -68,7 +68,7 @@ def compare(document: Document, nlp: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def parse(nlp: Any, document: Document, words: list[Word]) -> tuple[list[int], list[str]]:
-    """The heads that spaCy gives (−1 for the root) and its labels of one sentence with given words."""
+    """Heads (−1 for the root) and labels that spaCy gives a sentence with given words."""
     spaces = [document.text[word.end : word.end + 1].isspace() for word in words]
     starts = [True] + [False] * (len(words) - 1)
     parsed = Doc(nlp.vocab, words=[w.form for w in words], spaces=spaces, sent_starts=starts)

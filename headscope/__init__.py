@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
+    from headscope.head_view import show as show
     from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
     from headscope.run import Run as Run
-    from headscope.show import show as show
     from headscope.store import load as load
 
 _HOMES = {
@@ -28,7 +28,7 @@ _HOMES = {
     "load": "headscope.store",
     "read_corpus": "headscope.corpus.read",
     "score_patterns": "headscope.patterns",
-    "show": "headscope.show",
+    "show": "headscope.head_view",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }

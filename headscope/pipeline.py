@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.judge import judge
-from headscope.relations import relations_of
+from headscope.relations import TYPES, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.store import check_free
@@ -101,7 +102,7 @@ def classify(
             chance = _measure(loaded, again, relations, seed, advance)
         clock.lap("twin")
     settings = {"max_tokens": max_tokens, "max_length": length, "seed": seed, "twin": twin}
-    info = _info(loaded, relations, corpora, plan) | {"settings": settings}
+    info = _info(loaded, relations, corpora, plan, settings)
     group = loaded.heads // loaded.key_value_heads
     run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
     clock.lap("judge")
@@ -133,7 +134,11 @@ def _measure(
 
 
 def _info(
-    model: Model, relations: Sequence[Relation], corpora: Sequence[str | Path], plan: Plan
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    plan: Plan,
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     """What `run.json` says of the input."""
     return {
@@ -142,8 +147,30 @@ def _info(
         "bos": model.tokenizer.bos_string,
         "corpora": {"asked": [str(path) for path in corpora], "files": plan.files},
         "engine": "lens",
+        "command": _command(model, relations, corpora, settings),
         "notes": plan.notes,
+        "settings": settings,
     }
+
+
+def _command(
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: dict[str, Any],
+) -> str:
+    """The command that repeats the run; relations of a user's own need their code too."""
+    words = ["headscope", "classify", model.name]
+    if list(corpora) != shipped_corpora():
+        words += [word for path in corpora for word in ("--corpus", str(path))]
+    types = list(dict.fromkeys(relation.type for relation in relations))
+    if types != list(TYPES):
+        words += ["--types", ",".join(types)]
+    for name in ("max_tokens", "max_length", "seed"):
+        words += [f"--{name.replace('_', '-')}", str(settings[name])]
+    words += [] if settings["twin"] else ["--no-twin"]
+    words += ["--revision", model.revision] if model.revision else []
+    return shlex.join(words)
 
 
 _MODEL_FACTS = (

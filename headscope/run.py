@@ -57,8 +57,8 @@ class Run:
         return explain(self.evidence, self.rules, layer, number)
 
     def show(self, head: str, text: str) -> AttentionView:
-        """A head of the run's model on any text; see `headscope.show.show`."""
-        from headscope.show import model_of, show
+        """A head of the run's model on any text; see `headscope.head_view.show`."""
+        from headscope.head_view import model_of, show
 
         return show(model_of(self), head, text)
 

@@ -14,7 +14,9 @@ def test_the_notebook_runs(path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     notebook = nbformat.read(path, as_version=4)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "commit notebooks without output"
+    assert not any(cell.get("outputs") for cell in notebook.cells), (
+        "commit notebooks without output"
+    )
     client = nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3")
     client.execute(cwd=path.parent)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -83,7 +83,7 @@ def show(
     ] = None,
 ) -> None:
     """Show where a head looks on a text."""
-    from headscope.show import show as show_head
+    from headscope.head_view import show as show_head
 
     suffix = check_suffix(out, ".html", *PICTURES) if out else ""
     view = show_head(model, head, text)

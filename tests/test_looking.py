@@ -1,0 +1,237 @@
+"""Looking at heads: examples, the pattern cache, views, pictures and the commands for them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cache import read_examples
+from headscope.cli import app
+from headscope.data import data_folder
+from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.figures import FIGURES
+from headscope.report.inline import atlas_html
+from headscope.store import load
+from headscope.view import AttentionView, visible
+
+TYPES = ["positional", "delimiter"]
+
+
+@pytest.fixture(scope="module")
+def made(gpt2_folder, tmp_path_factory):
+    """A run whose evidence is tagged by hand, so that random weights have examples to show."""
+    import pandas as pd
+
+    from headscope.examples import find_examples
+    from headscope.models import load_model
+    from headscope.pipeline import _plan
+    from headscope.relations import relations_of
+
+    folder = tmp_path_factory.mktemp("looking")
+    corpus = data_folder() / "corpora" / "gold.conllu"
+    run = hs.classify(
+        str(gpt2_folder), corpus, types=TYPES, max_tokens=2000, max_length=64, out=folder / "run"
+    )
+    model = load_model(str(gpt2_folder))
+    relations = relations_of(TYPES)
+    plan = _plan(model, relations, [corpus], 2000, 64, 0)
+    evidence = run.evidence.assign(tagged=False)
+    chosen = (evidence["layer"] == 1) & (evidence["head"] == 2)
+    evidence.loc[chosen & evidence["relation"].isin(["offset-2", "sentence-end"]), "tagged"] = True
+    examples = find_examples(
+        model, plan.windows, relations, pd.DataFrame(evidence), batch_tokens=256, seed=0
+    )
+    shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
+    shown.save(folder / "shown")
+    return folder, shown, model, plan.windows
+
+
+def test_examples_are_the_best_queries_and_one_of_each_quarter(made):
+    _, run, _, _ = made
+    own = [e for e in run.examples if e.relation == "positional/offset-2"]
+    assert [e.kind for e in own] == ["best", "best", *(f"quarter {k}" for k in range(1, 5))]
+    masses = [e.mass for e in own]
+    assert masses[0] == max(masses)
+    assert masses[2:] == sorted(masses[2:], reverse=True)
+    assert len({(e.window, e.tokens, e.query) for e in own}) == 6
+    assert [e.kind for e in run.examples if not e.relation] == ["ordinary"]
+    assert {(e.layer, e.head) for e in run.examples} == {(1, 2)}
+
+
+def test_an_examples_pattern_is_a_piece_of_the_models_own(made, gpt2_folder):
+    from transformers import AutoModelForCausalLM
+
+    _, run, _, windows = made
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    by_name = {window.name: window for window in windows}
+    for example in run.examples:
+        window = by_name[example.window]
+        with torch.inference_mode():
+            tokens = torch.from_numpy(window.tokens)[None]
+            a = plain(tokens, output_attentions=True).attentions[1][0, 2].numpy()
+        start = len(window) if len(window) == len(example.tokens) else None
+        shown = next(
+            [0, *range(lo, lo + len(example.tokens) - 1)]
+            for lo in range(1, len(window))
+            if tuple(window.strings[i] for i in [0, *range(lo, lo + len(example.tokens) - 1)])
+            == example.tokens
+            and np.allclose(
+                a[np.ix_([0, *range(lo, lo + len(example.tokens) - 1)], [0])].ravel(),
+                example.pattern[:, 0], atol=2e-3,
+            )
+        )  # fmt: skip
+        assert start is None or shown[-1] == start - 1
+        np.testing.assert_allclose(example.pattern, a[np.ix_(shown, shown)], atol=1e-3)
+        if example.relation == "positional/offset-2":
+            assert example.targets == (example.query - 2,)
+            mass = example.pattern[example.query, example.query - 2]
+            assert mass == pytest.approx(example.mass, abs=1e-3)
+
+
+def test_the_cache_gives_back_what_was_written_head_by_head(made):
+    folder, run, _, _ = made
+    back = load(folder / "shown").examples
+    assert len(back) == len(run.examples)
+    for one, two in zip(back, run.examples, strict=True):
+        assert (one.layer, one.head, one.relation, one.kind, one.tokens, one.query, one.targets) == (
+            two.layer, two.head, two.relation, two.kind, two.tokens, two.query, two.targets,
+        )  # fmt: skip
+        assert np.array_equal(one.pattern, two.pattern)
+    assert read_examples(folder / "shown", layer=0) == []
+    assert len(read_examples(folder / "shown", layer=1, head=2)) == len(run.examples)
+
+
+def test_a_damaged_cache_is_named(made, tmp_path):
+    import shutil
+
+    broken = tmp_path / "run"
+    shutil.copytree(made[0] / "shown", broken)
+    file = broken / "patterns" / "examples.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(RunError, match=r"examples.safetensors: this file is not the one"):
+        load(broken)
+    index = broken / "patterns" / "examples.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"sha256": None, "examples": 3}))
+    with pytest.raises(RunError, match="patterns"):
+        load(broken)
+
+
+def test_show_gives_the_models_own_pattern_and_spells_the_text(made, gpt2_folder):
+    view = hs.show(str(gpt2_folder), "L1H3", "the old keys")
+    assert view.tokens[0] == "<|endoftext|>"
+    assert "".join(view.tokens[1:]) == "the old keys"
+    np.testing.assert_allclose(view.pattern.sum(-1), 1, atol=1e-5)
+    again = hs.show(str(made[0] / "shown"), "1.3", "the old keys")
+    assert np.array_equal(view.pattern, again.pattern)
+    assert np.array_equal(made[1].show("L1H3", "the old keys").pattern, view.pattern)
+
+
+def test_show_refuses_what_it_cannot_show(gpt2_folder, made):
+    model = made[2]
+    with pytest.raises(RunError, match=r"no head L9H0 in .*; they go up to L1H3"):
+        hs.show(model, "L9H0", "text")
+    with pytest.raises(HeadscopeError, match="the text is empty"):
+        hs.show(model, "L0H0", "")
+    with pytest.raises(HeadscopeError, match=r"with its beginning .* reads 256 at most"):
+        hs.show(model, "L0H0", "the " * 400)
+    with pytest.raises(PatternError, match=r"shape \(2, 3\) for 2 tokens"):
+        AttentionView("x", ("a", "b"), np.zeros((2, 3)))
+
+
+def test_tokens_are_made_visible_and_harmless():
+    assert visible("a\nb\t") == "a↵b⇥"
+    assert visible("\u202eab\u200f") == "⟨202e⟩ab⟨200f⟩"
+    assert visible("\ud83d") == "⟨d83d⟩"
+    assert visible("\x1b[31m") == "⟨1b⟩[31m"  # no terminal is told to change colour
+    assert visible("") == "∅"
+    assert visible(" the") == " the"
+
+
+VIEW = AttentionView(
+    "L0H0 </script>$x$",
+    ("<bos>", "a", "$b</script>"),
+    np.array([[1, 0, 0], [0.4, 0.6, 0], [0, 1, 0]]),
+)
+
+
+def test_the_grid_shades_each_cell_and_names_each_best_key():
+    console = Console(width=80, no_color=True)
+    with console.capture() as capture:
+        console.print(VIEW.grid())
+    lines = capture.get().splitlines()
+    assert lines[1].split() == ["<bos>", "██", "<bos>", "1.00"]
+    assert lines[3].split()[-2:] == ["a", "1.00"]
+    assert "\x1b" not in capture.get()
+
+
+def test_a_view_in_a_notebook_holds_its_script_and_nothing_that_ends_it():
+    html = VIEW._repr_html_()
+    assert html.count("</script>") == 1
+    assert not re.search(r"<(script|link|img|iframe)\b[^>]*(src|href)", html)
+    page = VIEW.html()
+    assert "<title>L0H0 &lt;/script&gt;$x$</title>" in page
+
+
+@pytest.mark.parametrize("kind", sorted(FIGURES))
+def test_figures_are_drawn_for_every_run(made, kind):
+    figure = FIGURES[kind](made[1])
+    figure.canvas.draw()
+    texts = {t.get_text() for axes in figure.axes for t in axes.texts}
+    if kind == "atlas":
+        assert len(figure.axes[0].texts) == len(made[1].heads)
+        assert texts <= {"·", "P", "D", "I", "S", "C", "M"}
+
+
+def test_a_patterns_figure_is_no_formula():
+    figure = VIEW.figure()
+    figure.canvas.draw()
+    assert figure.axes[0].get_xticklabels()[2].get_text() == r"\$b</script>"
+
+
+def test_the_atlas_in_a_notebook_has_every_head_and_escapes_names(made):
+    html = atlas_html(made[1])
+    assert html.count("<td ") == 8
+    run = hs.Run(made[1].heads, made[1].evidence, made[1].rules, {"model": {"name": "<b>x"}})
+    assert "<b>x" not in atlas_html(run).replace("<b>&lt;b&gt;x", "")
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_commands_write_pictures_and_pages(made, tmp_path, suffix):
+    folder = made[0] / "shown"
+    for arguments in (
+        ["atlas", str(folder), "--out", str(tmp_path / f"a.{suffix}"), "--kind", "layers"],
+        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / f"b.{suffix}")],
+        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / "c.html")],
+        ["report", str(folder), "--out", str(tmp_path / "d.html")],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / arguments[arguments.index("--out") + 1]).stat().st_size > 500
+
+
+def test_show_prints_a_grid_and_other_files_are_refused(made, tmp_path):
+    folder = str(made[0] / "shown")
+    result = CliRunner().invoke(app, ["show", folder, "L0H1", "the old keys"])
+    assert result.exit_code == 0
+    assert "L0H1" in result.output
+    result = CliRunner().invoke(app, ["atlas", folder, "--out", str(tmp_path / "a.doc")])
+    assert isinstance(result.exception, HeadscopeError)
+    assert "cannot write .doc; choose .png, .svg, .pdf" in str(result.exception)
+    assert not (tmp_path / "a.doc").exists()
+
+
+def test_the_run_folder_holds_the_report_and_the_patterns(made):
+    names = {path.name for path in (made[0] / "shown").iterdir()}
+    assert names == {
+        "run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html", "patterns",
+    }  # fmt: skip
+    page = (made[0] / "shown" / "report.html").read_text(encoding="utf-8")
+    assert "sentence-end" in page
+    assert len(page) < 6e6
