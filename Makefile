@@ -1,4 +1,4 @@
-# make demo: classify a real model.  make test: lint, types, tests.  make install: only .venv
+# make demo: classify the model that ships.  make test: lint, types, tests.  make install: only .venv
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
@@ -9,8 +9,8 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
 .PHONY: demo test lint install clean
 
-demo: install $(SMOLLM2)
-	$(VENV)/bin/headscope classify $(SMOLLM2) --out runs/demo --overwrite
+demo: install
+	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
 
 # the tests that need the real model say so and skip when it cannot be had
 test: lint

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -58,6 +59,27 @@ def read_examples(
             ]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RunError(f"{folder}: the pattern cache is damaged: {error}") from error
+
+
+class StoredExamples(Sequence[Example]):
+    """The examples of a run folder, read when one of them is first asked for."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._folder = run_folder
+
+    @cached_property
+    def _examples(self) -> list[Example]:
+        return read_examples(self._folder)
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
+        return self._examples[index]
 
 
 def _facts(example: Example) -> dict[str, Any]:

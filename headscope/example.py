@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from numpy import ndarray
 
+CONTEXT = 6  # tokens that a line shows before the first marked one
+
 
 @dataclass(frozen=True, eq=False)
 class Example:
@@ -28,3 +30,17 @@ class Example:
     targets: tuple[int, ...]
     pattern: Float[ndarray, "query key"]
     """Attention among the shown tokens, float16; the rest of each row lies outside."""
+
+    def __str__(self) -> str:
+        """One line: the relation, its mass, and the text with the query and its targets marked."""
+        shown = []
+        for i, token in enumerate(self.tokens):
+            word = token.replace("\n", "↵")
+            if i == self.query:
+                word = f"[[{word}]]"
+            elif i in self.targets:
+                word = f"«{word}»"
+            shown.append(word)
+        first = max(0, min([self.query, *self.targets]) - CONTEXT) if self.query >= 0 else 0
+        text = "".join(shown[first:])
+        return f"{self.relation} {self.kind} {self.mass:.2f}: {'…' if first else ''}{text}"

@@ -18,8 +18,8 @@ from headscope.evidence import (
     weigh,
 )  # fmt: skip
 from headscope.profile import describe
-from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.reliability import RELIABLE, split_half
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
+from headscope.reliability import split_half
 from headscope.run import Run
 from headscope.tags import MAX_Q, TIMES_CONTROL, head_table, tag
 from headscope.tally import BLOCKS, Tally

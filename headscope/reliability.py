@@ -8,9 +8,6 @@ from scipy import stats
 from headscope.relations.relation import MIN_QUERIES
 from headscope.tally import Tally
 
-RELIABLE = 0.5
-"""Least rank correlation of two halves; below it a relation is marked as unreliable."""
-
 
 def split_half(tally: Tally) -> dict[str, float]:
     """For each relation the rank correlation of the heads' lift between even and odd blocks.

@@ -12,7 +12,7 @@ import pandas as pd
 from headscope.errors import RunError
 from headscope.example import Example
 from headscope.heads import head_name, parse_head
-from headscope.relations.relation import Rule
+from headscope.relations.relation import RELIABLE, Rule
 from headscope.tags import explain
 from headscope.tally import Tally
 
@@ -54,7 +54,24 @@ class Run:
         if known.empty:
             last = head_name(self.heads["layer"].max(), self.heads["head"].max())
             raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
-        return explain(self.evidence, self.rules, layer, number)
+        parts = [explain(self.evidence, self.rules, layer, number)]
+        own = self.evidence[(self.evidence["layer"] == layer) & (self.evidence["head"] == number)]
+        tagged = own[own["tagged"].astype(bool)]
+        unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if self.unsure(name)]
+        if unsure:
+            parts.append(
+                f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
+            )
+        shown = [e for e in self.examples if (e.layer, e.head) == (layer, number) and e.relation]
+        if shown:
+            lines = [f"  {example}" for example in shown]
+            parts.append("\n".join(["Examples, [[query]] and «targets»:", *lines]))
+        return "\n\n".join(parts)
+
+    def unsure(self, relation: str) -> bool:
+        """Whether two halves of the corpus put the heads in different orders for a relation."""
+        value = self.info.get("reliability", {}).get(relation)
+        return value is not None and value < RELIABLE
 
     def show(self, head: str, text: str) -> AttentionView:
         """A head of the run's model on any text; see `headscope.head_view.show`."""

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file, save_file
 
-from headscope.cache import read_examples, write_examples
+from headscope.cache import StoredExamples, write_examples
 from headscope.errors import RunError
 from headscope.relations.relation import Rule
 from headscope.run import Run
@@ -102,7 +102,7 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
         tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
-    return Run(heads, evidence, rules, info, tally, twin, read_examples(folder))
+    return Run(heads, evidence, rules, info, tally, twin, StoredExamples(folder))
 
 
 _NUMBERS = (

@@ -31,7 +31,14 @@ def summary(run: Run) -> RenderableType:
     strongest = list(_strongest(run))
     if strongest:
         parts += [Text(), _strongest_table(strongest)]
-    parts += [Text(f"note: {note}", style="yellow") for note in run.info.get("notes", ())]
+    notes = list(run.info.get("notes", ()))
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    unsure = [n for n in (tagged["type"] + "/" + tagged["relation"]).unique() if run.unsure(n)]
+    if unsure:
+        notes.append(f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}")
+    if run.info.get("settings", {}).get("twin") is False:
+        notes.append("no twin: no tag was tested against what the model shows by chance")
+    parts += [Text(f"note: {note}", style="yellow") for note in notes]
     return Group(*parts)
 
 

@@ -46,7 +46,7 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     assert "2 layers × 4 heads" in printed
     assert f"written to {run}" in printed
     files = {path.name for path in run.iterdir()} - {"stdout"}
-    assert files == {"run.json", "evidence.csv", "heads.csv", "tally.safetensors"}
+    assert files >= {"run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html"}
     assert list(pd.read_csv(run / "evidence.csv").columns) == COLUMNS
     heads = pd.read_csv(run / "heads.csv")
     assert list(heads.columns) == HEAD_COLUMNS

@@ -7,10 +7,17 @@ import re
 from collections import Counter
 
 import pytest
+from typer.testing import CliRunner
 
+from headscope.cli import app
+from headscope.controlled.sentences import controlled_corpus
+from headscope.corpus.census import census
 from headscope.corpus.deprels import own_label
 from headscope.corpus.read import read_corpus
-from headscope.data import data_folder, shipped_corpora
+from headscope.corpus.word_pairs import shipped_pairs
+from headscope.data import data_folder, mini_folder, shipped_corpora
+from headscope.stock import ITEMS, check_all
+from tests.conftest import SENTENCES
 
 UPOS = set("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 # https://universaldependencies.org/u/dep/
@@ -70,6 +77,55 @@ def test_the_corpora_hold_queries_for_many_relations_and_for_pronouns():
 
 def test_the_readme_states_the_checksum_of_every_file():
     readme = (data_folder() / "README.md").read_text(encoding="utf-8")
-    for path in shipped_corpora():
+    files = [*shipped_corpora(), *data_folder().glob("*.csv")]
+    files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]
+    assert len(files) > 6
+    for path in files:
         assert path.name in readme
-        assert hashlib.sha256(path.read_bytes()).hexdigest() in readme
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in readme, path
+
+
+@pytest.fixture(scope="module")
+def checks():
+    return check_all()
+
+
+def test_every_file_passes_every_check(checks):
+    assert {check.file for check in checks} == {item.path.name for item in ITEMS}
+    assert [check for check in checks if not check.holds] == []
+
+
+@pytest.mark.parametrize("least", ["sentences", "documents", "pronouns", "pairs,"])
+def test_the_counts_that_are_asked_for_are_among_the_checks(checks, least):
+    assert any(check.asked.startswith(least) and " at least " in check.asked for check in checks)
+
+
+def test_the_controlled_corpus_is_what_its_generator_writes_and_depends_on_its_seed():
+    shipped = (data_folder() / "corpora" / "controlled.conllu").read_text(encoding="utf-8")
+    assert controlled_corpus() == shipped
+    assert controlled_corpus(2, seed=12) != controlled_corpus(2)
+
+
+def test_a_census_counts_words_between_a_query_and_its_key(tmp_path):
+    path = tmp_path / "keys.conllu"
+    path.write_text(SENTENCES)
+    found = census(path)
+    assert (found.documents, found.sentences, found.mentions) == (1, 2, 6)
+    assert found.links["amod:head>dep"] == 1
+    assert found.offsets["det:head>dep"] == {2: 1}
+    assert found.best_offset("nsubj:head>dep") == 1 / 3  # 1, 2 and 3 words back
+    # she → Anna with Maria between, they → the keys
+    assert (found.pronouns, found.nearest_wrong) == (2, 1)
+
+
+def test_a_pair_that_shares_its_spelling_would_reward_matching_letters():
+    for pair in shipped_pairs().pairs:
+        first, second = pair.first.lower(), pair.second.lower()
+        shared = [first[i : i + 3] for i in range(len(first) - 2) if first[i : i + 3] in second]
+        assert not shared, pair
+
+
+def test_data_lists_and_checks_what_ships():
+    listed = CliRunner().invoke(app, ["data"])
+    assert listed.exit_code == 0
+    assert all(item.file in listed.output for item in ITEMS)

@@ -21,6 +21,9 @@ GUESSES = 65
 "the nearest earlier mention"."""
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
+RELIABLE = 0.5
+"""Least rank correlation of the heads between two halves of a corpus; below it a relation is
+marked as unreliable in that run."""
 
 
 @dataclass(frozen=True)

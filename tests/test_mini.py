@@ -1,0 +1,65 @@
+"""`mini`, the model that ships: what its heads must have learned, on a run as users make it."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import headscope as hs
+from headscope.data import MINI, mini_folder
+
+
+@pytest.fixture(scope="module")
+def run():
+    return hs.classify(MINI, max_tokens=20_000)
+
+
+def best(run, name: str) -> pd.Series:
+    rows = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == name]
+    return rows.sort_values("mass").iloc[-1]
+
+
+def test_it_has_learned_a_previous_token_head(run):
+    assert best(run, "positional/offset-1")["mass"] >= 0.8
+    assert best(run, "positional/offset-1")["tagged"]
+
+
+def test_it_has_learned_at_least_two_induction_heads(run):
+    rows = run.evidence[run.evidence["relation"] == "repeat"]
+    assert ((rows["mass"] >= 0.6) & rows["tagged"]).sum() >= 2
+
+
+def test_it_has_learned_to_look_at_the_first_token_or_at_punctuation(run):
+    names = ("delimiter/first-token", "delimiter/punctuation", "delimiter/sentence-end")
+    assert max(best(run, name)["mass"] for name in names) >= 0.8
+
+
+def test_it_has_learned_a_duplicate_or_current_token_head(run):
+    names = ("induction/duplicate", "positional/offset-0")
+    assert any(best(run, name)["tagged"] for name in names)
+
+
+def test_it_has_learned_at_least_three_syntactic_relations(run):
+    tagged = run.evidence[(run.evidence["type"] == "syntactic") & run.evidence["tagged"]]
+    assert tagged["relation"].nunique() >= 3
+
+
+def test_the_emergence_of_its_heads_is_kept(run):
+    table = pd.read_csv(mini_folder() / "emergence.csv")
+    steps = table.groupby("step")[["previous", "induction"]].max()
+    assert 6 <= len(steps) <= 10
+    assert len(table) == len(steps) * len(run.heads)
+    assert steps["induction"].iloc[0] < 0.2 < 0.6 < steps["induction"].iloc[-1]
+
+
+def test_every_published_file_of_it_is_small_and_no_pickle():
+    files = list(mini_folder().iterdir())
+    assert sum(path.stat().st_size for path in files) < 16e6
+    assert not [path for path in files if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+def test_two_runs_give_the_same_tables(tmp_path):
+    for name in ("one", "two"):
+        hs.classify(MINI, max_tokens=3_000, out=tmp_path / name)
+    for file in ("heads.csv", "evidence.csv", "tally.safetensors", "patterns/examples.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
