@@ -44,35 +44,54 @@ def read_examples(
         RunError: the cache is damaged or not the one that its index describes.
     """
     folder = run_folder / FOLDER
-    if not (folder / INDEX).is_file():
+    index = _checked_index(run_folder)
+    if not index:
         return []
     try:
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        found = hashlib.sha256((folder / PATTERNS).read_bytes()).hexdigest()
-        if found != index["sha256"]:
-            raise RunError(f"{folder / PATTERNS}: this file is not the one that was written")
         with safe_open(folder / PATTERNS, framework="numpy") as patterns:
             return [
                 _example(facts, patterns.get_tensor(f"{i:05d}"))
-                for i, facts in enumerate(index["examples"])
+                for i, facts in enumerate(index)
                 if layer in (None, facts["layer"]) and head in (None, facts["head"])
             ]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise RunError(f"{folder}: the pattern cache is damaged: {error}") from error
 
 
+def _checked_index(run_folder: Path) -> list[dict[str, Any]]:
+    """What the index says of each example, once the patterns' checksum has proved right."""
+    folder = run_folder / FOLDER
+    if not (folder / INDEX).is_file():
+        return []
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        found = hashlib.sha256((folder / PATTERNS).read_bytes()).hexdigest()
+        examples: list[dict[str, Any]] = list(index["examples"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder}: the pattern cache is damaged: {error}") from error
+    if found != index["sha256"]:
+        raise RunError(f"{folder / PATTERNS}: this file is not the one that was written")
+    return examples
+
+
 class StoredExamples(Sequence[Example]):
     """The examples of a run folder, read when one of them is first asked for."""
 
     def __init__(self, run_folder: Path) -> None:
+        """Check the files of the cache.
+
+        Raises:
+            RunError: it is damaged.
+        """
         self._folder = run_folder
+        self._count = len(_checked_index(run_folder))
 
     @cached_property
     def _examples(self) -> list[Example]:
         return read_examples(self._folder)
 
     def __len__(self) -> int:
-        return len(self._examples)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Example: ...

@@ -4,8 +4,10 @@
 
 Half of the rows are text, half are repeats of 4 to 40 tokens (half of those random tokens, half
 stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). The first phase
-reads short rows at random positions, the second whole contexts. The state is written every few
-minutes, and the same command goes on from it. One seed; two CPU cores suffice.
+reads short rows at random positions, the second whole contexts. From the third on a quarter of the
+rows are random tokens followed by themselves in reverse: what comes next stood *before* the earlier
+copy of the current token, so that a head which finds the copy itself is of use. The state is
+written every few minutes, and the same command goes on from it. One seed; two CPU cores suffice.
 """
 
 from __future__ import annotations
@@ -27,21 +29,31 @@ from headscope.corpus.read import corpus_files, read_documents
 
 BOS = "<|endoftext|>"
 VOCABULARY, LAYERS, HEADS, WIDTH, CONTEXT = 1024, 4, 8, 256, 256
-MUON_RATE, ADAM_RATE, WARMUP, DECAY_FROM = 4e-3, 2e-3, 50, 0.5
+MUON_RATE, ADAM_RATE, WARMUP = 4e-3, 2e-3, 50
 CONTROLLED_DOCUMENTS, CONTROLLED_SEED = 1200, 12  # other sentences than the corpus that ships
 CONTROLLED_SHARE = 0.2
 
 
 class Phase(NamedTuple):
-    """Rows of one length."""
+    """Rows of one length and mix."""
 
-    until: float
-    """Share of all steps at which it ends."""
+    until: int
+    """Step at which it ends."""
     length: int
     rows: int
+    mirrored: bool = False
+    """Whether a quarter of the rows go back over themselves."""
 
 
-PHASES = (Phase(0.7, 96, 48), Phase(1.0, CONTEXT, 16))
+PHASES = (
+    Phase(3500, 96, 48),
+    Phase(5000, CONTEXT, 16),
+    Phase(6200, 96, 48, mirrored=True),
+    Phase(6600, CONTEXT, 16, mirrored=True),
+)
+STEPS = PHASES[-1].until
+RATES = ((0, 1.0), (2500, 1.0), (5000, 0.0), (5050, 0.6), (5800, 0.6), (STEPS, 0.0))
+"""Learning rate as a share of its peak: straight lines between these steps."""
 
 
 def main() -> None:
@@ -59,11 +71,11 @@ def main() -> None:
     optimizers = make_optimizers(model)
     step, log = resume(asked.work, model, optimizers)
     start = saved = time.monotonic()
-    while step < asked.steps and time.monotonic() - start < asked.minutes * 60:
+    while step < STEPS and time.monotonic() - start < asked.minutes * 60:
         rng = np.random.default_rng([0, step])
-        phase = next(p for p in PHASES if step < p.until * asked.steps)
+        phase = next(p for p in PHASES if step < p.until)
         rows, positions = batch(train, grammar, phase, rng)
-        set_rates(optimizers, step / asked.steps, min(1, (step + 1) / WARMUP))
+        set_rates(optimizers, step)
         loss = model(rows, labels=rows, position_ids=positions, use_cache=False).loss
         for optimizer in optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -79,13 +91,13 @@ def main() -> None:
             save(asked.work, model, tokenizer, optimizers, step, log)
             saved = time.monotonic()
     save(asked.work, model, tokenizer, optimizers, step, log)
+    (asked.work / "emergence.csv").write_text(emergence(asked.work, log))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train headscope's mini model.")
     parser.add_argument("--text", nargs="+", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--minutes", type=float, default=60)
     return parser.parse_args()
 
@@ -144,12 +156,12 @@ def make_optimizers(model: GPT2LMHeadModel) -> list[torch.optim.Optimizer]:
     ]
 
 
-def set_rates(optimizers: list[torch.optim.Optimizer], done: float, warm: float) -> None:
-    """Constant after the warm-up, then linear to zero."""
-    left = min(1.0, (1 - done) / (1 - DECAY_FROM))
+def set_rates(optimizers: list[torch.optim.Optimizer], step: int) -> None:
+    """The learning rates of a step."""
+    share = min(1, (step + 1) / WARMUP) * float(np.interp(step, *zip(*RATES, strict=True)))
     for optimizer, rate in zip(optimizers, (MUON_RATE, ADAM_RATE), strict=True):
         for group in optimizer.param_groups:
-            group["lr"] = rate * warm * left
+            group["lr"] = rate * share
 
 
 def load_tokenizer(work: Path, texts: list[str]) -> PreTrainedTokenizerFast:
@@ -199,6 +211,8 @@ def batch(
         row[1:] = text[start : start + phase.length - 1]
         if i % 2:
             _fill_with_repeats(row, train[start % (len(train) - phase.length) :], rng)
+        if phase.mirrored and i % 4 == 3:
+            _fill_with_mirrors(row, rng)
     first = rng.integers(0, CONTEXT - phase.length + 1, (phase.rows, 1))
     return torch.from_numpy(rows), torch.from_numpy(first + np.arange(phase.length))
 
@@ -214,6 +228,15 @@ def _fill_with_repeats(row: np.ndarray, text: np.ndarray, rng: np.random.Generat
         place += len(copies)
 
 
+def _fill_with_mirrors(row: np.ndarray, rng: np.random.Generator) -> None:
+    place = 1
+    while place < len(row):
+        unit = rng.integers(1, VOCABULARY, int(rng.integers(4, 41)))
+        both = np.concatenate([unit, unit[-2::-1]])
+        row[place : place + len(both)] = both[: len(row) - place]
+        place += len(both)
+
+
 @torch.inference_mode()
 def measure(model: GPT2LMHeadModel, held_out: np.ndarray) -> dict[str, Any]:
     """Held-out loss in nats per token, and the four best heads' masses by kind."""
@@ -221,13 +244,20 @@ def measure(model: GPT2LMHeadModel, held_out: np.ndarray) -> dict[str, Any]:
     rows = torch.zeros(8, CONTEXT, dtype=torch.long)
     rows[:, 1:] = torch.from_numpy(held_out[: 8 * (CONTEXT - 1)].reshape(8, -1))
     text = float(model(rows, labels=rows, use_cache=False).loss)
+    best = {name: mass.flatten().topk(4).values for name, mass in head_masses(model).items()}
+    model.train()
+    return {"text": round(text, 3), **{k: [round(float(x), 2) for x in v] for k, v in best.items()}}
+
+
+@torch.inference_mode()
+def head_masses(model: GPT2LMHeadModel) -> dict[str, Tensor]:
+    """Every head's mass `[layer head]` by kind, on eight repeats of 50 random tokens."""
     n = 50
     random = torch.from_numpy(np.random.default_rng(1).integers(1, VOCABULARY, (8, n)))
     repeat = torch.cat([torch.zeros(8, 1, dtype=torch.long), random, random], 1)
     model.set_attn_implementation("eager")
     patterns = torch.stack(model(repeat, output_attentions=True, use_cache=False).attentions)
     model.set_attn_implementation("sdpa")
-    model.train()
     query, inside = torch.arange(n + 1, 2 * n + 1), torch.arange(2, n)
     masses = {
         "previous": patterns[..., inside, inside - 1],
@@ -236,8 +266,28 @@ def measure(model: GPT2LMHeadModel, held_out: np.ndarray) -> dict[str, Any]:
         "current": patterns[..., inside, inside],
         "first": patterns[..., inside, 0],
     }
-    best = {name: mass.mean((1, -1)).flatten().topk(4).values for name, mass in masses.items()}
-    return {"text": round(text, 3), **{k: [round(float(x), 2) for x in v] for k, v in best.items()}}
+    return {name: mass.mean((1, -1)) for name, mass in masses.items()}
+
+
+def emergence(work: Path, log: list[dict[str, Any]]) -> str:
+    """A CSV of every head's masses at up to ten checkpoints, with the held-out loss beside them."""
+    folders = sorted(work.glob("step*"), key=_step)
+    chosen = [
+        folders[i] for i in np.unique(np.linspace(0, len(folders) - 1, 10).round().astype(int))
+    ]
+    lines = ["step,loss,layer,head,previous,induction,duplicate,current,first"]
+    for folder in chosen:
+        masses = head_masses(GPT2LMHeadModel.from_pretrained(folder).eval())
+        loss = min(log, key=lambda row: abs(row["step"] - _step(folder)))["text"]
+        for layer in range(LAYERS):
+            for head in range(HEADS):
+                values = ",".join(f"{float(mass[layer, head]):.4f}" for mass in masses.values())
+                lines.append(f"{_step(folder)},{loss},{layer},{head},{values}")
+    return "\n".join(lines) + "\n"
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step"))
 
 
 def resume(
