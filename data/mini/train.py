@@ -4,10 +4,8 @@
 
 Half of the rows are text, half are repeats of 4 to 40 tokens (half of those random tokens, half
 stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). The first phase
-reads short rows at random positions, the second whole contexts. From the third on a quarter of the
-rows are random tokens followed by themselves in reverse: what comes next stood *before* the earlier
-copy of the current token, so that a head which finds the copy itself is of use. The state is
-written every few minutes, and the same command goes on from it. One seed; two CPU cores suffice.
+reads short rows at random positions, the second whole contexts. The state is written every few
+minutes, and the same command goes on from it. One seed; two CPU cores suffice.
 """
 
 from __future__ import annotations
@@ -35,24 +33,20 @@ CONTROLLED_SHARE = 0.2
 
 
 class Phase(NamedTuple):
-    """Rows of one length and mix."""
+    """Rows of one length."""
 
     until: int
     """Step at which it ends."""
     length: int
     rows: int
-    mirrored: bool = False
-    """Whether a quarter of the rows go back over themselves."""
 
 
 PHASES = (
     Phase(3500, 96, 48),
     Phase(5000, CONTEXT, 16),
-    Phase(6200, 96, 48, mirrored=True),
-    Phase(6600, CONTEXT, 16, mirrored=True),
 )
 STEPS = PHASES[-1].until
-RATES = ((0, 1.0), (2500, 1.0), (5000, 0.0), (5050, 0.6), (5800, 0.6), (STEPS, 0.0))
+RATES = ((0, 1.0), (2500, 1.0), (STEPS, 0.0))
 """Learning rate as a share of its peak: straight lines between these steps."""
 
 
@@ -211,8 +205,6 @@ def batch(
         row[1:] = text[start : start + phase.length - 1]
         if i % 2:
             _fill_with_repeats(row, train[start % (len(train) - phase.length) :], rng)
-        if phase.mirrored and i % 4 == 3:
-            _fill_with_mirrors(row, rng)
     first = rng.integers(0, CONTEXT - phase.length + 1, (phase.rows, 1))
     return torch.from_numpy(rows), torch.from_numpy(first + np.arange(phase.length))
 
@@ -226,15 +218,6 @@ def _fill_with_repeats(row: np.ndarray, text: np.ndarray, rng: np.random.Generat
         copies = np.tile(unit, int(rng.integers(2, 4)))
         row[place : place + len(copies)] = copies[: len(row) - place]
         place += len(copies)
-
-
-def _fill_with_mirrors(row: np.ndarray, rng: np.random.Generator) -> None:
-    place = 1
-    while place < len(row):
-        unit = rng.integers(1, VOCABULARY, int(rng.integers(4, 41)))
-        both = np.concatenate([unit, unit[-2::-1]])
-        row[place : place + len(both)] = both[: len(row) - place]
-        place += len(both)
 
 
 @torch.inference_mode()
