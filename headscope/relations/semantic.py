@@ -26,7 +26,7 @@ SOURCE = (
 SENTENCES_BACK = 1
 """Related words count when they stand in one sentence or in two neighbouring ones."""
 
-_CONTENT = ("NOUN", "VERB", "ADJ", "ADV", "PROPN")
+_CLASSES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "ADJ": "ADJ"}
 
 
 def related_words(window: Window, name: str) -> Pairs:
@@ -62,17 +62,19 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
 
 def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
     related = shipped_pairs().related[name]
-    seen: dict[str, list[int]] = {}
+    seen: dict[tuple[str, str], list[int]] = {}
     query_rows, key_rows = [], []
     for row, lemma in enumerate(words.lemma.tolist()):
-        if words.upos[row] not in _CONTENT:
+        word_class = _CLASSES.get(words.upos[row])
+        if word_class is None:
             continue
         for partner in sorted(related.get(lemma, ())):
-            for earlier in seen.get(partner, ()):
+            # "drinking coffee" is no coffee and drink
+            for earlier in seen.get((partner, word_class), ()):
                 if words.sentence[row] - words.sentence[earlier] <= SENTENCES_BACK:
                     query_rows.append(row)
                     key_rows.append(earlier)
-        seen.setdefault(lemma, []).append(row)
+        seen.setdefault((lemma, word_class), []).append(row)
     return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
 
 
