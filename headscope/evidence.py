@@ -20,7 +20,7 @@ MIN_BLOCKS = 8
 
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
-TWIN_QUERIES = 12
+TWIN_QUERIES = 8
 """A relation with fewer queries in the twin's share of the text says nothing about chance."""
 
 COLUMNS = [

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from numpy import ndarray
 
+from headscope.visible import visible
+
 CONTEXT = 6  # tokens that a line shows before the first marked one
 
 
@@ -35,12 +37,14 @@ class Example:
         """One line: the relation, its mass, and the text with the query and its targets marked."""
         shown = []
         for i, token in enumerate(self.tokens):
-            word = token.replace("\n", "↵")
+            word = visible(token)
             if i == self.query:
                 word = f"[[{word}]]"
             elif i in self.targets:
                 word = f"«{word}»"
             shown.append(word)
-        first = max(0, min([self.query, *self.targets]) - CONTEXT) if self.query >= 0 else 0
+        first = max(1, min([self.query, *self.targets]) - CONTEXT) if self.query >= 0 else 0
+        if 0 in (self.query, *self.targets):
+            first = 0
         text = "".join(shown[first:])
         return f"{self.relation} {self.kind} {self.mass:.2f}: {'…' if first else ''}{text}"

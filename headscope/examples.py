@@ -150,11 +150,14 @@ def _choose(
     tie = rng.random(len(queries))
     order = sorted(range(len(queries)), key=lambda i: (-queries[i][0], tie[i]))
     kinds = ["best"] * BEST + [f"quarter {k}" for k in range(1, 5)]
-    starts = [0] * BEST + [len(order) * k // 4 + len(order) // 8 for k in range(4)]
+    # from the middle of each quarter to its end
+    starts = [0] * BEST + [len(order) * (2 * k + 1) // 8 for k in range(4)]
+    ends = [len(order) // 4 or 1] * BEST + [len(order) * (k + 1) // 4 for k in range(4)]
     used: set[tuple[int, int]] = set()
     windows: set[int] = set()
-    for kind, start in zip(kinds, starts, strict=True):
-        nearby = [queries[i] for i in order[start : start + max(8, len(order) // 16)]]
+    for kind, start, end in zip(kinds, starts, ends, strict=True):
+        most = start + max(8, len(order) // 16)
+        nearby = [queries[i] for i in order[start : max(start + 1, min(end, most))]]
         fresh = [q for q in nearby if (q[1], q[2]) not in used]
         elsewhere = [q for q in fresh if q[1] not in windows]
         for mass, window, query in (elsewhere or fresh)[:1]:

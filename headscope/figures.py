@@ -11,12 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from headscope.colours import colour, letter
+from headscope.errors import PatternError
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.run import Run
 from headscope.tags import UNCLASSIFIED
-from headscope.view import AttentionView, visible
+from headscope.view import AttentionView
+from headscope.visible import visible
 
+MOST_TOKENS = 200  # labels of more could not be read
 _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
 
 
@@ -85,6 +88,10 @@ def relations_figure(run: Run, *, most: int = 30) -> Figure:
 def pattern_figure(view: AttentionView) -> Figure:
     """A head's pattern on a text as a heat map."""
     size = len(view.tokens)
+    if size > MOST_TOKENS:
+        raise PatternError(
+            f"{view.title}: {size} tokens; a picture shows {MOST_TOKENS} at most (HTML shows all)"
+        )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
     shown = np.ma.array(view.pattern, mask=np.triu(np.ones((size, size), bool), 1))

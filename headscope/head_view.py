@@ -65,7 +65,12 @@ def model_of(run: Run) -> Model:
     facts = run.info["model"]
     if "weights_sha256" not in facts:
         raise RunError("this run was made from given patterns; it has no model to show")
-    return load_model(facts["name"], revision=facts["revision"] or None, bos=run.info["bos"])
+    return load_model(
+        facts["name"],
+        revision=facts["revision"] or None,
+        bos=run.info["bos"],
+        dtype=facts["dtype"],
+    )
 
 
 def _load(name: str) -> Model:

@@ -68,6 +68,11 @@ def judge(
             "no relation found a query: the corpus has no annotation that the asked types need"
         )
     evidence["tagged"] = tag(evidence, rules).to_numpy()
+    untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
+    if twin is not None and len(untested):
+        names = (untested["type"] + "/" + untested["relation"]).unique()
+        note = f"{len(untested)} tags were not tested against the twin, which read too few queries"
+        info = {**info, "notes": [*info.get("notes", ()), f"{note}: {', '.join(names)}"]}
     heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
     provenance = {
         "versions": {name: version(name) for name in _PACKAGES},

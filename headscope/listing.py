@@ -6,9 +6,11 @@ import pandas as pd
 
 from headscope.errors import ChoiceError
 from headscope.run import Run
-from headscope.tags import UNCLASSIFIED
+from headscope.tags import UNCLASSIFIED, reason, with_rules
 
-_NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
+_OF_THE_TYPE = (
+    "relation", "score", "control", "lift", "ci_low", "ci_high", "q_value", "reason",
+)  # fmt: skip
 
 
 def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
@@ -26,22 +28,12 @@ def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
             raise ChoiceError("head type", tag, [*types, UNCLASSIFIED])
         best = run.evidence[run.evidence["tagged"] & (run.evidence["type"] == tag)]
         best = best.sort_values("lift", ascending=False).drop_duplicates(["layer", "head"])
-        # the numbers of this type, which need not be the head's primary one
-        numbers = best.rename(columns={"mass": "score"})[
-            [
-                "layer",
-                "head",
-                "relation",
-                "score",
-                "control",
-                "lift",
-                "ci_low",
-                "ci_high",
-                "q_value",
-            ]
-        ]
-        keep = [c for c in heads.columns if c in ("layer", "head") or c not in numbers.columns]
-        heads = heads[keep].merge(numbers, on=["layer", "head"])[list(heads.columns)]
+        # the numbers and the reason of this type, which need not be the head's primary one
+        best = with_rules(best, run.rules)
+        best["reason"] = [reason(row, run.rules) for _, row in best.iterrows()]
+        own = best.rename(columns={"mass": "score"})[["layer", "head", *_OF_THE_TYPE]]
+        keep = [column for column in heads.columns if column not in _OF_THE_TYPE]
+        heads = heads[keep].merge(own, on=["layer", "head"])[list(run.heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")
 
 

@@ -18,7 +18,7 @@ from headscope.corpus.window import Window
 from headscope.errors import PatternError
 from headscope.judge import judge
 from headscope.measure import add_counts, add_layer, deal
-from headscope.relations import relations_of
+from headscope.relations import check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.tally import Tally
@@ -67,7 +67,7 @@ def score_patterns(
         CorpusError: nothing in the documents can be scored for these types.
     """
     arrays, windows = _pair_up(patterns, document, tokens)
-    relations = relations_of(types) if relations is None else relations
+    relations = relations_of(types) if relations is None else check_relations(relations)
     layers, heads = arrays[0].shape[:2]
     tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
     blocks, profiled = deal(windows)

@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.judge import judge
-from headscope.relations import TYPES, relations_of
+from headscope.relations import TYPES, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.store import check_free
@@ -60,9 +60,9 @@ def classify(
         relations: the relations to score instead of the table's, for types of one's own.
         out: where to write the run folder; nothing is written when None.
         overwrite: replace a run that is there already.
-        max_tokens: tokens of text to read at most; the synthetic stimulus comes on top.
+        max_tokens: tokens of text to read, to the end of a window; synthetic stimuli come on top.
         max_length: longest window in tokens, at most the model's context.
-        twin: also run the model with its attention matrices shuffled, on every fourth window, and
+        twin: also run the model with its attention matrices shuffled, on a quarter of the text, and
             ask of each tag that it beats what that shows by chance.
         examples: read a sample of the text again, and keep the patterns of the tagged heads' best
             and ordinary queries.
@@ -82,9 +82,9 @@ def classify(
     from headscope.models import load_model
     from headscope.twin import share, shuffled
 
-    relations = relations_of(types) if relations is None else relations
+    relations = relations_of(types) if relations is None else check_relations(relations)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
-    _check_numbers(max_tokens, max_length)
+    _check_numbers(max_tokens, max_length, seed)
     if out is not None:
         check_free(Path(out), overwrite=overwrite)
     clock = _Clock()
@@ -92,7 +92,7 @@ def classify(
     length = min(max_length, loaded.context)
     clock.lap("load")
     plan = _plan(loaded, relations, corpora, max_tokens, length, seed)
-    again = share(plan.windows) if twin else []
+    again = share(plan.windows, seed=seed) if twin else []
     advance = _running_total(progress, plan.tokens + sum(map(len, again)))
     tally = _measure(loaded, plan.windows, relations, seed, advance)
     clock.lap("measure")
@@ -101,7 +101,13 @@ def classify(
         with shuffled(loaded.bridge, loaded.layers, seed=seed):
             chance = _measure(loaded, again, relations, seed, advance)
         clock.lap("twin")
-    settings = {"max_tokens": max_tokens, "max_length": length, "seed": seed, "twin": twin}
+    settings = {
+        "max_tokens": max_tokens,
+        "max_length": length,
+        "seed": seed,
+        "twin": twin,
+        "bos": bos,
+    }
     info = _info(loaded, relations, corpora, plan, settings)
     group = loaded.heads // loaded.key_value_heads
     run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
@@ -164,12 +170,14 @@ def _command(
     if list(corpora) != shipped_corpora():
         words += [word for path in corpora for word in ("--corpus", str(path))]
     types = list(dict.fromkeys(relation.type for relation in relations))
-    if types != list(TYPES):
+    if types != list(TYPES) and set(types) <= set(TYPES):
         words += ["--types", ",".join(types)]
     for name in ("max_tokens", "max_length", "seed"):
         words += [f"--{name.replace('_', '-')}", str(settings[name])]
     words += [] if settings["twin"] else ["--no-twin"]
     words += ["--revision", model.revision] if model.revision else []
+    words += ["--dtype", model.dtype] if model.dtype != "float32" else []
+    words += ["--bos", settings["bos"]] if settings["bos"] else []
     return shlex.join(words)
 
 
@@ -236,8 +244,10 @@ def _plan(
     return plan
 
 
-def _check_numbers(max_tokens: int, max_length: int) -> None:
+def _check_numbers(max_tokens: int, max_length: int, seed: int) -> None:
     if max_tokens < 1:
         raise HeadscopeError(f"max_tokens is {max_tokens}, but a run reads at least 1 token")
+    if seed < 0:
+        raise HeadscopeError(f"seed is {seed}, but seeds are 0 or more")
     if max_length < 8:
         raise HeadscopeError(f"max_length is {max_length}; a window of 8 tokens is the shortest")

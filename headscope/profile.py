@@ -33,6 +33,8 @@ def add_profile(
     for row in batch.profiled:
         window, place = batch.windows[row], profile_place(int(batch.blocks[row]))
         length = len(window)
+        if length < 2:
+            continue
         own = pattern[row, :, 1:length, :length].float()  # the first token has nowhere to look
         _add_row_sums(profile, layer, own)
         rest = own[..., 1:]

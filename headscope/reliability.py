@@ -10,7 +10,7 @@ from headscope.tally import Tally
 
 
 def split_half(tally: Tally) -> dict[str, float]:
-    """For each relation the rank correlation of the heads' lift between even and odd blocks.
+    """For each relation the rank correlation of the heads' lift between its even and odd blocks.
 
     In [−1, 1]; above 0.9 the order of the heads hardly depends on the text. Relations with fewer
     than 50 queries, or whose heads all score the same, are left out. Spearman 1904.
@@ -21,7 +21,10 @@ def split_half(tally: Tally) -> dict[str, float]:
         if tally.queries[:, index].sum() < MIN_QUERIES:
             continue
         halves = []
-        for part in (slice(0, None, 2), slice(1, None, 2)):
+        used = np.flatnonzero(tally.queries[:, index])
+        if len(used) < 2:
+            continue
+        for part in (used[::2], used[1::2]):
             excess = all_excess[part, index].sum(0).ravel()
             halves.append(excess / max(tally.queries[part, index].sum(), 1))
         if all(np.ptp(half) > 0 for half in halves):

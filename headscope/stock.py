@@ -17,6 +17,7 @@ from headscope.corpus.census import Census, census
 from headscope.corpus.read import file_sha256
 from headscope.corpus.word_pairs import read_pairs
 from headscope.data import data_folder
+from headscope.errors import HeadscopeError
 from headscope.relations.relation import MIN_QUERIES
 from headscope.summary import plain_table
 
@@ -128,11 +129,17 @@ def check_all() -> list[Check]:
     readme = (data_folder() / "README.md").read_text(encoding="utf-8")
     checks = []
     for item in ITEMS:
+        name = item.path.name
+        if not item.path.is_file():
+            checks.append(Check(name, "is there", "absent", False))
+            continue
         sha256 = file_sha256(item.path)
-        checks.append(
-            Check(item.path.name, "sha256 stands in README.md", sha256[:12] + "…", sha256 in readme)
-        )
-        checks += item.check(item.path)
+        known = sha256 in readme
+        checks.append(Check(name, "sha256 stands in README.md", f"{sha256[:12]}…", known))
+        try:
+            checks += item.check(item.path)
+        except (HeadscopeError, ValueError, KeyError, ZeroDivisionError) as error:
+            checks.append(Check(name, "can be counted", f"{type(error).__name__}: {error}", False))
     return checks
 
 

@@ -62,6 +62,11 @@ def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
         RunError: see `check_free`.
     """
     check_free(folder, overwrite=overwrite)
+    if run.tally is None and (folder / TALLY).is_file():
+        raise RunError(
+            f"{folder} holds the sums of its run, and this one was loaded without them; "
+            "load it with_tally=True, or save it elsewhere"
+        )
     try:
         with _beside(folder) as new:
             _write(run, new)
@@ -95,14 +100,25 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
         rules = {name: Rule(**rule) for name, rule in info["relations"].items()}
-        evidence = pd.read_csv(folder / EVIDENCE)
-        heads = pd.read_csv(
-            folder / HEADS, keep_default_na=False, na_values=dict.fromkeys(_NUMBERS, "")
-        )
+        evidence = _read_table(folder / EVIDENCE, _SCORES)
+        heads = _read_table(folder / HEADS, _NUMBERS)
         tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
     return Run(heads, evidence, rules, info, tally, twin, StoredExamples(folder))
+
+
+_NAMES = dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason"), str)
+_SCORES = (
+    "mass", "control", "lift", "ci_low", "ci_high", "q_value", "hit_rate", "best_offset_rate",
+    "twin_p999", "chance",
+)  # fmt: skip
+
+
+def _read_table(path: Path, numbers: tuple[str, ...]) -> pd.DataFrame:
+    # a relation may be called "1", "null" or "NA": only numbers can be missing
+    missing = dict.fromkeys(numbers, "")
+    return pd.read_csv(path, dtype=_NAMES, keep_default_na=False, na_values=missing)
 
 
 _NUMBERS = (

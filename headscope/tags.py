@@ -166,9 +166,7 @@ def head_table(
                 "score": best["mass"],
                 "reason": reason(best, rules),
                 "kv_group": head // kv_group_size,
-                **{
-                    name: best[name] for name in ("control", "lift", "ci_low", "ci_high", "q_value")
-                },
+                **{name: best[name] for name in _NUMBERS},
             }
         )
     heads = pd.DataFrame(rows).merge(profile, on=["layer", "head"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -18,7 +19,7 @@ from headscope.corpus.window import Window
 from headscope.errors import ModelError
 
 EVERY = 4
-"""The twin reads every fourth window: a percentile over heads needs less text than one head."""
+"""The twin reads one window of four: a percentile over heads needs less text than one head."""
 MATRICES = ("q", "k", "v", "o")
 
 
@@ -61,16 +62,18 @@ def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]
     return matrices
 
 
-def share(windows: Sequence[Window]) -> list[Window]:
-    """The windows that the twin reads: every fourth of each stimulus, in order."""
-    seen: dict[str, int] = {}
-    chosen = []
-    for window in windows:
-        place = seen.get(window.stimulus, 0)
-        seen[window.stimulus] = place + 1
-        if place % EVERY == 0:
-            chosen.append(window)
-    return chosen
+def share(windows: Sequence[Window], *, seed: int) -> list[Window]:
+    """The windows that the twin reads: one of every four of each stimulus, drawn, in order.
+
+    Drawn, because several corpora take turns: every fourth window could be of one of them.
+    """
+    rng = np.random.default_rng(seed)
+    chosen: list[int] = []
+    for stimulus in dict.fromkeys(window.stimulus for window in windows):
+        own = [i for i, window in enumerate(windows) if window.stimulus == stimulus]
+        groups = [own[start : start + EVERY] for start in range(0, len(own), EVERY)]
+        chosen += [group[int(rng.integers(len(group)))] for group in groups]
+    return [windows[i] for i in sorted(chosen)]
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from rich.style import Style
 from rich.text import Text
 
 from headscope.errors import PatternError
+from headscope.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,18 +92,3 @@ class AttentionView:
             line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
             lines.append(line)
         return Group(*lines)
-
-
-def visible(token: str) -> str:
-    """A token as text that can be seen and does no harm: no control or direction marks."""
-    shown = []
-    for char in token:
-        if char == "\n":
-            shown.append("↵")
-        elif char == "\t":
-            shown.append("⇥")
-        elif not char.isprintable() and char != " ":
-            shown.append(f"⟨{ord(char):x}⟩")
-        else:
-            shown.append(char)
-    return "".join(shown) or "∅"

@@ -33,9 +33,15 @@ def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_distractors_earn_no_false_tag(clean, layout):
     own = clean[(clean["layout"] == layout) & (clean["relation"] == "")]
-    assert {"uniform", "random", "recency", "any noun", "nearest name", "same word"} <= set(
-        own["name"]
-    )
+    assert {
+        "uniform",
+        "random",
+        "recency",
+        "any noun",
+        "nearest name",
+        "nearest noun",
+        "same word",
+    } <= set(own["name"])
     assert own[own["false"] != ""][["name", "false"]].to_dict("records") == []
 
 
@@ -71,8 +77,9 @@ def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, layout
     stream_patterns(
         model.bridge, model.layers, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]})
     )
-    places = {head.name: i % 9 for i, head in enumerate(HEADS)}
-    best = {name: patterns[HEADS.index(h) // 9][places[name]].argmax(-1) for name, h in
+    layers = [[head for head in HEADS if head.layer == layer] for layer in (0, 1)]
+    places = {head.name: heads.index(head) for heads in layers for head in heads}
+    best = {name: patterns[h.layer][places[name]].argmax(-1) for name, h in
             ((head.name, head) for head in HEADS)}  # fmt: skip
     assert best["previous token"][1:].tolist() == list(range(len(ids) - 1))
     assert best["noun to determiner"][3] == 1  # king → the

@@ -19,7 +19,8 @@ from headscope.errors import HeadscopeError, PatternError, RunError
 from headscope.figures import FIGURES
 from headscope.report.inline import atlas_html
 from headscope.store import load
-from headscope.view import AttentionView, visible
+from headscope.view import AttentionView
+from headscope.visible import visible
 
 TYPES = ["positional", "delimiter"]
 
@@ -93,6 +94,32 @@ def test_an_examples_pattern_is_a_piece_of_the_models_own(made, gpt2_folder):
             assert example.targets == (example.query - 2,)
             mass = example.pattern[example.query, example.query - 2]
             assert mass == pytest.approx(example.mass, abs=1e-3)
+
+
+def test_relations_may_have_any_name(made, tmp_path, gpt2_folder):
+    from dataclasses import replace
+
+    from headscope.relations import relations_of
+
+    one, two = relations_of(["positional"])[:2]
+    named = [replace(one, type="back", name="1"), replace(two, type="back", name="[/s]")]
+    run = hs.score_patterns(
+        [np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]] * 8,
+        None, [["<s>", *"abcdefgh"]] * 8, relations=[replace(r, rule=replace(r.rule, companion=None)) for r in named],
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert set(load(tmp_path / "run").evidence["relation"]) == set(run.evidence["relation"])
+    assert load(tmp_path / "run").why("L0H0").startswith("L0H0: ")
+    result = CliRunner().invoke(app, ["heads", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_run_read_without_its_sums_does_not_overwrite_them(made):
+    folder = made[0] / "shown"
+    with pytest.raises(RunError, match="loaded without them"):
+        load(folder).save(folder, overwrite=True)
+    load(folder, with_tally=True).save(folder, overwrite=True)
+    assert (folder / "tally.safetensors").is_file()
 
 
 def test_the_cache_gives_back_what_was_written_head_by_head(made):

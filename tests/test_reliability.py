@@ -25,6 +25,12 @@ def test_equal_halves_agree_and_reversed_halves_do_not():
     assert half["type/relation"] == pytest.approx(0.8)
 
 
+def test_halves_are_of_the_blocks_that_hold_queries():
+    made = tally([0.1, 0.5, 0.9], [0.1, 0.5, 0.9])
+    made.queries[1::2] = made.target[1::2] = 0  # 32 documents land in every second block
+    assert split_half(made) == {"type/relation": 1}
+
+
 def test_few_queries_and_equal_heads_are_left_out():
     assert split_half(tally([0.1, 0.5], [0.1, 0.5], queries=0.5)) == {}
     assert split_half(tally([0.3, 0.3], [0.1, 0.5])) == {}

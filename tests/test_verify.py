@@ -100,6 +100,10 @@ def test_the_command_prints_and_says_by_its_exit_code_whether_it_holds(gpt2_run)
 def test_models_without_published_scores_are_refused(gpt2_run):
     with pytest.raises(ChoiceError, match=r"no published model named 'llama'.*gpt2-small"):
         verify(gpt2_run[0], model="llama")
+    with pytest.raises(
+        RunError, match=r"12 layers × 12 heads, and gpt2-xl has a published head L21"
+    ):
+        verify(gpt2_run[0], model="gpt2-xl")
     with pytest.raises(RunError, match=r"12 layers × 12 heads, and distilgpt2 has 6 × 12"):
         verify(gpt2_run[0], model="distilgpt2")
 

@@ -26,7 +26,7 @@ class PlantedHead:
     relation: str | None = None
     """The tag that it must earn; None for a distractor, which must earn none."""
     may_earn: tuple[str, ...] = ()
-    """Other types whose tags are true of it."""
+    """Other tags that are true of it."""
     fits: tuple[tuple[str | None, str, float], ...] = ()
     same: str | None = None
     same_gain: float = 0.0
@@ -53,34 +53,45 @@ def _looks(
 _GENDERS = (("she", "feminine"), ("he", "masculine"), ("it", "thing"), ("they", "plural"))
 
 HEADS = (
-    PlantedHead("previous token", 0, "positional/offset-1", near=50, offset=1, copies=True),
-    PlantedHead("two back", 0, "positional/offset-2", near=50, offset=2),
-    PlantedHead("current token", 0, "positional/offset-0", near=50),
+    PlantedHead("previous token", 0, "positional/offset-1", near=50.0, offset=1, copies=True),
+    PlantedHead("two back", 0, "positional/offset-2", near=50.0, offset=2),
+    PlantedHead("current token", 0, "positional/offset-0", near=50.0),
     PlantedHead("first token", 0, "delimiter/first-token", fits=((None, "bos", FIND),)),
     PlantedHead(
         "punctuation", 0, "delimiter/punctuation",
+        may_earn=("delimiter/sentence-end",),
         fits=((None, "punctuation", FIND), (None, "bos", REST)),
     ),
     PlantedHead(
         "duplicate token", 0, "induction/duplicate",
-        same="word", same_gain=FIND, near=-130, fits=((None, "bos", REST / 2),),
+        same="word", same_gain=FIND, near=-130.0, fits=((None, "bos", REST / 2),),
     ),
     PlantedHead("uniform", 0),
     PlantedHead("random", 0, random=1.0),
     # the same word is the current token first, and then its duplicates: these tags are true
-    PlantedHead("same word", 0, may_earn=("positional", "induction"), same="word", same_gain=FIND),
     PlantedHead(
-        "induction", 1, "induction/repeat",
+        "same word", 0, may_earn=("positional/offset-0", "induction/duplicate"),
+        same="word", same_gain=FIND,
+    ),
+    PlantedHead(
+        "nearest noun", 0, near=25.0,
+        fits=((None, "noun", FIND), (None, "name", FIND), (None, "bos", REST)),
+    ),
+    PlantedHead(
+        "induction", 1, "induction/repeat", may_earn=("induction/natural",),
         same="previous", same_gain=FIND, fits=((None, "bos", REST),),
     ),
     _looks("noun to determiner", "syntactic/det:head>dep", ("noun", "determiner")),
-    _looks("object to verb", "syntactic/obj:dep>head", ("noun", "verb")),
+    _looks(
+        "object to verb", "syntactic/obj:dep>head", ("noun", "verb"),
+        may_earn=("syntactic/obl:dep>head", "syntactic/iobj:dep>head"),
+    ),
     _looks(
         "verb to subject", "syntactic/nsubj:head>dep",
-        ("verb", "person"),
+        ("verb", "person"), may_earn=("syntactic/acl:relcl:dep>head",),
     ),
     _looks("pronoun to antecedent", "coreference/pronoun", *_GENDERS),
-    PlantedHead("recency", 1, near=3),
+    PlantedHead("recency", 1, near=3.0),
     PlantedHead("any noun", 1, fits=((None, "noun", FIND), (None, "name", FIND))),
     _looks("nearest name", None, ("she", "name"), ("he", "name"), ("it", "name"), ("they", "name")),
     PlantedHead("random late", 1, random=1.0),

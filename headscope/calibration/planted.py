@@ -20,7 +20,7 @@ from headscope.calibration.heads import HEADS, PlantedHead
 from headscope.calibration.words import FEATURES, features, save_tokenizer
 
 LAYOUTS = ("gpt2", "gpt_neox")
-LAYERS, PER_LAYER, D_HEAD, CONTEXT = 2, 9, 104, 256
+LAYERS, PER_LAYER, D_HEAD, CONTEXT = 2, 10, 104, 256
 D_MODEL = PER_LAYER * D_HEAD
 CODE, WAVES = 64, 16
 MOST_FEATURES = 6

@@ -24,6 +24,8 @@ def run_calibration(
     """
     if seeds < 1:
         raise HeadscopeError(f"--seeds {seeds}: at least 1 random initialisation is needed")
+    if out is not None and not out.parent.is_dir():
+        raise HeadscopeError(f"{out}: no such folder")
     # a model that cannot be loaded should say so before minutes of work
     drawn = calibrate_random(model, seeds=seeds, say=say) if model else None
     planted = calibrate_planted(say=say)

@@ -35,7 +35,8 @@ def print_rich(what: object) -> None:
     from rich.console import Console
 
     # a pipe has no width: do not fold rows for it
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    # names and tokens are no markup
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False)
     console.print(what, highlight=False)
 
 

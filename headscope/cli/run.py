@@ -28,7 +28,7 @@ def classify(
         Path | None, typer.Option(help="Run folder; runs/MODEL by default.", show_default=False)
     ] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace a run in that folder.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Tokens of text to read at most.")] = 40_000,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of text to read, about.")] = 40_000,
     max_length: Annotated[int, typer.Option(help="Longest window in tokens.")] = 256,
     device: Annotated[str, typer.Option(help="cpu, cuda, …; auto takes a GPU if there is one.")] = (
         "auto"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headscope.errors import ChoiceError
+from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import coreference, delimiter, induction, positional, semantic, syntactic
 from headscope.relations.relation import Relation
+
+STIMULI = ("text", "repeat", "pairs")
 
 TYPES: dict[str, Sequence[Relation]] = {
     "positional": positional.RELATIONS,
@@ -28,3 +30,26 @@ def relations_of(types: Sequence[str] | None = None) -> list[Relation]:
         if name not in TYPES:
             raise ChoiceError("head type", name, TYPES)
     return [row for name, rows in TYPES.items() if types is None or name in types for row in rows]
+
+
+def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
+    """The relations themselves, if a run can score them side by side.
+
+    Raises:
+        HeadscopeError: two have one name, or one reads a stimulus that does not exist, or asks to
+            beat a simple rule that it does not name.
+    """
+    seen: set[str] = set()
+    for relation in relations:
+        if relation.id in seen:
+            raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
+        seen.add(relation.id)
+        for stimulus in relation.stimuli:
+            if stimulus not in STIMULI:
+                raise ChoiceError(f"stimulus for {relation.id}", stimulus, STIMULI)
+        if relation.rule.beat_guess_by is not None and relation.guess is None:
+            raise HeadscopeError(
+                f"{relation.id}: its rule asks to beat a simple rule (beat_guess_by), but the "
+                "relation has no guess to compare with"
+            )
+    return relations

@@ -65,7 +65,7 @@ function summaryTable() {
     const primary = DATA.rows.filter((row) => row.primary === type);
     const tagged = type === UNCLASSIFIED ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const best = primary.reduce((a, b) => (a && a.lift >= b.lift ? a : b), null);
-    const name = type === UNCLASSIFIED ? type : el("a", { href: `#type=${type}` }, type);
+    const name = type === UNCLASSIFIED ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
     return [name, String(primary.length), tagged, best && type !== UNCLASSIFIED ? headLink(best) : "", best && type !== UNCLASSIFIED ? `${best.relation}, lift ${number(best.lift)}` : ""];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2]);

@@ -78,5 +78,5 @@ function describe(row) {
   const tags = tagsOf(row).join(", ") || UNCLASSIFIED;
   return `${headName(row.layer, row.head)} – ${tags}\n${row.relation}: mass ${number(row.score)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
-    `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape}`;
+    `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}`;
 }

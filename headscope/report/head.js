@@ -52,7 +52,7 @@ function bars(index) {
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }),
       value("twin_p999") === null ? null : el("div", { class: "twin", style: `left:${width(base + value("twin_p999"))}` }));
     box.append(el("div", { class: r.tagged[index] ? "relation tagged" : "relation" },
-      el("a", { class: "name", href: `#type=${r.type}` }, r.id), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
+      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, r.id), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, say.split(": ")[1])));
   }
   box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first."));

@@ -18,7 +18,7 @@ def atlas_html(run: Run) -> str:
         rows.append(f'<tr><th style="text-align:right">L{layer}</th>{cells}</tr>')
     counts = run.heads["primary"].value_counts()
     legend = " ".join(
-        f'<span style="{_style(str(name), 1.0)};padding:0 6px">{letter(str(name))} '
+        f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
         f"{escape(str(name))} {count}</span>"
         for name, count in counts.items()
     )
@@ -37,7 +37,7 @@ def _cell(row: object) -> str:
     style = _style(primary, min(1.0, max(0.0, lift)))
     return (
         f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
-        f"{letter(primary)}</td>"
+        f"{escape(letter(primary))}</td>"
     )
 
 

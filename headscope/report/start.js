@@ -3,18 +3,19 @@
 function navigation(current) {
   const link = (hash, text) => el("a", { href: hash, "aria-current": hash === current ? "page" : null }, text);
   document.getElementById("nav").replaceChildren(
-    link("#", "Atlas"), link("#scatter", "Scatter"), ...ALL_TYPES.map((t) => link(`#type=${t}`, t)), link("#about", "About this run"));
+    link("#", "Atlas"), link("#scatter", "Scatter"), ...ALL_TYPES.map((t) => link(`#type=${encodeURIComponent(t)}`, t)), link("#about", "About this run"));
 }
 
 function show() {
   showTip("");
-  const hash = decodeURIComponent(location.hash.slice(1));
+  let hash = location.hash.slice(1);
+  try { hash = decodeURIComponent(hash); } catch { /* a bare % is no escape: take it as it stands */ }
   const row = parseHead(hash);
   const type = hash.startsWith("type=") ? hash.slice(5) : null;
   const page = row ? headPage(row)
     : type && ALL_TYPES.includes(type) ? typePage(type)
       : hash === "scatter" ? scatterPage() : hash === "about" ? aboutPage() : atlasPage();
-  navigation(row ? "" : `#${hash}`);
+  navigation(row ? "" : type ? `#type=${encodeURIComponent(type)}` : `#${hash}`);
   document.getElementById("main").replaceChildren(page);
   window.scrollTo(0, 0);
 }

@@ -48,7 +48,7 @@ function distributions(relations) {
 function aboutPage() {
   const info = DATA.info;
   const flat = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
-  const list = (title, object) => table(title, ["", ""], Object.entries(object || {}).map(([k, v]) => [k, flat(v)]), [], true);
+  const list = (title, object) => table(title, ["", ""], Object.entries(object || {}).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => [k, flat(v)]), [], true);
   const notes = [...(info.notes || [])];
   if (info.settings && info.settings.twin === false) notes.push("This run had no twin: no tag was tested against what the model shows by chance.");
   return el("section", {},

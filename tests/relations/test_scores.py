@@ -154,3 +154,46 @@ def test_a_new_head_type_takes_a_few_lines():
     )  # fmt: skip
     # queries after the e at 5 look at the first token instead: 4 of 9 find their vowel
     assert run.evidence["mass"].tolist() == [pytest.approx(4 / 9)]
+
+
+def test_a_head_for_the_nearest_word_earns_no_semantic_tag():
+    """It hits the related word in a third of the pair sentences, and so does the simple rule."""
+    from headscope.corpus.word_pairs import pair_documents, shipped_pairs
+
+    documents, patterns, tokens = [], [], []
+    for document in pair_documents(shipped_pairs(), count=64, seed=0):
+        words = ["<s>", *(word.form for word in document.words)]
+        a = np.zeros((1, 1, len(words), len(words)))
+        content = [i for i, word in enumerate(document.words, 1) if word.upos != "X"]
+        for q in range(len(words)):
+            nearest = max((i for i in content if i < q), default=0)
+            a[0, 0, q, nearest] = 1
+        documents.append(document)
+        patterns.append(a)
+        tokens.append(words)
+    run = hs.score_patterns(patterns, documents, tokens, types=["semantic"])
+    assert (run.evidence["mass"] > 0.25).all()
+    assert not run.evidence["tagged"].any()
+    np.testing.assert_allclose(run.evidence["hit_rate"], run.evidence["best_offset_rate"])
+
+
+def test_relations_of_ones_own_are_checked_before_any_work():
+    from dataclasses import replace
+
+    from headscope.relations import check_relations
+
+    one = relations_of(["induction"])[0]
+    with pytest.raises(hs.HeadscopeError, match="two relations are called induction/repeat"):
+        check_relations([one, one])
+    with pytest.raises(ChoiceError, match="no stimulus for induction/repeat named 'texts'; choose"):
+        check_relations([replace(one, stimuli=("texts",))])
+    rule = replace(one.rule, beat_guess_by=0.1)
+    with pytest.raises(hs.HeadscopeError, match="has no guess to compare with"):
+        check_relations([replace(one, rule=rule)])
+
+
+def test_a_document_of_one_token_is_no_crash():
+    n = len(LETTERS)
+    even = np.tril(np.ones((1, 1, n, n))) / np.arange(1, n + 1)[:, None]
+    run = hs.score_patterns([np.ones((1, 1, 1, 1)), even], None, [["<s>"], LETTERS])
+    assert len(run.heads) == 1
