@@ -95,7 +95,7 @@ def _known(path: Path) -> list[Check]:
     row = partial(_row, "known_heads.csv")
     return [
         row("rows", len(table), 1),
-        row("rows with a source", table["source"].count(), len(table)),
+        row("rows with a source", int(table["source"].count()), len(table)),
     ]
 
 
