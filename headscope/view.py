@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 from jaxtyping import Float
@@ -57,14 +58,15 @@ class AttentionView:
         from headscope.report.data import to_json
         from headscope.report.page import circuitsvis_script
 
-        place = f"headscope-view-{next(_numbers)}-{abs(hash(self.title)) % 10**6}"
+        # a checksum, so that the same text gives the same page, and a number for a second showing
+        place = f"headscope-view-{crc32(repr((self.title, self.tokens)).encode())}-{next(_numbers)}"
         props = {
             "tokens": [visible(token) for token in self.tokens],
             "attention": [np.asarray(self.pattern, float).round(4).tolist()],
             "attentionHeadNames": [self.title],
             "maskUpperTri": True,
         }
-        # a page that holds several views needs the script once, and every view brings it
+        # every view brings the script: a notebook may show any of its cells without the others
         return (
             f'<div id="{place}" style="background:#fff;color:#1b1b1f;max-width:760px"></div>'
             f"<script>{circuitsvis_script()};"

@@ -118,13 +118,8 @@ WORDS = frozenset(
 )  # fmt: skip
 """Every content word in every form."""
 
-SHE = {"nominative": "she", "accusative": "her", "possessive": "her", "reflexive": "herself"}
-HE = {"nominative": "he", "accusative": "him", "possessive": "his", "reflexive": "himself"}
-IT = {"nominative": "it", "accusative": "it", "possessive": "its", "reflexive": "itself"}
-THEY = {
-    "nominative": "they",
-    "accusative": "them",
-    "possessive": "their",
-    "reflexive": "themselves",
-}
+SHE = {"nominative": "she", "accusative": "her", "possessive": "her"}
+HE = {"nominative": "he", "accusative": "him", "possessive": "his"}
+IT = {"nominative": "it", "accusative": "it", "possessive": "its"}
+THEY = {"nominative": "they", "accusative": "them", "possessive": "their"}
 PRONOUNS = {"fs": SHE, "ms": HE, "ns": IT, "p": THEY}
