@@ -1,47 +1,19 @@
-"""Attention patterns out of a model, one layer at a time, never all at once."""
+"""Whether what an engine gives is causal attention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
+from headscope.engine import Engine, stream_patterns
 from headscope.errors import ModelError
-
-OnLayer = Callable[[int, Float[Tensor, "batch head query key"]], None]
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 """How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
 
 
-@torch.inference_mode()
-def stream_patterns(
-    bridge: Any, layers: int, tokens: Int[Tensor, "batch position"], on_layer: OnLayer
-) -> None:
-    """Run the model and hand each layer's pattern to `on_layer(layer, pattern)`.
-
-    Right padding needs no mask: a causal model's earlier positions never see it. After the last
-    pattern the run stops: no values, MLP or unembedding are computed above it.
-    """
-
-    def hook_for(layer: int) -> Callable[..., None]:
-        def hook(pattern: Tensor, hook: Any) -> None:
-            on_layer(layer, pattern)
-            if layer == layers - 1:
-                raise StopAtLayerException(pattern)
-
-        return hook
-
-    hooks = [(f"blocks.{layer}.attn.hook_pattern", hook_for(layer)) for layer in range(layers)]
-    bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
-
-
 def check_patterns(
-    bridge: Any, name: str, layers: int, heads: int, vocabulary_size: int, length: int = 12
+    engine: Engine, name: str, heads: int, vocabulary_size: int, device: str, length: int = 12
 ) -> None:
     """Run one short batch and check that what the hooks give is causal attention.
 
@@ -69,8 +41,8 @@ def check_patterns(
             raise ModelError(f"{where} attends to later positions: not a causal model")
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
-    stream_patterns(bridge, layers, tokens.to(bridge.cfg.device), check)
-    missing = sorted(set(range(layers)) - seen)
+    stream_patterns(engine, tokens.to(device), check)
+    missing = sorted(set(range(engine.layers)) - seen)
     if missing:
         raise ModelError(
             f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "

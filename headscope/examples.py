@@ -7,16 +7,16 @@ that are shown are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
 
-from headscope.attention import stream_patterns
 from headscope.batches import batches
 from headscope.corpus.window import Window
+from headscope.engine import stream_patterns
 from headscope.example import Example
 from headscope.models import Model
 from headscope.relations.relation import Relation
@@ -62,14 +62,14 @@ def find_examples(
 
     Args:
         model: the model of the run.
-        windows: the windows of the run.
+        windows: windows of the run to choose from.
         relations: the relations of the run.
         evidence: its evidence, tagged.
         batch_tokens: tokens of one forward pass.
         seed: seeds which of several equal queries are shown.
     """
     wanted = list(_wanted(evidence, relations))
-    sample = list(_sample(windows))
+    sample = list(_spread(windows))
     if not wanted or not sample:
         return []
     masses = _masses(model, sample, relations, wanted, batch_tokens)
@@ -99,11 +99,28 @@ def _wanted(evidence: pd.DataFrame, relations: Sequence[Relation]) -> Iterator[_
             yield _Wanted(index[name], layer, head)
 
 
-def _sample(windows: Sequence[Window]) -> Iterator[Window]:
+def _spread(windows: Sequence[Window]) -> Iterator[Window]:
     for stimulus, count in SAMPLE.items():
         own = [window for window in windows if window.stimulus == stimulus]
         for i in np.unique(np.linspace(0, len(own) - 1, min(count, len(own))).round()):
             yield own[int(i)]
+
+
+class Sample:
+    """Keeps a few windows of a stream, each with the same chance (Vitter 1985, algorithm R)."""
+
+    def __init__(self, *, seed: int) -> None:
+        self.windows: list[Window] = []
+        self._rng = np.random.default_rng(seed)
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows; those that are kept change as they pass."""
+        for i, window in enumerate(windows):
+            if i < SAMPLE["text"]:
+                self.windows.append(window)
+            elif (place := int(self._rng.integers(i + 1))) < SAMPLE["text"]:
+                self.windows[place] = window
+            yield window
 
 
 _Take = Callable[[int, torch.Tensor, list[int]], None]
@@ -225,4 +242,4 @@ def _read(
         def on_layer(layer: int, pattern: torch.Tensor, members: list[int] = members) -> None:
             take(layer, pattern, members)
 
-        stream_patterns(model.bridge, model.layers, batch.tokens().to(model.device), on_layer)
+        stream_patterns(model.engine, batch.tokens().to(model.device), on_layer)

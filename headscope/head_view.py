@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from headscope.attention import stream_patterns
 from headscope.corpus.document import Document
+from headscope.engine import stream_patterns
 from headscope.errors import HeadscopeError, RunError
 from headscope.heads import head_name, parse_head
 from headscope.models import Model, load_model
@@ -49,7 +49,7 @@ def show(model: str | Model, head: str, text: str) -> AttentionView:
         if at == layer:
             kept.append(pattern[0, number].float().cpu())
 
-    stream_patterns(loaded.bridge, layer + 1, torch.tensor([ids]).to(loaded.device), take)
+    stream_patterns(loaded.engine, torch.tensor([ids]).to(loaded.device), take, layer + 1)
     strings = (loaded.tokenizer.bos_string, *loaded.tokenizer.spell(ids[1:]))
     name = Path(loaded.name).name
     return AttentionView(f"{name} {head_name(layer, number)}", strings, kept[0].numpy())

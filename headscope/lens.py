@@ -1,58 +1,76 @@
-"""The `lens` engine: every layer's pattern through TransformerLens hooks, straight into a tally."""
+"""The `lens` engine: each layer's pattern through TransformerLens hooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-from headscope.attention import stream_patterns
-from headscope.batches import Batch, Selection, batches, select
-from headscope.corpus.window import Window
-from headscope.measure import add_counts, add_layer, deal
-from headscope.models import Model
-from headscope.relations.relation import Relation
-from headscope.tally import Tally
+from headscope.engine import Block, OnLayer, whole
+from headscope.errors import ModelError
 
-Progress = Callable[[int], None]
+MATRICES = ("q", "k", "v", "o")
 
 
-def measure(
-    model: Model,
-    windows: Sequence[Window],
-    relations: Sequence[Relation],
-    *,
-    seed: int,
-    batch_tokens: int,
-    progress: Progress = lambda tokens: None,
-) -> Tally:
-    """Run the model once over all windows and sum up what the relations ask about.
+class LensEngine:
+    """A TransformerLens bridge; any model that it wraps."""
 
-    Args:
-        model: the model to run.
-        windows: text and synthetic windows, in any order.
-        relations: the rows of the table to score.
-        seed: seeds the control draws.
-        batch_tokens: tokens of one forward pass; bounds memory.
-        progress: called after each batch with its number of tokens, padding left out.
+    name = "lens"
+    logarithms = False
+
+    def __init__(self, bridge: Any, layers: int) -> None:
+        self.bridge = bridge
+        self.layers = layers
+
+    def layout(self, windows: int, length: int) -> list[Block]:
+        """One block: the pattern is there as a whole."""
+        return [whole(windows, length)]
+
+    @torch.inference_mode()
+    def run(
+        self, tokens: Int[Tensor, "window position"], blocks: list[Block], on_layer: OnLayer,
+        layers: int | None = None,
+    ) -> None:  # fmt: skip
+        """Run tokens and hand on each layer's pattern; see `Engine.run`."""
+        last = (layers or self.layers) - 1
+
+        def hook_for(layer: int) -> Callable[..., None]:
+            def hook(pattern: Tensor, hook: Any) -> None:
+                on_layer(layer, (pattern for _ in blocks))
+                if layer == last:
+                    raise StopAtLayerException(pattern)
+
+            return hook
+
+        names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
+        hooks = [(name, hook_for(layer)) for layer, name in names.items()]
+        self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
+
+    def matrices(self) -> list[Float[Tensor, ...]]:
+        """Q, K, V and O of each layer, in place.
+
+        Raises:
+            ModelError: a layer's attention shows no such matrices.
+        """
+        return [m for layer in range(self.layers) for m in attention_matrices(self.bridge, layer)]
+
+
+def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]:
+    """The Q, K, V and O matrices of a layer, as the bridge uses them.
+
+    Raises:
+        ModelError: the layer's attention has no such matrices.
     """
-    tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
-    blocks, profiled = deal(windows)
-    for batch in batches(windows, blocks, profiled, tokens=batch_tokens):
-        selection = select(batch, relations, heads=model.heads, seed=seed)
-        if selection is not None:
-            selection = selection.to(model.device)
-            add_counts(tally, selection)
-
-        def take(
-            layer: int,
-            pattern: Float[Tensor, "window head query key"],
-            batch: Batch = batch,
-            selection: Selection | None = selection,
-        ) -> None:
-            add_layer(tally, batch, selection, layer, pattern)
-
-        stream_patterns(model.bridge, model.layers, batch.tokens().to(model.device), take)
-        progress(sum(map(len, batch.windows)))
-    return tally
+    attention = bridge.blocks[layer].attn
+    found = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
+    matrices = [matrix.data for matrix in found if matrix is not None]
+    if len(matrices) < len(MATRICES):
+        raise ModelError(
+            f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no twin; "
+            "run without it (--no-twin)"
+        )
+    return matrices

@@ -1,34 +1,131 @@
-"""Attention patterns to tallies, wherever the patterns come from."""
+"""Windows to tallies: dealt into blocks, run in batches, summed from the rows of every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy import ndarray
+from jaxtyping import Int
 from torch import Tensor
 
-from headscope.batches import Batch, Selection
+from headscope.ahead import ahead
+from headscope.batches import Batch, batches
 from headscope.corpus.window import Window
-from headscope.profile import add_profile, profile_place
-from headscope.tally import BLOCKS, Tally
+from headscope.deal import Chunk, chunks
+from headscope.engine import Block, Rows
+from headscope.profile import ProfileRows
+from headscope.relations.relation import Relation
+from headscope.selection import Looked, Selection, select
+from headscope.tally import Tally
+
+if TYPE_CHECKING:
+    from headscope.models import Model
+
+Progress = Callable[[int], None]
 
 
-def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], set[int]]:
-    """Deal windows into blocks by position, each stimulus apart; and the windows to profile.
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A batch that is ready to run: its tokens, its cells, and where its rows come in blocks."""
 
-    Neighbouring windows, which often come from one document, share a block. The first text
-    window of each pair of blocks is profiled.
+    batch: Batch
+    tokens: Int[Tensor, "window position"]
+    blocks: list[Block]
+    selection: Selection | None
+    opens: Chunk | None
+    """The chunk that begins with this batch."""
+    shared: bool
+    """Whether the twin reads it too."""
+
+
+def measure(
+    model: Model,
+    text: Iterable[Window],
+    synthetic: Sequence[Window],
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    batch_tokens: int,
+    share: Callable[[Sequence[Window]], set[int]] = lambda windows: set(),
+    progress: Progress = lambda tokens: None,
+) -> tuple[Tally, list[Prepared]]:
+    """Run the model once over all windows and sum up what the relations ask about.
+
+    While the model reads a batch, the next one is read from the corpus, tokenised and searched
+    for pairs.
+
+    Args:
+        model: the model to run.
+        text: windows of natural text, one after the other; they need not fit into memory.
+        synthetic: windows of the other stimuli.
+        relations: the rows of the table to score.
+        seed: seeds the control draws.
+        batch_tokens: tokens of one forward pass; bounds memory.
+        share: says which of the next windows are to be read again; their batches are kept.
+        progress: called after each batch with its number of tokens, padding left out.
+
+    Returns:
+        The sums, and the batches to read again.
     """
-    blocks = np.zeros(len(windows), np.int64)
-    for stimulus in {window.stimulus for window in windows}:
-        rows = np.array([i for i, window in enumerate(windows) if window.stimulus == stimulus])
-        blocks[rows] = np.arange(len(rows)) * BLOCKS // len(rows)
-    text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
-    first = {profile_place(int(blocks[i])): i for i in reversed(text)}
-    return blocks, set(first.values())
+    tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
+    kept: list[Prepared] = []
+    for prepared in ahead(_prepare(model, text, synthetic, relations, seed, batch_tokens, share)):
+        if prepared.opens is not None and prepared.opens.halve:
+            tally.halve()
+        _read(model, prepared, tally)
+        if prepared.shared:
+            kept.append(prepared)
+        progress(sum(map(len, prepared.batch.windows)))
+    return tally, kept
+
+
+def measure_again(
+    model: Model, kept: Iterable[Prepared], relations: Sequence[Relation],
+    progress: Progress = lambda tokens: None,
+) -> Tally:  # fmt: skip
+    """Run batches again that `measure` kept; the model may have other weights by now."""
+    tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
+    for prepared in kept:
+        _read(model, prepared, tally)
+        progress(sum(map(len, prepared.batch.windows)))
+    return tally
+
+
+def _prepare(
+    model: Model, text: Iterable[Window], synthetic: Sequence[Window],
+    relations: Sequence[Relation], seed: int, batch_tokens: int,
+    share: Callable[[Sequence[Window]], set[int]],
+) -> Iterator[Prepared]:  # fmt: skip
+    for chunk in chunks(text, synthetic):
+        shared = share(chunk.windows)
+        opens: Chunk | None = chunk
+        for again in (True, False):
+            rows = np.array([i for i in range(len(chunk.windows)) if (i in shared) == again], int)
+            windows = [chunk.windows[i] for i in rows]
+            profiled = {place for place, i in enumerate(rows) if i in chunk.profiled}
+            for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
+                tokens = batch.tokens()
+                blocks = model.engine.layout(*tokens.shape)
+                selection = select(batch, relations, blocks, heads=model.heads, seed=seed)
+                selection = selection and selection.to(model.device)
+                yield Prepared(batch, tokens.to(model.device), blocks, selection, opens, again)
+                opens = None
+
+
+def _read(model: Model, prepared: Prepared, tally: Tally) -> None:
+    if prepared.selection is not None:
+        add_counts(tally, prepared.selection)
+
+    def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+        add_layer(
+            tally, prepared.batch, prepared.selection, layer,
+            zip(prepared.blocks, rows, strict=True), logarithms=model.engine.logarithms,
+        )  # fmt: skip
+
+    model.engine.run(prepared.tokens, prepared.blocks, on_layer)
 
 
 def add_counts(tally: Tally, selection: Selection) -> None:
@@ -45,13 +142,20 @@ def add_layer(
     batch: Batch,
     selection: Selection | None,
     layer: int,
-    pattern: Float[Tensor, "window head query key"],
+    rows: Iterable[tuple[Block, Rows]],
+    *,
+    logarithms: bool,
 ) -> None:
-    """Add one layer's pattern on one batch."""
+    """Add one layer's rows on one batch, block by block."""
+    profile = ProfileRows(tally.profile, batch, layer, logarithms=logarithms)
+    looked: list[Looked] = []
+    for number, (block, own) in enumerate(rows):
+        if selection is not None:
+            looked.append(selection.look(number, own))
+        profile.add(block, own)
     if selection is not None:
-        sums = selection.sums(pattern)
+        sums = selection.sums(looked, logarithms=logarithms)
         # the rows of a selection are distinct, so plain indexing adds each of them once
         tally.target[selection.block, selection.relation, layer] += sums.target
         tally.control[selection.block, selection.relation, layer] += sums.control
         tally.hits[selection.block, selection.relation, layer] += sums.hits
-    add_profile(tally.profile, batch, layer, pattern)

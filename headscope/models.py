@@ -1,15 +1,13 @@
 """From a name to a model whose attention patterns can be read.
 
 A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
-the hub; all end as local safetensors (or a de-quantised GGUF) under a TransformerLens
-`TransformerBridge`.
+the hub; all end as local safetensors (or a de-quantised GGUF) under one of the two engines.
 Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
 """
 
 from __future__ import annotations
 
 import io
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -18,18 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
 from headscope.data import MINI, mini_folder
+from headscope.engine import Engine
 from headscope.errors import ChoiceError, ModelError
 from headscope.hub import download
 from headscope.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ENGINES = ("auto", "fused", "lens")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Model:
     """A loaded model and the facts about it that a run records."""
 
     name: str
-    bridge: Any
+    engine: Engine
     tokenizer: Tokenizer
     architecture: str
     layers: int
@@ -51,6 +50,8 @@ class Model:
     revision: str
     """The hub's commit; empty for local files."""
     weights_sha256: dict[str, str]
+    notes: tuple[str, ...] = ()
+    """What the reader of its results should know about how it runs."""
 
 
 def load_model(
@@ -60,6 +61,7 @@ def load_model(
     device: str = "auto",
     dtype: str = "float32",
     bos: str | None = None,
+    engine: str = "auto",
 ) -> Model:
     """Load a causal language model and check that its patterns are attention patterns.
 
@@ -69,38 +71,44 @@ def load_model(
         device: `cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one.
         dtype: `float32`, `bfloat16` or `float16`.
         bos: text of the token to put before each document; the tokenizer's own when None.
+        engine: `fused`, `lens`, or `auto`: fused where the model allows it.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
-            have another number of heads than the configuration says.
-        ChoiceError: no such dtype.
+            have another number of heads than the configuration says; or it has attention that
+            the fused engine does not know, and that one was asked for.
+        ChoiceError: no such dtype or engine.
     """
     if dtype not in DTYPES:
         raise ChoiceError("dtype", dtype, DTYPES)
+    if engine not in ENGINES:
+        raise ChoiceError("engine", engine, ENGINES)
     device = _device(device)
     folder, files, commit = _locate(name, revision)
     with _quiet():
         hf_model = _load_weights(name, folder, DTYPES[dtype])
         backend = _load_tokenizer(name, folder)
         tokenizer = Tokenizer(backend, name=name, bos=bos)
-        bridge = _boot(name, hf_model.to(device), backend, device, DTYPES[dtype])
+        chosen, notes = _engine(name, hf_model.to(device), backend, device, dtype, engine)
     config = hf_model.config
+    heads = config.num_attention_heads
     model = Model(
         name=name,
-        bridge=bridge,
+        engine=chosen,
         tokenizer=tokenizer,
         architecture=config.architectures[0],
-        layers=bridge.cfg.n_layers,
-        heads=bridge.cfg.n_heads,
-        key_value_heads=bridge.cfg.n_key_value_heads or bridge.cfg.n_heads,
-        context=bridge.cfg.n_ctx,
+        layers=config.num_hidden_layers,
+        heads=heads,
+        key_value_heads=getattr(config, "num_key_value_heads", None) or heads,
+        context=config.max_position_embeddings,
         vocabulary_size=hf_model.get_input_embeddings().weight.shape[0],
         device=device,
         dtype=dtype,
         revision=commit,
         weights_sha256={path.name: file_sha256(path) for path in files},
+        notes=notes,
     )
-    check_patterns(model.bridge, model.name, model.layers, model.heads, model.vocabulary_size)
+    check_patterns(model.engine, model.name, model.heads, model.vocabulary_size, device)
     return model
 
 
@@ -194,28 +202,32 @@ def _load_tokenizer(name: str, folder: Path) -> Any:
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error
 
 
-def _boot(name: str, hf_model: Any, backend: Any, device: str, dtype: torch.dtype) -> Any:
-    """The bridge over a loaded model. TransformerLens wants a folder for its name: a bare hub
-    name asks the hub even when the model is given.
-    """
+def _engine(
+    name: str, hf_model: Any, backend: Any, device: str, dtype: str, asked: str
+) -> tuple[Engine, tuple[str, ...]]:
+    """The engine asked for; for `auto` the fused one, or a note why it is not."""
     config = hf_model.config
     if getattr(config, "quantization_config", None) is not None:
         del config.quantization_config  # a GGUF's weights are no longer quantised
     if not config.architectures:
         config.architectures = [type(hf_model).__name__]
-    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
-        config.save_pretrained(folder)
-        backend.save_pretrained(folder)
+    notes: tuple[str, ...] = ()
+    if asked != "lens":
+        # each engine's library takes seconds to import
+        from headscope.fused import FusedEngine
+
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            return TransformerBridge.boot_transformers(
-                folder, hf_model=hf_model, tokenizer=tokenizer, device=device, dtype=dtype
-            )
-        except Exception as error:  # TransformerLens has no family of errors of its own
+            heads, layers = config.num_attention_heads, config.num_hidden_layers
+            return FusedEngine(hf_model, heads, layers), notes
+        except Exception as error:  # a model's own code may fail in any way
             reason = str(error).strip().split("\n")[0]
-            raise ModelError(
-                f"{name}: TransformerLens cannot wrap a {config.architectures[0]}: {reason}"
-            ) from error
+            if asked == "fused":
+                raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
+            notes = (f"lens engine, because the fused one does not fit: {reason}",)
+        hf_model.set_attn_implementation("eager")
+    from headscope.boot import boot
+
+    return boot(name, hf_model, backend, device, DTYPES[dtype]), notes
 
 
 @contextmanager

@@ -11,16 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.batches import Batch, select
+from headscope.batches import Batch
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
+from headscope.deal import deal
+from headscope.engine import whole
 from headscope.errors import PatternError
 from headscope.judge import judge
-from headscope.measure import add_counts, add_layer, deal
+from headscope.measure import add_counts, add_layer
 from headscope.relations import check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
+from headscope.selection import select
 from headscope.tally import Tally
 
 TOLERANCE = 1e-2
@@ -73,11 +76,13 @@ def score_patterns(
     blocks, profiled = deal(windows)
     for i, (array, window) in enumerate(zip(arrays, windows, strict=True)):
         batch = Batch([window], blocks[i : i + 1], [0] if i in profiled else [])
-        selection = select(batch, relations, heads=heads, seed=seed)
+        block = whole(1, len(window))
+        selection = select(batch, relations, [block], heads=heads, seed=seed)
         if selection is not None:
             add_counts(tally, selection)
         for layer in range(layers):
-            add_layer(tally, batch, selection, layer, array[layer][None])
+            rows = [(block, array[layer][None])]
+            add_layer(tally, batch, selection, layer, rows, logarithms=False)
     info = {
         "model": {"name": name, "layers": layers, "heads": heads},
         "types": sorted({relation.type for relation in relations}),

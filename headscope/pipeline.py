@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.corpus.plan import Plan, plan_pairs, plan_repeats, plan_text
+from headscope.corpus.plan import TextWindows, plan_pairs, plan_repeats
 from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
@@ -18,7 +18,6 @@ from headscope.relations import TYPES, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.store import check_free
-from headscope.tally import Tally
 
 if TYPE_CHECKING:
     from headscope.models import Model
@@ -49,6 +48,7 @@ def classify(
     device: str = "auto",
     dtype: str = "float32",
     bos: str | None = None,
+    engine: str = "auto",
     progress: Progress = lambda done, total: None,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
@@ -71,6 +71,8 @@ def classify(
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         dtype: `float32`, `bfloat16` or `float16`.
         bos: the token to put before each document; the tokenizer's own when None.
+        engine: `fused` never builds a pattern; `lens` hooks TransformerLens' patterns; `auto` is
+            fused where the model allows it. Both give the same sums.
         progress: called with the tokens done and the tokens in all.
 
     Raises:
@@ -78,9 +80,10 @@ def classify(
             has its own subclass in `headscope.errors`.
     """
     # importing a model library takes seconds: not before it is needed
-    from headscope.examples import find_examples
+    from headscope.examples import Sample, find_examples
+    from headscope.measure import measure, measure_again
     from headscope.models import load_model
-    from headscope.twin import share, shuffled
+    from headscope.twin import Share, shuffled
 
     relations = relations_of(types) if relations is None else check_relations(relations)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
@@ -88,18 +91,29 @@ def classify(
     if out is not None:
         check_free(Path(out), overwrite=overwrite)
     clock = _Clock()
-    loaded = load_model(model, revision=revision, device=device, dtype=dtype, bos=bos)
+    loaded = load_model(
+        model, revision=revision, device=device, dtype=dtype, bos=bos, engine=engine
+    )
     length = min(max_length, loaded.context)
     clock.lap("load")
-    plan = _plan(loaded, relations, corpora, max_tokens, length, seed)
-    again = share(plan.windows, seed=seed) if twin else []
-    advance = _running_total(progress, plan.tokens + sum(map(len, again)))
-    tally = _measure(loaded, plan.windows, relations, seed, advance)
+    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
+    text = TextWindows(
+        corpora if "text" in stimuli else (), loaded.tokenizer,
+        max_tokens=max_tokens, max_length=length, seed=seed,
+    )  # fmt: skip
+    synthetic = _synthetic(loaded, stimuli, length, seed)
+    sample = Sample(seed=seed)
+    advance = _Count(progress, text, sum(map(len, synthetic)))
+    tally, again = measure(
+        loaded, sample.watch(text), synthetic, relations, seed=seed, batch_tokens=BATCH_TOKENS,
+        share=Share(seed=seed) if twin else lambda windows: set(), progress=advance.of_model,
+    )  # fmt: skip
     clock.lap("measure")
     chance = None
     if twin:
-        with shuffled(loaded.bridge, loaded.layers, seed=seed):
-            chance = _measure(loaded, again, relations, seed, advance)
+        advance.again = sum(len(window) for each in again for window in each.batch.windows)
+        with shuffled(loaded.engine, seed=seed):
+            chance = measure_again(loaded, again, relations, advance.of_twin)
         clock.lap("twin")
     settings = {
         "max_tokens": max_tokens,
@@ -107,43 +121,33 @@ def classify(
         "seed": seed,
         "twin": twin,
         "bos": bos,
+        "engine": engine,
     }
-    info = _info(loaded, relations, corpora, plan, settings)
+    info = _info(loaded, relations, corpora, text, settings)
     group = loaded.heads // loaded.key_value_heads
     run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
     clock.lap("judge")
     if examples:
         found = find_examples(
-            loaded, plan.windows, relations, run.evidence, batch_tokens=BATCH_TOKENS, seed=seed
-        )
+            loaded, [*sample.windows, *synthetic], relations, run.evidence,
+            batch_tokens=BATCH_TOKENS, seed=seed,
+        )  # fmt: skip
         run = replace(run, examples=tuple(found))
         clock.lap("examples")
-    run.info["provenance"] |= {"tokens": plan.tokens, "seconds": clock.laps}
+    run.info["provenance"] |= {
+        "tokens": text.tokens + sum(map(len, synthetic)),
+        "seconds": clock.laps,
+    }
     if out is not None:
         run.save(out, overwrite=overwrite)
     return run
-
-
-def _measure(
-    model: Model,
-    windows: Sequence[Window],
-    relations: Sequence[Relation],
-    seed: int,
-    advance: Callable[[int], None],
-) -> Tally:
-    # importing a model library takes seconds: not before it is needed
-    from headscope.lens import measure
-
-    return measure(
-        model, windows, relations, seed=seed, batch_tokens=BATCH_TOKENS, progress=advance
-    )
 
 
 def _info(
     model: Model,
     relations: Sequence[Relation],
     corpora: Sequence[str | Path],
-    plan: Plan,
+    text: TextWindows,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
     """What `run.json` says of the input."""
@@ -151,10 +155,10 @@ def _info(
         "model": {name: getattr(model, name) for name in _MODEL_FACTS},
         "types": sorted({relation.type for relation in relations}),
         "bos": model.tokenizer.bos_string,
-        "corpora": {"asked": [str(path) for path in corpora], "files": plan.files},
-        "engine": "lens",
+        "corpora": {"asked": [str(path) for path in corpora], "files": text.files},
+        "engine": model.engine.name,
         "command": _command(model, relations, corpora, settings),
-        "notes": plan.notes,
+        "notes": [*model.notes, *text.notes],
         "settings": settings,
     }
 
@@ -178,6 +182,7 @@ def _command(
     words += ["--revision", model.revision] if model.revision else []
     words += ["--dtype", model.dtype] if model.dtype != "float32" else []
     words += ["--bos", settings["bos"]] if settings["bos"] else []
+    words += ["--engine", settings["engine"]] if settings["engine"] != "auto" else []
     return shlex.join(words)
 
 
@@ -207,41 +212,32 @@ class _Clock:
         self.laps[name], self._last = round(now - self._last, 2), now
 
 
-def _running_total(progress: Progress, total: int) -> Callable[[int], None]:
-    """Turn "so many more tokens" into "so many of all"; starts at 0."""
-    done = 0
+class _Count:
+    """Turns "so many more tokens" into "so many of all"; how many come is known at the end."""
 
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, total)
+    def __init__(self, progress: Progress, text: TextWindows, synthetic: int) -> None:
+        self.again = 0
+        self._progress, self._text, self._synthetic, self._done = progress, text, synthetic, 0
+        self.of_model(0)
 
-    advance(0)
-    return advance
+    def of_model(self, tokens: int) -> None:
+        self._done += tokens
+        self._progress(self._done, self._text.max_tokens + self._synthetic)
+
+    def of_twin(self, tokens: int) -> None:
+        self._done += tokens
+        self._progress(self._done, self._text.tokens + self._synthetic + self.again)
 
 
-def _plan(
-    model: Model,
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    max_tokens: int,
-    max_length: int,
-    seed: int,
-) -> Plan:
-    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
-    plan = Plan([], {}, [])
-    if "text" in stimuli:
-        plan = plan_text(
-            corpora, model.tokenizer, max_tokens=max_tokens, max_length=max_length, seed=seed
-        )
+def _synthetic(model: Model, stimuli: set[str], max_length: int, seed: int) -> list[Window]:
+    """The windows that are no natural text."""
+    windows: list[Window] = []
     if "repeat" in stimuli:
         vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-        plan.windows.extend(
-            plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
-        )
+        windows += plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
     if "pairs" in stimuli:
-        plan.windows.extend(plan_pairs(model.tokenizer, max_length=max_length, seed=seed))
-    return plan
+        windows += plan_pairs(model.tokenizer, max_length=max_length, seed=seed)
+    return windows
 
 
 def _check_numbers(max_tokens: int, max_length: int, seed: int) -> None:

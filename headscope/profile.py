@@ -10,6 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.batches import Batch
+from headscope.engine import Block, Rows
 from headscope.tally import BLOCKS, CORNER, OFFSETS, PROFILES, Profile
 
 STRIPE_SHARE = 1 / 16
@@ -26,41 +27,76 @@ def profile_place(block: int) -> int:
     return block * PROFILES // BLOCKS
 
 
-def add_profile(
-    profile: Profile, batch: Batch, layer: int, pattern: Float[Tensor, "window head query key"]
-) -> None:
-    """Add one layer's pattern on the batch's profiled windows to the sums."""
-    for row in batch.profiled:
-        window, place = batch.windows[row], profile_place(int(batch.blocks[row]))
-        length = len(window)
-        if length < 2:
-            continue
-        own = pattern[row, :, 1:length, :length].float()  # the first token has nowhere to look
-        _add_row_sums(profile, layer, own)
+class ProfileRows:
+    """Adds one layer's rows on a batch's profiled windows to the sums, block by block."""
+
+    def __init__(self, profile: Profile, batch: Batch, layer: int, *, logarithms: bool) -> None:
+        self.profile = profile
+        self.batch = batch
+        self.layer = layer
+        self.logarithms = logarithms
+        self.columns: dict[int, Float[Tensor, "head key"]] = {}
+
+    def add(self, block: Block, rows: Rows) -> None:
+        """Add the rows of one block."""
+        for row in self.batch.profiled:
+            if not block.windows.start <= row < block.windows.stop:
+                continue
+            length = len(self.batch.windows[row])
+            # the first token has nowhere to look
+            first, end = max(1, block.queries.start), min(length, block.queries.stop)
+            if first >= end:
+                continue
+            queries = slice(first - block.queries.start, end - block.queries.start)
+            own = rows[row - block.windows.start, :, queries, :end].float()
+            self._add_window(row, first, own.exp() if self.logarithms else own)
+
+    def _add_window(self, row: int, first: int, own: Float[Tensor, "head query key"]) -> None:
+        profile, layer = self.profile, self.layer
+        window, place = self.batch.windows[row], profile_place(int(self.batch.blocks[row]))
+        length, end = len(window), own.shape[-1]
+        _add_row_sums(profile, layer, first, own)
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
-        for offset in range(min(OFFSETS, length - 1)):
-            sums = rest.diagonal(offset=-offset, dim1=-2, dim2=-1).sum(-1)
+        for offset in range(min(OFFSETS, end - 1)):
+            sums = rest.diagonal(offset=first - 1 - offset, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
-        columns = max(1, round((length - 1) * STRIPE_SHARE))
-        profile.stripe[layer] += _numpy(rest.sum(-2).topk(columns, dim=-1).values.sum(-1))
-        sentence = torch.from_numpy(window.sentence_of_token[1:]).to(pattern.device)
-        same = (sentence[:, None] == sentence[None, :]).float()
+        sentence = torch.from_numpy(window.sentence_of_token[1:]).to(own.device)
+        same = (sentence[first - 1 : end - 1, None] == sentence[None, : end - 1]).float()
         profile.sentence[layer] += _numpy((rest * same).sum((-2, -1)))
         if layer == 0:
-            profile.queries += length - 1
-            profile.corners[place] += length >= CORNER
-        if length >= CORNER:
-            corner = pattern[row, :, :CORNER, :CORNER].flatten(1)
-            profile.corner[place, layer] += _numpy(corner.float())
+            profile.queries += end - first
+        if first < CORNER <= length:
+            corner = own.new_zeros(own.shape[0], CORNER, CORNER)
+            corner[:, 0, 0] = first == 1  # the first token sees itself alone
+            part = own[:, : CORNER - first, :CORNER]
+            corner[:, first : first + part.shape[1], : part.shape[2]] = part
+            profile.corner[place, layer] += _numpy(corner.flatten(1))
+            profile.corners[place] += layer == 0 and first == 1
+        self._add_stripe(row, length, rest.sum(-2))
+
+    def _add_stripe(self, row: int, length: int, columns: Float[Tensor, "head key"]) -> None:
+        """Keys' sums are known when the last query has come."""
+        before = self.columns.pop(row, None)
+        if before is not None:
+            columns = columns.clone()
+            columns[:, : before.shape[1]] += before
+        if columns.shape[1] < length - 1:
+            self.columns[row] = columns
+            return
+        count = max(1, round((length - 1) * STRIPE_SHARE))
+        stripes = columns.topk(count, dim=-1).values.sum(-1)
+        self.profile.stripe[self.layer] += _numpy(stripes)
 
 
-def _add_row_sums(profile: Profile, layer: int, own: Float[Tensor, "head query key"]) -> None:
+def _add_row_sums(
+    profile: Profile, layer: int, start: int, own: Float[Tensor, "head query key"]
+) -> None:
     first = own[..., 0]
     # −Σ p ln p; a product with 0 is 0 whatever the logarithm, and this is twice as fast as entr
     entropy = -(own * own.clamp_min(torch.finfo(own.dtype).tiny).log()).sum(-1)
     keys = torch.arange(own.shape[-1], device=own.device, dtype=own.dtype)
-    query = keys[1:]
+    query = keys[start:]
     # entropy of the attention beyond the first token, by algebra rather than a second pass
     outside = (1 - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
     within = (entropy - torch.special.entr(first)) / outside + outside.log()

@@ -96,6 +96,13 @@ class Tally:
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
         return own | {f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)}
 
+    def halve(self) -> None:
+        """Make one block of every two neighbours; the upper half of the blocks is empty after."""
+        for array in (self.target, self.control, self.hits, self.queries, self.chance):
+            half = len(array) // 2
+            array[:half] = array[0::2] + array[1::2]
+            array[half:] = 0
+
     def __iadd__(self, other: Tally) -> Tally:
         """Add another tally of the same relations, layers and heads.
 

@@ -8,36 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import ModelError
+from headscope.engine import Engine
 
 EVERY = 4
 """The twin reads one window of four: a percentile over heads needs less text than one head."""
-MATRICES = ("q", "k", "v", "o")
+MOST_TOKENS = 16_384
+"""Tokens of each stimulus after which the twin has read enough."""
 
 
 @contextmanager
-def shuffled(bridge: Any, layers: int, *, seed: int) -> Iterator[None]:
+def shuffled(engine: Engine, *, seed: int) -> Iterator[None]:
     """Within this context the entries of each Q, K, V and O matrix are permuted, in place.
 
     Embeddings, norms, MLPs and all biases stay. Afterwards every entry is back where it was.
 
     Args:
-        bridge: a TransformerLens bridge.
-        layers: its number of layers.
+        engine: a loaded model's engine.
         seed: seeds the permutations.
 
     Raises:
         ModelError: an attention layer shows no such matrices.
     """
-    matrices = [m for layer in range(layers) for m in attention_matrices(bridge, layer)]
+    matrices = engine.matrices()
     _permute(matrices, seed, back=False)
     try:
         yield
@@ -45,35 +43,29 @@ def shuffled(bridge: Any, layers: int, *, seed: int) -> Iterator[None]:
         _permute(matrices, seed, back=True)
 
 
-def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]:
-    """The Q, K, V and O matrices of a layer, as the model uses them.
-
-    Raises:
-        ModelError: the layer's attention has no such matrices.
-    """
-    attention = bridge.blocks[layer].attn
-    found = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
-    matrices = [matrix.data for matrix in found if matrix is not None]
-    if len(matrices) < len(MATRICES):
-        raise ModelError(
-            f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no twin; "
-            "run without it (--no-twin)"
-        )
-    return matrices
-
-
-def share(windows: Sequence[Window], *, seed: int) -> list[Window]:
-    """The windows that the twin reads: one of every four of each stimulus, drawn, in order.
+class Share:
+    """Says which of the next windows the twin reads: one of every four of each stimulus, drawn.
 
     Drawn, because several corpora take turns: every fourth window could be of one of them.
     """
-    rng = np.random.default_rng(seed)
-    chosen: list[int] = []
-    for stimulus in dict.fromkeys(window.stimulus for window in windows):
-        own = [i for i, window in enumerate(windows) if window.stimulus == stimulus]
-        groups = [own[start : start + EVERY] for start in range(0, len(own), EVERY)]
-        chosen += [group[int(rng.integers(len(group)))] for group in groups]
-    return [windows[i] for i in sorted(chosen)]
+
+    def __init__(self, *, seed: int) -> None:
+        self.tokens: dict[str, int] = {}
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, windows: Sequence[Window]) -> set[int]:
+        """The places of the chosen windows among these."""
+        chosen: set[int] = set()
+        for stimulus in dict.fromkeys(window.stimulus for window in windows):
+            own = [i for i, window in enumerate(windows) if window.stimulus == stimulus]
+            for start in range(0, len(own), EVERY):
+                group = own[start : start + EVERY]
+                place = group[int(self._rng.integers(len(group)))]
+                used = self.tokens.get(stimulus, 0)
+                if used < MOST_TOKENS:
+                    self.tokens[stimulus] = used + len(windows[place])
+                    chosen.add(place)
+        return chosen
 
 
 @torch.no_grad()

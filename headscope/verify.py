@@ -138,7 +138,7 @@ def diagonal_scores(
     """
     import torch
 
-    from headscope.attention import stream_patterns
+    from headscope.engine import stream_patterns
 
     if model.context < 2 * length:
         raise HeadscopeError(
@@ -156,7 +156,7 @@ def diagonal_scores(
             diagonal = pattern.float().diagonal(-offset, -2, -1)
             found[key][layer] = diagonal.mean((0, -1)).cpu().numpy()
 
-    stream_patterns(model.bridge, model.layers, tokens, take)
+    stream_patterns(model.engine, tokens, take)
     return found
 
 

@@ -68,15 +68,13 @@ def test_each_type_that_has_planted_heads_is_counted(clean):
 def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, layout):
     import torch
 
-    from headscope.attention import stream_patterns
+    from headscope.engine import stream_patterns
 
     words = ["<bos>", "<unk>", "the", "old", "king", "lost", "a", "ring", ".", "he", "near", "Anna"]
     model = load_model(str(save_planted(layout, words, tmp_path / layout)))
     ids = [0, *(words.index(w) for w in "the old king near Anna lost a ring . he".split())]
     patterns = {}
-    stream_patterns(
-        model.bridge, model.layers, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]})
-    )
+    stream_patterns(model.engine, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]}))
     layers = [[head for head in HEADS if head.layer == layer] for layer in (0, 1)]
     places = {head.name: heads.index(head) for heads in layers for head in heads}
     best = {name: patterns[h.layer][places[name]].argmax(-1) for name, h in

@@ -61,9 +61,23 @@ def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
     assert corpus.endswith("alice.txt")
     assert info["settings"]["seed"] == 0
     assert info["settings"]["max_tokens"] == 3000
-    assert info["engine"] == "lens"
+    assert info["engine"] == "fused"
     assert info["relations"]["induction/repeat"]["floor"] == 0.4
     assert set(info["provenance"]) == {"versions", "time", "seconds", "tokens"}
+
+
+def test_the_lens_engine_gives_the_same_evidence(run, gpt2_folder, tmp_path):
+    corpus = run.parent / "corpus"
+    done = headscope(
+        "classify", gpt2_folder, "--corpus", corpus, "--out", tmp_path / "lens",
+        "--max-tokens", 3000, "--engine", "lens",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "lens" / "run.json").read_text())["engine"] == "lens"
+    one, other = (pd.read_csv(folder / "evidence.csv") for folder in (run, tmp_path / "lens"))
+    numbers = ["mass", "control", "lift", "ci_low", "ci_high", "twin_p999"]
+    pd.testing.assert_frame_equal(one[numbers], other[numbers], atol=2e-4, rtol=0)
+    assert one["n"].tolist() == other["n"].tolist()
 
 
 def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):

@@ -30,9 +30,10 @@ def made(gpt2_folder, tmp_path_factory):
     """A run whose evidence is tagged by hand, so that random weights have examples to show."""
     import pandas as pd
 
+    from headscope.corpus.plan import TextWindows
     from headscope.examples import find_examples
     from headscope.models import load_model
-    from headscope.pipeline import _plan
+    from headscope.pipeline import _synthetic
     from headscope.relations import relations_of
 
     folder = tmp_path_factory.mktemp("looking")
@@ -42,16 +43,17 @@ def made(gpt2_folder, tmp_path_factory):
     )
     model = load_model(str(gpt2_folder))
     relations = relations_of(TYPES)
-    plan = _plan(model, relations, [corpus], 2000, 64, 0)
+    text = TextWindows([corpus], model.tokenizer, max_tokens=2000, max_length=64, seed=0)
+    windows = [*text, *_synthetic(model, {"repeat", "pairs"}, 64, 0)]
     evidence = run.evidence.assign(tagged=False)
     chosen = (evidence["layer"] == 1) & (evidence["head"] == 2)
     evidence.loc[chosen & evidence["relation"].isin(["offset-2", "sentence-end"]), "tagged"] = True
     examples = find_examples(
-        model, plan.windows, relations, pd.DataFrame(evidence), batch_tokens=256, seed=0
+        model, windows, relations, pd.DataFrame(evidence), batch_tokens=256, seed=0
     )
     shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
     shown.save(folder / "shown")
-    return folder, shown, model, plan.windows
+    return folder, shown, model, windows
 
 
 def test_examples_are_the_best_queries_and_one_of_each_quarter(made):

@@ -10,6 +10,7 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.attention import check_patterns
 from headscope.errors import ChoiceError, ModelError
+from headscope.lens import LensEngine
 from headscope.models import load_model
 from headscope.tokenizer import Tokenizer
 from tests.conftest import edit_config
@@ -129,9 +130,6 @@ def test_a_device_that_is_not_there_is_refused(gpt2_folder):
 class Faulty:
     """A bridge whose second layer gives a pattern of one's choice."""
 
-    class cfg:  # noqa: N801
-        device = "cpu"
-
     def __init__(self, change) -> None:
         self.change = change
 
@@ -157,5 +155,6 @@ class Faulty:
     ],
 )
 def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
+    engine = LensEngine(Faulty(change), 3)
     with pytest.raises(ModelError, match=message):
-        check_patterns(Faulty(change), "m", layers=3, heads=4, vocabulary_size=100)
+        check_patterns(engine, "m", heads=4, vocabulary_size=100, device="cpu")

@@ -55,20 +55,21 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
 
 def test_its_twin_has_learned_nothing(smollm2, gum):
     """The twin judged like a model of its own, without the condition that it sets for others."""
-    from headscope.corpus.plan import plan_pairs, plan_repeats, plan_text
+    from headscope.corpus.plan import TextWindows, plan_pairs, plan_repeats
     from headscope.judge import judge
-    from headscope.lens import measure
+    from headscope.measure import measure
     from headscope.models import load_model
     from headscope.relations import relations_of
     from headscope.twin import shuffled
 
     model, relations = load_model(smollm2), relations_of()
-    plan = plan_text([gum], model.tokenizer, max_tokens=6000, max_length=256, seed=0)
+    text = TextWindows([gum], model.tokenizer, max_tokens=6000, max_length=256, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     repeats = plan_repeats(vocabulary, model.tokenizer, max_length=256, seed=0)
-    windows = plan.windows + repeats[::4] + plan_pairs(model.tokenizer, max_length=256, seed=0)[::4]
-    with shuffled(model.bridge, model.layers, seed=0):
-        tally = measure(model, windows, relations, seed=0, batch_tokens=2048)
+    pairs = plan_pairs(model.tokenizer, max_length=256, seed=0)
+    rest = repeats[::4] + pairs[::4]
+    with shuffled(model.engine, seed=0):
+        tally, _ = measure(model, text, rest, relations, seed=0, batch_tokens=2048)
     run = judge(tally, relations, seed=0, info={"model": {"name": "twin"}})
     found = run.evidence[run.evidence["tagged"].astype(bool)]
     learned = found[~found["type"].isin(["delimiter", "positional"])]

@@ -9,13 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.batches import _find_all
-from headscope.corpus.plan import plan_repeats, plan_text
+from headscope.corpus.plan import TextWindows, plan_repeats
 from headscope.errors import RunError
-from headscope.lens import measure
+from headscope.measure import measure
 from headscope.models import load_model
 from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds
+from headscope.selection import _find_all
 from headscope.tally import Tally
 
 RELATIONS = relations_of()
@@ -23,23 +23,29 @@ INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
 FILES = ("GUM_vlog_pizzeria", "GUM_court_loan", "GUM_bio_byron")
 
 
-@pytest.fixture(scope="module")
-def loaded(model_folder):
-    return load_model(str(model_folder), device="cpu")
+@pytest.fixture(scope="module", params=["lens", "fused"])
+def loaded(request, model_folder):
+    return load_model(str(model_folder), device="cpu", engine=request.param)
 
 
 @pytest.fixture(scope="module")
 def windows(loaded, gum):
     # the first thousand tokens of three documents: a tiny vocabulary makes tokens of letters
     paths = [gum / f"{name}.conllu" for name in FILES]
-    text = plan_text(paths, loaded.tokenizer, max_tokens=3600, max_length=250, seed=0).windows
+    text = list(TextWindows(paths, loaded.tokenizer, max_tokens=3600, max_length=250, seed=0))
     vocabulary = loaded.tokenizer.ordinary_tokens(loaded.vocabulary_size)
     return text + plan_repeats(vocabulary, loaded.tokenizer, max_length=250, seed=0)[:8]
 
 
 @pytest.fixture(scope="module")
 def tally(loaded, windows):
-    return measure(loaded, windows, RELATIONS, seed=0, batch_tokens=1500)
+    return tally_of(loaded, windows)
+
+
+def tally_of(model, windows, batch_tokens=1500) -> Tally:
+    text = [window for window in windows if window.stimulus == "text"]
+    rest = [window for window in windows if window.stimulus != "text"]
+    return measure(model, text, rest, RELATIONS, seed=0, batch_tokens=batch_tokens)[0]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +177,7 @@ def totals(tally: Tally) -> list[np.ndarray]:
 
 
 def test_batch_size_changes_nothing(loaded, windows, tally):
-    one_by_one = measure(loaded, windows, RELATIONS, seed=0, batch_tokens=1)
+    one_by_one = tally_of(loaded, windows, batch_tokens=1)
     assert np.array_equal(one_by_one.queries, tally.queries)
     for name in ("target", "control", "hits"):
         assert np.abs(getattr(one_by_one, name) - getattr(tally, name)).max() < 1e-3
@@ -180,7 +186,7 @@ def test_batch_size_changes_nothing(loaded, windows, tally):
 
 
 def test_document_order_changes_nothing(loaded, windows, tally):
-    backwards = measure(loaded, windows[::-1], RELATIONS, seed=0, batch_tokens=1500)
+    backwards = tally_of(loaded, windows[::-1])
     assert np.array_equal(backwards.queries.sum(0), tally.queries.sum(0))
     assert np.array_equal(backwards.guesses, tally.guesses)
     for a, b in zip(totals(backwards), totals(tally), strict=True):
@@ -189,11 +195,8 @@ def test_document_order_changes_nothing(loaded, windows, tally):
 
 def test_tallies_of_two_halves_add_up_to_the_whole(loaded, windows):
     half = len(windows) // 2
-    parts = [
-        measure(loaded, part, RELATIONS, seed=0, batch_tokens=1500)
-        for part in (windows[:half], windows[half:])
-    ]
-    whole = measure(loaded, windows, RELATIONS, seed=0, batch_tokens=1500)
+    parts = [tally_of(loaded, part) for part in (windows[:half], windows[half:])]
+    whole = tally_of(loaded, windows)
     parts[0] += parts[1]
     for a, b in zip(totals(parts[0]), totals(whole), strict=True):
         assert np.abs(a - b).max() < 1e-5
@@ -206,7 +209,7 @@ def test_tallies_of_different_models_do_not_add():
 
 
 def test_neighbouring_windows_share_a_block(windows):
-    from headscope.measure import deal
+    from headscope.deal import deal
 
     blocks, _ = deal(windows * 20)
     text = [b for b, w in zip(blocks, windows * 20, strict=True) if w.stimulus == "text"]

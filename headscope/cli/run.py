@@ -34,6 +34,9 @@ def classify(
         "auto"
     ),
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    engine: Annotated[
+        str, typer.Option(help="fused or lens; auto is fused where the model allows it.")
+    ] = "auto",
     revision: Annotated[
         str | None, typer.Option(help="Branch, tag or commit on the hub, e.g. step1000.")
     ] = None,
@@ -68,6 +71,7 @@ def classify(
             device=device,
             dtype=dtype,
             bos=bos,
+            engine=engine,
             progress=advance,
         )
     print_rich(summary(run))

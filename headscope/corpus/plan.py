@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -31,50 +30,53 @@ class Encoder(Protocol):
     def spell(self, tokens: Sequence[int]) -> list[str]: ...
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The windows of a run, with what the reader of its results should know about them."""
-
-    windows: list[Window]
-    files: dict[str, str]
-    """Corpus files that were read, with their sha256."""
-    notes: list[str]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all windows, the beginning-of-text tokens included."""
-        return sum(map(len, self.windows))
-
-
-def plan_text(
-    corpora: Sequence[str | Path], encoder: Encoder, *, max_tokens: int, max_length: int, seed: int
-) -> Plan:
-    """Windows of natural text, up to `max_tokens` tokens.
+class TextWindows:
+    """Windows of natural text, up to `max_tokens` tokens, made one after the other.
 
     The files of a folder are read in an order drawn by the seed, so that a short run sees all
     kinds of text; several corpora take turns, one document each. A file that would not be needed
-    is not read.
-
-    Raises:
-        CorpusError: with file and line, for a file that cannot be read.
+    is not read, and no more than a document of each corpus is in memory.
     """
-    opened: list[Path] = []
-    streams = [_documents(corpus_files([corpus]), opened, seed) for corpus in corpora]
-    cuts, windows, used, skipped = Cuts(), [], 0, 0
-    for document in _take_turns(streams):
-        skipped += document.skipped_mentions
-        tokenized = encoder.encode(document)
-        for window in cut_windows(
-            tokenized, encoder.bos, encoder.bos_string, max_length=max_length, cuts=cuts
-        ):
-            if used >= max_tokens:
-                break
-            windows.append(window)
-            used += len(window)
-        if used >= max_tokens:
-            break
-    files = {str(path): file_sha256(path) for path in sorted(opened)}
-    return Plan(windows, files, _notes(cuts, skipped))
+
+    def __init__(
+        self, corpora: Sequence[str | Path], encoder: Encoder, *, max_tokens: int,
+        max_length: int, seed: int,
+    ) -> None:  # fmt: skip
+        self.tokens = 0
+        """Tokens of the windows so far, the beginning-of-text tokens included."""
+        self.encoder, self.max_tokens, self.max_length = encoder, max_tokens, max_length
+        self._opened: list[Path] = []
+        self._cuts, self._skipped = Cuts(), 0
+        # a path that does not exist is found now, not when its turn comes
+        self._streams = [_documents(files, self._opened, seed) for files in _files(corpora)]
+
+    def __iter__(self) -> Iterator[Window]:
+        """The windows, once.
+
+        Raises:
+            CorpusError: with file and line, for a file that cannot be read.
+        """
+        for document in _take_turns(self._streams):
+            self._skipped += document.skipped_mentions
+            tokenized = self.encoder.encode(document)
+            for window in cut_windows(
+                tokenized, self.encoder.bos, self.encoder.bos_string, max_length=self.max_length,
+                cuts=self._cuts,
+            ):  # fmt: skip
+                self.tokens += len(window)
+                yield window
+                if self.tokens >= self.max_tokens:
+                    return
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Corpus files that were read, with their sha256."""
+        return {str(path): file_sha256(path) for path in sorted(self._opened)}
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader of the results should know about the windows so far."""
+        return _notes(self._cuts, self._skipped)
 
 
 def plan_repeats(
@@ -96,6 +98,10 @@ def plan_pairs(encoder: Encoder, *, max_length: int, seed: int) -> list[Window]:
             cuts=Cuts(), stimulus="pairs",
         )
     ]  # fmt: skip
+
+
+def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:
+    return [corpus_files([corpus]) for corpus in corpora]
 
 
 def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:

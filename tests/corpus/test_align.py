@@ -4,7 +4,7 @@ import numpy as np
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
-from headscope.corpus.plan import plan_text
+from headscope.corpus.plan import TextWindows
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.text import read_text
 from headscope.tokenizer import Tokenizer
@@ -85,8 +85,7 @@ def test_names_count_with_their_flat_parts():
 
 def test_words_map_to_a_real_tokenizers_tokens(tokenizer, keys_file):
     encoder = Tokenizer(tokenizer, name="t")
-    plan = plan_text([keys_file], encoder, max_tokens=1000, max_length=256, seed=0)
-    (window,) = plan.windows
+    (window,) = TextWindows([keys_file], encoder, max_tokens=1000, max_length=256, seed=0)
     words = window.words
     spelled = [
         "".join(window.strings[first : last + 1]).strip()
