@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -202,9 +203,14 @@ def _scores(query: _Heads, key: _Heads, scale: float, block: Block) -> Rows:
     windows, heads, queries, width = query.shape
     grouped = query.reshape(windows, key.shape[1], -1, width)
     scores = (grouped @ key.transpose(-1, -2)).view(windows, heads, queries, block.keys)
-    later = torch.full((queries, queries), -torch.inf, device=scores.device).triu(1)
-    scores[..., block.queries] += later
+    scores[..., block.queries] += _later(queries, scores.device)
     return scores
+
+
+@lru_cache(maxsize=4)
+def _later(queries: int, device: torch.device) -> Float[Tensor, "query query"]:
+    """−∞ where a key comes after its query, else 0."""
+    return torch.full((queries, queries), -torch.inf, device=device).triu(1)
 
 
 def _attention_layers(network: Any) -> list[nn.Module]:

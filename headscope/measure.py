@@ -18,7 +18,7 @@ from headscope.deal import Chunk, chunks
 from headscope.engine import Block, Rows
 from headscope.profile import ProfileRows
 from headscope.relations.relation import Relation
-from headscope.selection import Looked, Selection, select
+from headscope.selection import Selection, select
 from headscope.tally import Tally
 
 if TYPE_CHECKING:
@@ -148,13 +148,13 @@ def add_layer(
 ) -> None:
     """Add one layer's rows on one batch, block by block."""
     profile = ProfileRows(tally.profile, batch, layer, logarithms=logarithms)
-    looked: list[Looked] = []
+    parts: list[tuple[Tensor, Tensor]] = []
     for number, (block, own) in enumerate(rows):
         if selection is not None:
-            looked.append(selection.look(number, own))
+            parts.append(selection.parts[number].sums(own, logarithms=logarithms))
         profile.add(block, own)
     if selection is not None:
-        sums = selection.sums(looked, logarithms=logarithms)
+        sums = selection.sums(parts)
         # the rows of a selection are distinct, so plain indexing adds each of them once
         tally.target[selection.block, selection.relation, layer] += sums.target
         tally.control[selection.block, selection.relation, layer] += sums.control

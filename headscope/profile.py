@@ -63,7 +63,7 @@ class ProfileRows:
             profile.diagonal[layer, :, offset] += _numpy(sums)
         sentence = torch.from_numpy(window.sentence_of_token[1:]).to(own.device)
         same = (sentence[first - 1 : end - 1, None] == sentence[None, : end - 1]).float()
-        profile.sentence[layer] += _numpy((rest * same).sum((-2, -1)))
+        profile.sentence[layer] += _numpy(torch.einsum("hqk,qk->h", rest, same))
         if layer == 0:
             profile.queries += end - first
         if first < CORNER <= length:

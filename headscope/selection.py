@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,6 @@ from headscope.relations.relation import Found, Relation, find
 warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
 
 
-Looked = tuple[Float[Tensor, "_ head"], Float[Tensor, "_ head"]]
-
-
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What one layer's rows add to the tally: a row per block and relation of the batch."""
@@ -37,22 +34,45 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The cells of one block of rows, as flat indices into the block's tensor."""
+    """The cells that lie in one block of rows, and how they add up.
+
+    `cells` are the block's distinct cells of every head, as flat indices into its rows
+    `[window head query key]`. `targets` are the places of the target cells among them, the first
+    token's left out, and `target_rows` their queries, as flat indices into `[window head query]`.
+    `mass` and `hit` are sparse matrices that add weighted cells up by block and relation, targets
+    first and controls below them.
+    """
 
     cells: Int[Tensor, "cell head"]
+    targets: Int[Tensor, " target"]
     target_rows: Int[Tensor, "target head"]
-    """The row of each target cell, among the rows `[window head query]` of the block."""
+    mass: Tensor
+    hit: Tensor
+
+    def sums(self, rows: Rows, *, logarithms: bool) -> tuple[Tensor, Tensor]:
+        """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
+
+        Args:
+            rows: the block's rows, probabilities or their logarithms.
+            logarithms: which of the two they are.
+        """
+        values = _at(rows, self.cells)
+        # the largest but the first token's, which is where heads rest
+        best = _at(rows[..., 1:].amax(-1), self.target_rows)
+        hits = values[self.targets] >= best
+        if logarithms:
+            values, best = values.exp_(), best.exp_()
+        hits &= best > 0  # attention that is 0 hits nothing
+        return self.mass @ values, self.hit @ hits.float()
+
+    def to(self, device: torch.device | str) -> Part:
+        """The same part with its tensors on a device."""
+        return Part(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """All cells that the relations of a batch look at, and how they add up.
-
-    Cells are distinct and in the order of the blocks. `mass` and `hit` are sparse matrices that
-    add weighted cells up by block and relation, targets first and controls below them; `targets`
-    are the places of the target cells among all cells, the first token's left out: it is where
-    heads rest.
-    """
+    """All cells that the relations of a batch look at, block by block."""
 
     block: Int[ndarray, " row"]
     relation: Int[ndarray, " row"]
@@ -60,44 +80,16 @@ class Selection:
     chance: Float[ndarray, " row"]
     guesses: Int[ndarray, "row rule"]
     parts: tuple[Part, ...]
-    targets: Int[Tensor, " target"]
-    mass: Tensor
-    hit: Tensor
 
-    def look(self, number: int, rows: Rows) -> Looked:
-        """What the cells of block `number` hold, and the most that their queries give to any key.
-
-        The first token is left out of the latter: it is where heads rest.
-        """
-        part = self.parts[number]
-        best = rows[..., 1:].amax(-1).reshape(-1)
-        return rows.reshape(-1)[part.cells].float(), best[part.target_rows].float()
-
-    def sums(self, looked: Sequence[Looked], *, logarithms: bool) -> Sums:
-        """Targets, controls and arg-max hits of every head, summed by block and relation.
-
-        Args:
-            looked: what `look` returned for each block, in order.
-            logarithms: whether the rows held logarithms of probabilities.
-        """
-        values, best = (torch.cat(each) for each in zip(*looked, strict=True))
-        hits = values[self.targets] >= best
-        if logarithms:
-            values, best = values.exp_(), best.exp_()
-        hits &= best > 0  # attention that is 0 hits nothing
-        mass = _numpy(self.mass @ values)
-        size = len(self.block)
-        return Sums(mass[:size], mass[size:], _numpy(self.hit @ hits.float()))
+    def sums(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Sums:
+        """What all parts found, summed by block and relation."""
+        mass, hits = (_numpy(sum(each, torch.zeros(()))) for each in zip(*parts, strict=True))
+        rows = len(self.block)
+        return Sums(mass[:rows], mass[rows:], hits)
 
     def to(self, device: torch.device | str) -> Selection:
         """The same selection with its tensors on a device."""
-        return replace(
-            self,
-            **{name: getattr(self, name).to(device) for name in ("targets", "mass", "hit")},
-            parts=tuple(
-                Part(part.cells.to(device), part.target_rows.to(device)) for part in self.parts
-            ),
-        )
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
 
 def select(
@@ -120,14 +112,13 @@ def select(
     )
     length = max(map(len, batch.windows))
     targets, controls = (_side(found, row_of, side, length) for side in ("targets", "controls"))
-    targets_below = targets.take(targets.cell % length > 0)
-    cells = _distinct(np.concatenate([targets.cell, controls.cell]))
-    target_cells = _distinct(targets_below.cell)
     both = _Side(
         np.concatenate([targets.row, controls.row + len(rows)]),
         np.concatenate([targets.cell, controls.cell]),
         np.concatenate([targets.weight, controls.weight]),
     )
+    sides = (both, targets.take(targets.cell % length > 0))
+    shape = (len(rows), length, heads)
 
     def total(values: Sequence[Any]) -> ndarray:
         summed = np.zeros((len(rows), *np.shape(values[0])))
@@ -141,10 +132,7 @@ def select(
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
         chance=total([_chance(result) for result in results]),
         guesses=total([result.guesses for result in results]).astype(np.int64),
-        parts=tuple(_part(block, cells, target_cells, length, heads) for block in blocks),
-        targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
-        mass=both.matrix(2 * len(rows), cells),
-        hit=targets_below.matrix(len(rows), target_cells),
+        parts=tuple(_part(block, *sides, shape) for block in blocks),
     )
 
 
@@ -171,26 +159,32 @@ class _Side:
         )
 
 
-def _part(
-    block: Block, cells: Int[ndarray, " cell"], targets: Int[ndarray, " target"], length: int,
-    heads: int,
-) -> Part:  # fmt: skip
-    """The cells of a block; blocks follow each other as cells do, so that each has a slice."""
+def _part(block: Block, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]) -> Part:
+    rows, length, heads = shape
     first, last = block.windows.start, block.windows.stop - 1
+    # blocks follow each other as cells do
     start = (first * length + block.queries.start) * length
     end = (last * length + block.queries.stop) * length
-    own, targets = (
-        x[np.searchsorted(x, start) : np.searchsorted(x, end)] for x in (cells, targets)
+    all_cells, targets = (
+        each.take((each.cell >= start) & (each.cell < end)) for each in (all_cells, targets)
     )
+    cells, target_cells = _distinct(all_cells.cell), _distinct(targets.cell)
+    queries = block.shape[1]
+    head = torch.arange(heads) * queries
 
-    def rows(cell: ndarray) -> Tensor:
+    def row(cell: ndarray) -> Int[ndarray, " cell"]:
+        """Its place among the rows of head 0."""
         window, query = np.divmod(cell // length, length)
-        head = np.arange(heads)
-        queries = block.queries.stop - block.queries.start
-        flat = ((window - first) * heads)[:, None] + head
-        return torch.from_numpy(flat * queries + (query - block.queries.start)[:, None])
+        return np.asarray((window - first) * heads * queries + query - block.queries.start)
 
-    return Part(rows(own) * block.keys + torch.from_numpy(own % length)[:, None], rows(targets))
+    flat = torch.from_numpy(row(cells) * block.keys + cells % length)
+    return Part(
+        cells=flat[:, None] + head * block.keys,
+        targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
+        target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
+        mass=all_cells.matrix(2 * rows, cells),
+        hit=targets.matrix(rows, target_cells),
+    )
 
 
 def _find_all(
@@ -231,6 +225,11 @@ def _distinct(cells: Int[ndarray, " pair"]) -> Int[ndarray, " cell"]:
 def _chance(found: Found) -> float:
     """The mass of a uniform head, summed over queries: a query at q spreads over q + 1 keys."""
     return float((found.targets.weight / (found.targets.query + 1)).sum())
+
+
+def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:
+    """Elements by flat index, in single precision; faster than indexing with a matrix."""
+    return values.reshape(-1).index_select(0, places.view(-1)).view(places.shape).float()
 
 
 def _numpy(sums: Tensor) -> ndarray:
