@@ -1,104 +1,74 @@
-"""classify beside one bare forward pass over the same batches, in one process.
+"""classify beside one bare forward pass over the same windows, in turns.
 
-    python benchmarks/forward.py MODEL CORPUS [--max-tokens 40000]
+    python benchmarks/forward.py CORPUS …
 
-The bare pass is the model as transformers loads it, eager attention, without unembedding. Both
-run batch by batch in alternation; the ratio of the sums is the figure to quote. Memory is the
-growth of the process's peak over the bare pass, in a process of its own that wraps the same
-weights: `--memory`.
+The bare pass is the model as transformers loads it, without unembedding: `sdpa` by the framework's
+kernel, `eager` with every pattern returned. classify reads the windows, finds all pairs of all six
+types, runs the model and sums; twin and examples are left out, which are options.
 """
 
 from __future__ import annotations
 
-import argparse
-import resource
-import time
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
-from headscope.attention import stream_patterns
-from headscope.batches import batches, select
-from headscope.corpus.plan import plan_repeats, plan_text
-from headscope.measure import add_counts, add_layer, deal
-from headscope.models import DTYPES, Model, load_model
-from headscope.models import _load_weights as load_weights
-from headscope.pipeline import BATCH_TOKENS, MAX_LENGTH
+from headscope.corpus.window import Window
+from headscope.measure import measure
+from headscope.models import Model, load_model
+from headscope.pipeline import BATCH_TOKENS
 from headscope.relations import relations_of
-from headscope.tally import Tally
+
+RELATIONS = relations_of()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("corpus", nargs="+")
-    parser.add_argument("--max-tokens", type=int, default=40_000)
-    parser.add_argument("--memory", action="store_true")
-    asked = parser.parse_args()
-    model = load_model(asked.model, device="cpu")
-    plan = plan_text(
-        asked.corpus, model.tokenizer, max_tokens=asked.max_tokens, max_length=MAX_LENGTH, seed=0
-    )
-    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    plan.windows.extend(plan_repeats(vocabulary, model.tokenizer, max_length=MAX_LENGTH, seed=0))
-    blocks, profiled = deal(plan.windows)
-    work = list(batches(plan.windows, blocks, profiled, tokens=BATCH_TOKENS))
-    bare = load_weights(asked.model, Path(asked.model).expanduser(), DTYPES["float32"]).base_model
-    if asked.memory:
-        compare_memory(bare, model, work)
-    else:
-        compare_time(bare, model, work, plan.tokens)
+    rows: dict[str, Any] = {}
+    with scratch() as folder:
+        name = gpt2_shape(folder)
+        models = {
+            engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
+        }
+        sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
+        for length, tokens in ((256, 8_192), (1_024, 8_192)):
+            windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
+            batches = forward_batches(windows)
+            work = {
+                "sdpa": lambda batches=batches: forward(sdpa, batches),
+                "fused": lambda windows=windows: classify(models["fused"], windows),
+                "patterns": lambda batches=batches: forward(eager, batches, output_attentions=True),
+            }
+            if length == 256:
+                work["lens"] = lambda windows=windows: classify(models["lens"], windows)
+            seconds = alternate(**work)
+            for engine in ("lens", "fused"):
+                if engine in seconds:
+                    rows[f"{engine} ÷ bare SDPA at {length}"] = ratio(seconds, engine, "sdpa")
+            rows[f"fused ÷ eager with patterns at {length}"] = ratio(seconds, "fused", "patterns")
+            rows[f"seconds at {length}"] = {k: sorted(v)[len(v) // 2] for k, v in seconds.items()}
+    save("forward", rows)
 
 
-def compare_time(bare: torch.nn.Module, model: Model, work: list, tokens: int) -> None:
-    tally = Tally.zeros(tuple(r.id for r in relations_of()), model.layers, model.heads)
-    forward(bare, work[0])
-    score(model, work[0], tally)
-    seconds = {"bare": 0.0, "classify": 0.0, "finding pairs": 0.0}
-    for batch in work:
-        start = time.perf_counter()
-        forward(bare, batch)
-        middle = time.perf_counter()
-        seconds["finding pairs"] += score(model, batch, tally)
-        end = time.perf_counter()
-        seconds["bare"] += middle - start
-        seconds["classify"] += end - middle
-    for name, value in seconds.items():
-        print(f"{name}: {value:.1f} s, {tokens / value:,.0f} tokens/s")
-    print(f"ratio: {seconds['classify'] / seconds['bare']:.3f}")
+def forward_batches(windows: Sequence[Window]) -> list[torch.Tensor]:
+    """The same batches as classify's: about 2,048 tokens, the longest windows first."""
+    import numpy as np
 
+    from headscope.batches import batches
 
-def compare_memory(bare: torch.nn.Module, model: Model, work: list) -> None:
-    for batch in work:
-        forward(bare, batch)
-    before = peak_mb()
-    tally = Tally.zeros(tuple(r.id for r in relations_of()), model.layers, model.heads)
-    for batch in work:
-        score(model, batch, tally)
-    print(f"peak of the bare pass: {before:.0f} MB; above it: {peak_mb() - before:.0f} MB")
+    blocks = np.zeros(len(windows), np.int64)
+    return [batch.tokens() for batch in batches(windows, blocks, set(), tokens=BATCH_TOKENS)]
 
 
 @torch.inference_mode()
-def forward(bare: torch.nn.Module, batch) -> None:
-    bare(batch.tokens(), use_cache=False)
+def forward(network: Any, batches: Sequence[torch.Tensor], **options: bool) -> None:
+    for tokens in batches:
+        network(tokens, use_cache=False, **options)
 
 
-def score(model: Model, batch, tally: Tally) -> float:
-    start = time.perf_counter()
-    selection = select(batch, relations_of(), heads=model.heads, seed=0)
-    found = time.perf_counter() - start
-    add_counts(tally, selection)
-    stream_patterns(
-        model.bridge,
-        model.layers,
-        batch.tokens(),
-        lambda layer, pattern: add_layer(tally, batch, selection, layer, pattern),
-    )
-    return found
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def classify(model: Model, windows: Sequence[Window]) -> None:
+    measure(model, windows, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""Memory above the loaded model, by length and by number of tokens, each in a process of its own.
+
+    python benchmarks/memory.py CORPUS …
+
+The peak of the process after classify's measuring, less its peak after the model was loaded and has
+run one short batch.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from forward import RELATIONS
+from side_by_side import corpora, gpt2_shape, save, scratch
+
+from headscope.corpus.plan import TextWindows
+from headscope.measure import measure
+from headscope.models import load_model
+from headscope.pipeline import BATCH_TOKENS
+
+LENGTHS = (256, 1_024, 2_048)
+TOKENS = (50_000, 500_000)
+
+
+def main() -> None:
+    if sys.argv[1] == "--child":
+        print(above_the_model(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]))
+        return
+    rows = {}
+    with scratch() as folder:
+        big = gpt2_shape(folder)
+        for length in LENGTHS:
+            rows[f"MB above GPT-2 small's shape at length {length}"] = child(big, 16_384, length)
+        for tokens in TOKENS:
+            rows[f"MB above mini at {tokens:,} tokens"] = child("mini", tokens, 256)
+    few, many = (rows[f"MB above mini at {tokens:,} tokens"] for tokens in TOKENS)
+    rows["500,000 ÷ 50,000 tokens"] = round(many / few, 3)
+    save("memory", rows)
+
+
+def child(name: str, tokens: int, length: int) -> float:
+    command = [sys.executable, __file__, "--child", name, str(tokens), str(length), *corpora()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def above_the_model(name: str, tokens: int, length: int, texts: list[str]) -> float:
+    model = load_model(name, device="cpu")
+    before = peak_mb()
+    text = TextWindows(
+        [Path(each) for each in texts], model.tokenizer, max_tokens=tokens,
+        max_length=min(length, model.context), seed=0,
+    )  # fmt: skip
+    measure(model, text, [], RELATIONS, seed=0, batch_tokens=BATCH_TOKENS)
+    if text.tokens < 0.9 * tokens:
+        raise SystemExit(f"the corpora have {text.tokens:,} tokens, and {tokens:,} were asked for")
+    return round(peak_mb() - before, 1)
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
