@@ -29,6 +29,10 @@ class RunError(HeadscopeError):
     """A run folder is missing, damaged, or in the way."""
 
 
+class ShapeError(HeadscopeError, ValueError):
+    """Sizes or tensors that do not fit together; the message gives the numbers of both."""
+
+
 class ChoiceError(HeadscopeError):
     """A name that is none of the choices."""
 
