@@ -149,7 +149,8 @@ def test_a_tensor_of_another_size_is_seen_in_its_layer(gpt2_folder, tmp_path):
     assert not anatomy.agrees
     text = printed(anatomy)
     assert "formula and tensors DISAGREE on: feed-forward weights, layer, all layers, total" in text
-    assert "feed-forward weights, in layers 1" in text
+    (line,) = (line for line in text.splitlines() if "feed-forward weights, in layers 1" in line)
+    assert line.split()[-3:] == ["8,192", "7,296", "NO"]
 
 
 def test_a_configuration_that_says_more_than_the_tensors_hold_is_seen(gpt2_folder, tmp_path):
@@ -203,6 +204,20 @@ def test_an_unknown_name_is_said_and_counted_in_the_totals_alone(gpt2_folder, tm
     assert rows["total"].agrees
     (note,) = (note for note in anatomy.notes if "not recognised" in note)
     assert note.endswith("transformer.h.N.attn.mystery.bias, transformer.h.N.attn.mystery.weight")
+
+
+def test_an_embedding_of_an_unknown_name_is_not_called_absent(gpt2_folder, tmp_path):
+    def rename(tensors):
+        tensors["transformer.mystery.weight"] = tensors.pop("transformer.wte.weight")
+
+    anatomy = hs.anatomy(changed(gpt2_folder, tmp_path / "m", rename))
+    rows = {row.part: row for row in anatomy.parameter_rows}
+    assert rows["embedding"].counted is None
+    assert rows["total"].agrees
+    (note,) = (note for note in anatomy.notes if "not recognised" in note)
+    assert note.endswith(": transformer.mystery.weight")
+    # none is expected here, so that none is what was counted
+    assert rows["unembedding"].counted == 0
 
 
 def test_a_layout_without_a_row_in_the_table_is_counted_and_said_to_have_no_formula(tmp_path):
