@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.architecture.anatomy import anatomy as anatomy
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.head_view import show as show
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headscope.store import load as load
 
 _HOMES = {
+    "anatomy": "headscope.architecture.anatomy",
     "classify": "headscope.pipeline",
     "load": "headscope.store",
     "read_corpus": "headscope.corpus.read",
@@ -32,7 +34,9 @@ _HOMES = {
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
-__all__ = ["HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns", "show"]
+__all__ = [
+    "HeadscopeError", "Run", "anatomy", "classify", "load", "read_corpus", "score_patterns", "show",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

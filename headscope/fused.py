@@ -96,7 +96,7 @@ class FusedEngine:
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer, in place."""
-        return [m for layer in _attention_layers(self.network) for m in projections(layer)]
+        return [m for layer in attention_layers(self.network) for m in projections(layer)]
 
 
 class _LastLayerError(Exception):
@@ -213,7 +213,7 @@ def _later(queries: int, device: torch.device) -> Float[Tensor, "query query"]:
     return torch.full((queries, queries), -torch.inf, device=device).triu(1)
 
 
-def _attention_layers(network: Any) -> list[nn.Module]:
+def attention_layers(network: Any) -> list[nn.Module]:
     """The modules that hold a layer's attention, in the order of the layers."""
     found = [m for m in network.modules() if hasattr(m, "layer_idx") and hasattr(m, "is_causal")]
     return sorted(found, key=lambda module: module.layer_idx)

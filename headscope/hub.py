@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
@@ -17,11 +18,12 @@ from headscope.errors import ModelError
 
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
-_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+"""What a model in Hugging Face layout needs."""
 WAYS_ON = "mini, a local folder in Hugging Face layout or a .gguf file works without it"
 
 
-def download(name: str, revision: str | None) -> tuple[Path, str]:
+def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> tuple[Path, str]:
     """The local folder of a hub model, and its commit; a model in the cache needs no network.
 
     Raises:
@@ -31,7 +33,7 @@ def download(name: str, revision: str | None) -> tuple[Path, str]:
     try:
         # one question with a short timeout first: the download itself retries for long
         commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
-        folder = snapshot_download(name, revision=commit, allow_patterns=_FILES)
+        folder = snapshot_download(name, revision=commit, allow_patterns=list(files))
     except HFValidationError as error:
         raise ModelError(
             f"{name!r} is no folder, no .gguf file and no hub name: {error}"
@@ -43,18 +45,20 @@ def download(name: str, revision: str | None) -> tuple[Path, str]:
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise ModelError(f"{asked}: the hub has no such model or revision; {WAYS_ON}") from error
     except (OSError, HfHubHTTPError, RuntimeError) as error:
-        return _from_cache(name, revision, error)
+        return _from_cache(name, revision, files, error)
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
             raise
-        return _from_cache(name, revision, error)
+        return _from_cache(name, revision, files, error)
     return Path(folder), Path(folder).name
 
 
-def _from_cache(name: str, revision: str | None, reason: Exception) -> tuple[Path, str]:
+def _from_cache(
+    name: str, revision: str | None, files: Sequence[str], reason: Exception
+) -> tuple[Path, str]:
     try:
         folder = snapshot_download(
-            name, revision=revision, allow_patterns=_FILES, local_files_only=True
+            name, revision=revision, allow_patterns=list(files), local_files_only=True
         )
     except OSError as error:
         asked = f"{name!r} at {revision}" if revision else repr(name)

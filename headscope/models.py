@@ -21,10 +21,9 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
-from headscope.data import MINI, mini_folder
 from headscope.engine import Engine
 from headscope.errors import ChoiceError, ModelError
-from headscope.hub import download
+from headscope.locate import locate
 from headscope.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -147,22 +146,11 @@ def _device(asked: str) -> str:
 
 def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     """The folder or GGUF file, its weight files, and the hub's commit."""
-    path = mini_folder() if name == MINI else Path(name).expanduser()
-    if revision is not None and path.exists():
-        raise ModelError(
-            f"{name} is a local model, and --revision {revision} chooses among those on the hub"
-        )
-    if path.suffix == ".gguf" or path.is_file():
-        if not path.is_file():
-            raise ModelError(f"{name}: no such file")
+    path, commit = locate(name, revision)
+    if path.is_file():
         if path.suffix != ".gguf":
             raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
         return path, [path], ""
-    commit = ""
-    if not path.is_dir():
-        if name.startswith((".", "/", "~")) or name.count("/") > 1:
-            raise ModelError(f"{name}: no such folder")
-        path, commit = download(name, revision)
     if not (path / "config.json").is_file():
         raise ModelError(
             f"{name}: no config.json in this folder; a model in Hugging Face layout has one"

@@ -14,8 +14,9 @@ from headscope.errors import HeadscopeError
 from headscope.cli import run  # isort: skip
 from headscope.cli import look  # isort: skip
 from headscope.cli import known  # isort: skip
+from headscope.cli import anatomy  # isort: skip
 
-__all__ = ["app", "known", "look", "main", "run"]
+__all__ = ["anatomy", "app", "known", "look", "main", "run"]
 
 
 def main() -> None:

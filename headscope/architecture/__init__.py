@@ -1,0 +1,1 @@
+"""What a model is made of: dimensions, parameters by formula and as counted, key/value cache."""
