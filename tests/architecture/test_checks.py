@@ -185,7 +185,7 @@ def test_every_layer_is_recomputed_by_hand(model_folder):
 def test_a_layer_that_computes_something_else_is_not_recomputed(model_folder):
     model = load_model(str(model_folder))
     layer = attention_layers(model.engine.network)[1]
-    layer.scaling *= 1.5
+    layer.register_forward_hook(lambda module, inputs, output: (1.001 * output[0], *output[1:]))
     first, second = check_reference(model)
     assert first.holds
     assert not second.holds
