@@ -21,27 +21,34 @@ from rich.text import Text
 
 
 class _Rate(ProgressColumn):
-    """Tokens per second."""
+    """Tokens, or whatever is counted, per second."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} tokens/s", style="progress.data.speed")
+        said = "" if speed is None else f"{speed:,.0f} {self.unit}/s"
+        return Text(said, style="progress.data.speed")
 
 
 @contextmanager
-def progress_bar(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A function of (tokens done, tokens in all) that draws a bar; nothing is drawn when quiet."""
+def progress_bar(
+    *, quiet: bool, doing: str = "reading attention", unit: str = "tokens"
+) -> Iterator[Callable[[int, int], None]]:
+    """A function of (done, in all) that draws a bar; nothing is drawn when quiet."""
     if quiet:
         yield lambda done, total: None
         return
     columns = [
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        _Rate(), TimeRemainingColumn(),
+        _Rate(unit), TimeRemainingColumn(),
     ]  # fmt: skip
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("loading the model", total=None)
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, description="reading attention", completed=done, total=total)
+            bar.update(task, description=doing, completed=done, total=total)
 
         yield advance

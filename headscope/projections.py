@@ -20,14 +20,27 @@ def projections(attention: nn.Module) -> list[Float[Tensor, ...]]:
         ModelError: the module has none of these layouts.
     """
     own: Any = attention
+    out: Any = output_projection(attention)
     if hasattr(own, "c_attn"):
-        return [*own.c_attn.weight.data.T.chunk(3), own.c_proj.weight.data]
-    if hasattr(own, "query_key_value") and hasattr(own, "dense"):
-        return [*_by_head(own), own.dense.weight.data]
+        return [*own.c_attn.weight.data.T.chunk(3), out.weight.data]
+    if hasattr(own, "query_key_value"):
+        return [*_by_head(own), out.weight.data]
     if hasattr(own, "q_proj"):
-        out = own.o_proj if hasattr(own, "o_proj") else own.out_proj
         return [m.weight.data for m in (own.q_proj, own.k_proj, own.v_proj, out)]
-    raise ModelError(f"no Q, K, V and O matrices known for {type(own).__name__}")
+    raise ModelError(f"no Q, K and V matrices known for {type(own).__name__}")
+
+
+def output_projection(attention: nn.Module) -> nn.Module:
+    """The module of W_O: what goes in is every head's output z, side by side.
+
+    Raises:
+        ModelError: none is known.
+    """
+    for name in ("c_proj", "dense", "o_proj", "out_proj"):
+        found = getattr(attention, name, None)
+        if isinstance(found, nn.Module):
+            return found
+    raise ModelError(f"no output projection known for {type(attention).__name__}")
 
 
 def _by_head(attention: Any) -> list[Float[Tensor, "head width in"]]:

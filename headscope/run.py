@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from headscope.causal import cause_lines
 from headscope.errors import RunError
 from headscope.example import Example
 from headscope.heads import head_name, parse_head
@@ -42,6 +43,8 @@ class Run:
     """The sums of the shuffled twin; likewise."""
     examples: Sequence[Example] = ()
     """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
+    causes: pd.DataFrame | None = None
+    """What silencing heads does; see `headscope.interventions.ablate`. None before `ablate`."""
 
     def why(self, head: str) -> str:
         """Every condition of each tag of a head with its number, then the near misses.
@@ -62,6 +65,9 @@ class Run:
             parts.append(
                 f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
             )
+        causes = [] if self.causes is None else cause_lines(self.causes, layer, number)
+        if causes:
+            parts.append("\n".join(["Causes:", *(f"  {line}" for line in causes)]))
         shown = [e for e in self.examples if (e.layer, e.head) == (layer, number) and e.relation]
         if shown:
             lines = [f"  {example}" for example in shown]
@@ -90,6 +96,12 @@ class Run:
         from headscope.figures import atlas_figure
 
         return atlas_figure(self)
+
+    def ablate(self, *, heads: str = "tagged", how: str = "mean", seed: int = 0) -> pd.DataFrame:
+        """What breaks without its heads; see `headscope.interventions.causes.ablate`."""
+        from headscope.interventions.causes import ablate
+
+        return ablate(self, heads=heads, how=how, seed=seed)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the run folder; see `headscope.store.save`."""

@@ -16,6 +16,7 @@ import pandas as pd
 from safetensors.numpy import load_file, save_file
 
 from headscope.cache import StoredExamples, write_examples
+from headscope.causal import read_causes
 from headscope.errors import RunError
 from headscope.relations.relation import Rule
 from headscope.run import Run
@@ -105,7 +106,8 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Run:
         tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
-    return Run(heads, evidence, rules, info, tally, twin, StoredExamples(folder))
+    causes = read_causes(folder)
+    return Run(heads, evidence, rules, info, tally, twin, StoredExamples(folder), causes)
 
 
 _NAMES = dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason"), str)

@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
+from headscope.causal import cause_lines
 from headscope.example import Example
 from headscope.run import Run
 
@@ -31,7 +32,7 @@ def page_data(run: Run) -> dict[str, Any]:
         "model": run.info["model"],
         "layers": layers,
         "heads": heads,
-        "rows": _records(run.heads),
+        "rows": [{**row, "causes": _causes(run, row)} for row in _records(run.heads)],
         "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
         "examples": [_example(example) for example in run.examples],
         "info": {key: value for key, value in run.info.items() if key != "relations"},
@@ -77,6 +78,10 @@ def _relation(run: Run, name: str, own: pd.DataFrame) -> dict[str, Any]:
         "tagged": [int(value) for value in own["tagged"]],
         **{column: [_short(value) for value in own[column]] for column in _NUMBERS},
     }
+
+
+def _causes(run: Run, row: dict[str, Any]) -> list[str]:
+    return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
 
 
 def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:

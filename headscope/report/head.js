@@ -8,6 +8,7 @@ function headPage(row) {
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(UNCLASSIFIED)),
     neighbours(row),
     el("p", { class: "reason" }, row.reason),
+    row.causes.length ? el("ul", { class: "causes" }, row.causes.map((line) => el("li", {}, line))) : "",
     facts(row));
   page.append(el("h3", {}, "Relations"), bars(index));
   const examples = DATA.examples.filter((e) => e.layer === row.layer && e.head === row.head);

@@ -1,0 +1,1 @@
+"""What breaks without a head: interventions on a model, and what they do to its predictions."""
