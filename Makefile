@@ -1,4 +1,5 @@
-# make demo: classify the model that ships.  make test: lint, types, tests.  make install: only .venv
+# make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
+# the measurements of benchmarks/README.md.  make install: only .venv
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
@@ -7,7 +8,7 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint install clean
+.PHONY: demo test lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -16,6 +17,11 @@ demo: install
 test: lint
 	-$(MAKE) --no-print-directory $(SMOLLM2)
 	$(PYTHON) -m pytest --jaxtyping-packages=headscope,beartype.beartype
+
+# measured side by side and by hand; CORPUS is a folder of long annotated documents, such as GUM
+bench: install
+	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling; do \
+		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
 
 lint: install
 	$(VENV)/bin/ruff check .

@@ -2,10 +2,12 @@
 
     python data/mini/train.py --text FOLDER_OR_FILE … --work FOLDER [--minutes 60]
 
-Half of the rows are text, half are repeats of 4 to 40 tokens (half of those random tokens, half
-stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). The first phase
-reads short rows at random positions, the second whole contexts. The state is written every few
-minutes, and the same command goes on from it. One seed; two CPU cores suffice.
+Half of the rows are text. A third are repeats of 4 to 40 tokens (half of those random tokens, half
+stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). A sixth are
+random tokens of which each that was there before is followed by a mark: to predict it a model must
+find the earlier one. The first phase reads short rows at random positions, the second whole
+contexts. The state is written every few minutes, and the same command goes on from it. One seed;
+two CPU cores suffice.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from headscope.controlled.sentences import controlled_corpus
 from headscope.corpus.read import corpus_files, read_documents
 
 BOS = "<|endoftext|>"
-VOCABULARY, LAYERS, HEADS, WIDTH, CONTEXT = 1024, 4, 8, 256, 256
+VOCABULARY, LAYERS, HEADS, WIDTH, CONTEXT = 1024, 6, 8, 256, 256
+INNER = 256
+"""Width of the feed-forward layers: narrow ones leave more of the work to the heads."""
+MARKED = "\0"  # stands in no text
 MUON_RATE, ADAM_RATE, WARMUP = 4e-3, 2e-3, 50
 CONTROLLED_DOCUMENTS, CONTROLLED_SEED = 1200, 12  # other sentences than the corpus that ships
 CONTROLLED_SHARE = 0.2
@@ -58,6 +63,7 @@ def main() -> None:
     sentences = [x.removeprefix("# text = ") for x in built.split("\n") if x.startswith("# text")]
     tokenizer = load_tokenizer(asked.work, [*texts, " ".join(sentences)])
     train, held_out = tokens_of(tokenizer, texts)
+    (mark,) = tokenizer(MARKED)["input_ids"]
     grammar = np.array(tokenizer(" ".join(sentences), add_special_tokens=False)["input_ids"])
     print(f"{len(train):,} + {len(grammar):,} tokens, {len(held_out):,} held out", flush=True)
     torch.manual_seed(0)
@@ -68,7 +74,7 @@ def main() -> None:
     while step < STEPS and time.monotonic() - start < asked.minutes * 60:
         rng = np.random.default_rng([0, step])
         phase = next(p for p in PHASES if step < p.until)
-        rows, positions = batch(train, grammar, phase, rng)
+        rows, positions = batch(train, grammar, mark, phase, rng)
         set_rates(optimizers, step)
         loss = model(rows, labels=rows, position_ids=positions, use_cache=False).loss
         for optimizer in optimizers:
@@ -101,6 +107,7 @@ def new_model() -> GPT2LMHeadModel:
     return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=VOCABULARY, n_layer=LAYERS, n_head=HEADS, n_embd=WIDTH, n_positions=CONTEXT,
+            n_inner=INNER,
             bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         )
     )  # fmt: skip
@@ -195,7 +202,7 @@ def tokens_of(
 
 
 def batch(
-    train: np.ndarray, grammar: np.ndarray, phase: Phase, rng: np.random.Generator
+    train: np.ndarray, grammar: np.ndarray, mark: int, phase: Phase, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """Rows of tokens behind a BOS, and their positions."""
     rows = np.zeros((phase.rows, phase.length), np.int64)
@@ -203,10 +210,26 @@ def batch(
         text = grammar if rng.random() < CONTROLLED_SHARE else train
         start = int(rng.integers(0, len(text) - phase.length))
         row[1:] = text[start : start + phase.length - 1]
-        if i % 2:
+        if i % 6 == 5:
+            _fill_with_marks(row, mark, rng)
+        elif i % 2:
             _fill_with_repeats(row, train[start % (len(train) - phase.length) :], rng)
     first = rng.integers(0, CONTEXT - phase.length + 1, (phase.rows, 1))
     return torch.from_numpy(rows), torch.from_numpy(first + np.arange(phase.length))
+
+
+def _fill_with_marks(row: np.ndarray, mark: int, rng: np.random.Generator) -> None:
+    size = int(rng.integers(len(row) // 4, len(row)))
+    drawn = rng.choice(np.arange(1, VOCABULARY), size, replace=False)
+    place, seen = 1, set[int]()
+    while place < len(row):
+        token = int(rng.choice(drawn))
+        row[place] = token
+        place += 1
+        if token in seen and place < len(row):
+            row[place] = mark
+            place += 1
+        seen.add(token)
 
 
 def _fill_with_repeats(row: np.ndarray, text: np.ndarray, rng: np.random.Generator) -> None:
