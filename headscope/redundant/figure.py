@@ -26,21 +26,23 @@ def map_figure(found: Redundancy) -> Figure:
     a letter.
     """
     few = len(found.heads) <= MOST_NAMES
-    figure = Figure(figsize=(8.5, 6.5) if few else (11, 8.5), layout="constrained")
+    figure = Figure(figsize=(8.5, 6.5) if few else (13, 10), layout="constrained")
     axes = figure.subplots()
     points = found.heads[["x", "y"]].to_numpy()
     for _, own in found.heads.groupby("cluster"):
         _outline(axes, points[own.index])
     for row in found.heads.itertuples():
+        # a later head covers an earlier one with its number, so that no two numbers mix
+        height = 3 + row.Index
         marked = letter(row.primary) if few else str(row.layer)
         ink = "white" if row.primary in _DARK else "black"
         axes.plot(
-            row.x, row.y, "o", color=colour(row.primary), markersize=11 if few else 8,
-            markeredgecolor="grey", markeredgewidth=0.5,
+            row.x, row.y, "o", color=colour(row.primary), markersize=11 if few else 7,
+            markeredgecolor="grey", markeredgewidth=0.5, zorder=height,
         )  # fmt: skip
         axes.text(
             row.x, row.y, marked, ha="center", va="center_baseline", color=ink,
-            fontsize=7 if few else 5, clip_on=True,
+            fontsize=7 if few else 4.5, clip_on=True, zorder=height,
         )  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel("√bits")
@@ -67,10 +69,11 @@ def _outline(axes: Axes, points: Float[ndarray, "head 2"]) -> None:
         corners = points[ConvexHull(points).vertices]
     except QhullError:
         return
-    axes.fill(*corners.T, facecolor="0.93", edgecolor="0.75", linewidth=0.8, zorder=0)
+    axes.fill(*corners.T, facecolor=(0, 0, 0, 0.06), edgecolor="0.6", linewidth=0.8, zorder=0)
 
 
 def _title(found: Redundancy) -> str:
     name = found.model.replace("$", r"\$")
     shown = "" if np.isnan(found.shown) else f"; the plane shows {found.shown:.0%} of the variance"
-    return f"{name}: heads by where they look{shown}"
+    numbers = "; numbers are layers" if len(found.heads) > MOST_NAMES else ""
+    return f"{name}: heads by where they look{shown}{numbers}"
