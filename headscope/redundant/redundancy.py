@@ -143,7 +143,7 @@ def _heads(run: Run, model: Model) -> pd.DataFrame:
     if list(zip(heads["layer"], heads["head"], strict=True)) != grid:
         raise RunError(
             f"{model.name} has {model.layers} layers × {model.heads} heads, but the run has "
-            f"{len(heads)} heads up to {head_name(heads['layer'].max(), heads['head'].max())}; "
+            f"{len(heads)} heads up to {head_name(*map(int, heads[['layer', 'head']].max()))}; "
             "classify the model again"
         )
     if len(grid) < 2:

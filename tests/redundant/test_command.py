@@ -77,7 +77,7 @@ def test_distances_are_those_of_the_models_own_attention(which, corpus, request)
     found = hs.redundancy(run, windows=3, queries=5)
     assert found.queries == count == 15
     np.testing.assert_allclose(found.distances, total / count, atol=1e-5)
-    nearest = (total + 9 * np.eye(8)).argmin(1)
+    nearest = (total + 99 * np.eye(8)).argmin(1)
     assert found.heads["nearest"].tolist() == [f"L{i // 4}H{i % 4}" for i in nearest]
     np.testing.assert_allclose(
         found.heads["distance"], (total / count)[range(8), nearest], atol=1e-5
