@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headscope.head_view import show as show
     from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
+    from headscope.redundant.redundancy import redundancy as redundancy
     from headscope.run import Run as Run
     from headscope.store import load as load
 
@@ -29,13 +30,15 @@ _HOMES = {
     "classify": "headscope.pipeline",
     "load": "headscope.store",
     "read_corpus": "headscope.corpus.read",
+    "redundancy": "headscope.redundant.redundancy",
     "score_patterns": "headscope.patterns",
     "show": "headscope.head_view",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
 __all__ = [
-    "HeadscopeError", "Run", "anatomy", "classify", "load", "read_corpus", "score_patterns", "show",
+    "HeadscopeError", "Run", "anatomy", "classify", "load", "read_corpus", "redundancy",
+    "score_patterns", "show",
 ]  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from headscope.cli import look  # isort: skip
 from headscope.cli import known  # isort: skip
 from headscope.cli import anatomy  # isort: skip
 from headscope.cli import causes  # isort: skip
+from headscope.cli import redundancy  # isort: skip
 
-__all__ = ["anatomy", "app", "causes", "known", "look", "main", "run"]
+__all__ = ["anatomy", "app", "causes", "known", "look", "main", "redundancy", "run"]
 
 
 def main() -> None:

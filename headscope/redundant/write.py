@@ -1,0 +1,34 @@
+"""A redundancy for other programs: CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+
+from headscope.redundant.redundancy import Redundancy
+
+
+def write_redundancy(found: Redundancy, format: str) -> str:
+    """A redundancy as `csv`, a row per head, or `json`, an object that has the groups too.
+
+    Distances are in bits; a number that is not defined is empty, or null in JSON.
+    """
+    if format == "csv":
+        return str(found.heads.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    content = {
+        "model": found.model,
+        "unit": "bits",
+        "windows": found.windows,
+        "queries": found.queries,
+        "silhouette": found.silhouette if isfinite(found.silhouette) else None,
+        "shown": found.shown if isfinite(found.shown) else None,
+        "notes": list(found.notes),
+    }
+    # pandas writes NaN as null
+    tables = {
+        name: json.loads(table.to_json(orient="records", double_precision=6))
+        for name, table in (
+            ("heads", found.heads), ("groups", found.groups), ("tests", found.tests),
+        )
+    }  # fmt: skip
+    return json.dumps(content | tables, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
