@@ -15,8 +15,9 @@ from headscope.cli import run  # isort: skip
 from headscope.cli import look  # isort: skip
 from headscope.cli import known  # isort: skip
 from headscope.cli import anatomy  # isort: skip
+from headscope.cli import prune  # isort: skip
 
-__all__ = ["anatomy", "app", "known", "look", "main", "run"]
+__all__ = ["anatomy", "app", "known", "look", "main", "prune", "run"]
 
 
 def main() -> None:
