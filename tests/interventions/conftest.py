@@ -26,6 +26,7 @@ def command(monkeypatch, capsys):
 
     def run(*arguments: object) -> tuple[object, str, str]:
         monkeypatch.setattr(sys, "argv", ["headscope", *map(str, arguments)])
+        capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
             main()
         told = capsys.readouterr()
