@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,10 @@ class Tokenizer:
             )
             self._text.update(zip(new, texts, strict=True))
         return [self._text[token] for token in tokens]
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files into a model's folder."""
+        self._backend.save_pretrained(folder)
 
     def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
         """All token ids that the model has and that stand for text: no special or added token.

@@ -16,9 +16,10 @@ from headscope.cli import look  # isort: skip
 from headscope.cli import known  # isort: skip
 from headscope.cli import anatomy  # isort: skip
 from headscope.cli import causes  # isort: skip
+from headscope.cli import prune  # isort: skip
 from headscope.cli import redundancy  # isort: skip
 
-__all__ = ["anatomy", "app", "causes", "known", "look", "main", "redundancy", "run"]
+__all__ = ["anatomy", "app", "causes", "known", "look", "main", "prune", "redundancy", "run"]
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""What breaks without a head: interventions on a model, and what they do to its predictions."""
+"""What a model loses when its attention heads are silenced, made alike or taken away."""

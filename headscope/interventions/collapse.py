@@ -1,0 +1,167 @@
+"""What it is worth that heads attend differently: all heads of a layer get one pattern.
+
+Each head keeps its own values and its own output matrix; only where it looks is no longer its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from headscope import fused
+from headscope.errors import ChoiceError
+from headscope.interventions.text_loss import (
+    MAX_TOKENS,
+    network_of,
+    rise,
+    text_batches,
+    text_loss,
+    token_count,
+)
+from headscope.models import Model, load_model
+
+NAME = "headscope-collapse"
+ALL, UNTOUCHED = "all", "untouched"
+COLUMNS = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
+
+_Pattern = Float[Tensor, "batch head query key"]
+_One = Float[Tensor, "batch 1 query key"]
+_Heads = Float[Tensor, "batch _ position width"]
+
+
+def collapse(
+    model: str | Model, corpus: str | Path | Sequence[str | Path] = (), *,
+    max_tokens: int = MAX_TOKENS, seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> pd.DataFrame:  # fmt: skip
+    """The loss of a model whose heads share one pattern, layer by layer and in all layers.
+
+    Args:
+        model: a name as for `classify`, or a loaded model.
+        corpus: files or folders of text; what ships with headscope when empty.
+        max_tokens: tokens of text to read, to the end of a window.
+        seed: seeds the choice of files and the bootstrap.
+        progress: called with the tokens done and the tokens in all passes.
+
+    Returns:
+        First the untouched model, then a row per layer (and `all`) × way in `WAYS`: the loss in
+        nats per token, its rise over the untouched model, and the rise's 95 % interval by
+        bootstrap over windows (NaN where there is none). A rise of 0 says that the heads of the
+        layer might as well have had one pattern.
+
+    Raises:
+        ModelError: the model cannot be loaded, or does not run under the fused engine.
+        CorpusError: the text cannot be read.
+    """
+    loaded = load_model(model) if isinstance(model, str) else model
+    network = network_of(loaded)
+    text = text_batches(loaded, corpus, max_tokens=max_tokens, seed=seed)
+    targets = {str(layer): {layer} for layer in range(loaded.layers)}
+    targets[ALL] = set(range(loaded.layers))
+    done, total = 0, token_count(text) * (1 + len(targets) * len(WAYS))
+
+    def advance(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        progress(done, total)
+
+    base = text_loss(network, text, advance)
+    rows = [("", UNTOUCHED, base.mean, 0.0, float("nan"), float("nan"))]
+    for name, layers in targets.items():
+        for how in WAYS:
+            with collapsed(network, layers, how):
+                loss = text_loss(network, text, advance)
+            rows.append((name, how, loss.mean, *rise(loss, base, seed=seed)))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _mean(pattern: _Pattern) -> _One:
+    return pattern.mean(1, keepdim=True)
+
+
+def _first(pattern: _Pattern) -> _One:
+    return pattern[:, :1]
+
+
+def _uniform(pattern: _Pattern) -> _One:
+    seen = torch.ones_like(pattern[:, :1]).tril()
+    return seen / seen.sum(-1, keepdim=True)
+
+
+WAYS: Mapping[str, Callable[[_Pattern], _One]] = {
+    "mean": _mean,
+    "head 0": _first,
+    "uniform": _uniform,
+}
+"""The one pattern that all heads of a layer get, from their own; rows sum to 1."""
+
+
+@contextmanager
+def collapsed(network: Any, layers: set[int], how: str) -> Iterator[None]:
+    """Within this context the heads of these layers attend by one pattern.
+
+    Args:
+        network: the network of a fused engine.
+        layers: which layers; their patterns are made from their own queries and keys, and in
+            a layer above another collapsed one from what that one wrote.
+        how: one of `WAYS`.
+
+    Raises:
+        ChoiceError: no such way.
+    """
+    global _collapse
+    if how not in WAYS:
+        raise ChoiceError("way to collapse", how, WAYS)
+    _collapse = _Collapse(frozenset(layers), WAYS[how])
+    network.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        network.set_attn_implementation(fused.NAME)
+        _collapse = None
+
+
+@dataclass(frozen=True)
+class _Collapse:
+    layers: frozenset[int]
+    way: Callable[[_Pattern], _One]
+
+
+_collapse: _Collapse | None = None
+
+
+def attention(
+    module: nn.Module, query: _Heads, key: _Heads, value: _Heads, mask: Tensor | None, *,
+    scaling: float | None = None, **more: Any,
+) -> tuple[Float[Tensor, "batch position head width"], None]:  # fmt: skip
+    """Causal attention for transformers: by one pattern in collapsed layers, as ever in others."""
+    layer: Any = module.layer_idx
+    if _collapse is None or layer not in _collapse.layers:
+        return fused.attention(module, query, key, value, mask, scaling=scaling, **more)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    pattern = _collapse.way(_pattern(query, key, scale)).to(value.dtype)
+    mixed = pattern @ value
+    # grouped query heads share values: each gets those of its group
+    mixed = mixed.repeat_interleave(query.shape[1] // value.shape[1], 1)
+    return mixed.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(NAME, attention)
+
+
+def _pattern(query: _Heads, key: _Heads, scale: float) -> _Pattern:
+    """Every head's own pattern, in single precision at least."""
+    exact = torch.promote_types(query.dtype, torch.float32)
+    key = key.repeat_interleave(query.shape[1] // key.shape[1], 1).to(exact)
+    scores = query.to(exact) * scale @ key.transpose(-1, -2)
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(-1)
