@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.head_view import show as show
+    from headscope.interventions.collapse import collapse as collapse
+    from headscope.interventions.prune import prune as prune
     from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
     from headscope.redundant.redundancy import redundancy as redundancy
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "anatomy": "headscope.architecture.anatomy",
     "classify": "headscope.pipeline",
+    "collapse": "headscope.interventions.collapse",
     "load": "headscope.store",
+    "prune": "headscope.interventions.prune",
     "read_corpus": "headscope.corpus.read",
     "redundancy": "headscope.redundant.redundancy",
     "score_patterns": "headscope.patterns",
@@ -37,8 +41,8 @@ _HOMES = {
     "Run": "headscope.run",
 }
 __all__ = [
-    "HeadscopeError", "Run", "anatomy", "classify", "load", "read_corpus", "redundancy",
-    "score_patterns", "show",
+    "HeadscopeError", "Run", "anatomy", "classify", "collapse", "load", "prune", "read_corpus",
+    "redundancy", "score_patterns", "show",
 ]  # fmt: skip
 
 
