@@ -147,8 +147,13 @@ def _device(asked: str) -> str:
 
 def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     """The folder or GGUF file, its weight files, and the hub's commit."""
-    path = mini_folder() if name == MINI else Path(name).expanduser()
-    if revision is not None and path.exists():
+    try:
+        path = mini_folder() if name == MINI else Path(name).expanduser()
+        local = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{name:.200}: no such folder or file: {reason}") from error
+    if revision is not None and local:
         raise ModelError(
             f"{name} is a local model, and --revision {revision} chooses among those on the hub"
         )
@@ -195,8 +200,11 @@ def _load_weights(name: str, folder: Path, dtype: torch.dtype) -> Any:
 def _load_tokenizer(name: str, folder: Path) -> Any:
     try:
         if folder.is_file():
-            return AutoTokenizer.from_pretrained(folder.parent, gguf_file=folder.name)
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            return AutoTokenizer.from_pretrained(
+                folder.parent, gguf_file=folder.name, local_files_only=True, trust_remote_code=False
+            )
+        # without a word about it, transformers asks the user whether to run a tokenizer's own code
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # likewise
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error
