@@ -1,4 +1,5 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make install: only .venv
+# make fuzz: bad input for ten minutes, or MINUTES=60
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
@@ -7,7 +8,7 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint install clean
+.PHONY: demo test fuzz lint install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -16,6 +17,14 @@ demo: install
 test: lint
 	-$(MAKE) --no-print-directory $(SMOLLM2)
 	$(PYTHON) -m pytest --jaxtyping-packages=headscope,beartype.beartype
+
+# hypothesis by itself; the readers by coverage too, where atheris is installed
+MINUTES := 10
+CAMPAIGN := $(PYTHON) -m tests.fuzz.campaign --minutes $(MINUTES)
+fuzz: install
+	$(CAMPAIGN)
+	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
+		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
 
 lint: install
 	$(VENV)/bin/ruff check .

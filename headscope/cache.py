@@ -64,7 +64,7 @@ def read_examples(
 
 
 def _checked_index(run_folder: Path) -> list[dict[str, Any]]:
-    """What the index says of each example, once the patterns' checksum has proved right."""
+    """What the index says of each example, once the patterns have proved right."""
     if not os.path.lexists(run_folder / INDEX):
         return []
     index_file, patterns = readable(run_folder, INDEX), readable(run_folder, PATTERNS)
@@ -78,6 +78,12 @@ def _checked_index(run_folder: Path) -> list[dict[str, Any]]:
         raise _damaged(run_folder, error) from error
     if file_sha256(patterns) != stated:
         raise RunError(f"{patterns}: this file is not the one that was written")
+    try:
+        with safe_open(patterns, framework="numpy") as stored:
+            for i, facts in enumerate(examples):
+                _check_pattern(stored.get_tensor(f"{i:05d}"), len(facts["tokens"]))
+    except UNREADABLE as error:
+        raise _damaged(run_folder, error) from error
     return examples
 
 
@@ -143,12 +149,14 @@ TOLERANCE = 0.05
 """How far a sum of half-precision probabilities may lie beyond 1."""
 
 
-def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:
-    size = len(facts["tokens"])
+def _check_pattern(pattern: np.ndarray, size: int) -> None:
     if pattern.shape != (size, size) or pattern.dtype != np.float16:
         raise ValueError(f"a pattern of shape {pattern.shape} of {pattern.dtype} for {size} tokens")
     if not ((pattern >= 0) & (pattern <= 1 + TOLERANCE)).all():
         raise ValueError("a pattern with values that are no probabilities")
+
+
+def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:
     return Example(
         **facts
         | {

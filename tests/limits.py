@@ -12,12 +12,16 @@ SECONDS = 10
 MEGABYTES = 1000
 
 
+class Hang(BaseException):
+    """No exception that a reader might take for a file that cannot be read."""
+
+
 @contextmanager
 def no_hang(seconds: int = SECONDS) -> Iterator[None]:
     """End what takes longer."""
 
     def stop(*_: object) -> None:
-        raise TimeoutError(f"still not done after {seconds} seconds")
+        raise Hang(f"still not done after {seconds} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)
