@@ -1,5 +1,6 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
+# make fuzz: bad input for ten minutes, or MINUTES=60
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
@@ -8,7 +9,7 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench install clean
+.PHONY: demo test fuzz lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -22,6 +23,14 @@ test: lint
 bench: install
 	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling; do \
 		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
+
+# hypothesis by itself; the readers by coverage too, where atheris is installed
+MINUTES := 10
+CAMPAIGN := $(PYTHON) -m tests.fuzz.campaign --minutes $(MINUTES)
+fuzz: install
+	$(CAMPAIGN)
+	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
+		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
 
 lint: install
 	$(VENV)/bin/ruff check .

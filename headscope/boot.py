@@ -29,7 +29,9 @@ def boot(name: str, hf_model: Any, tokenizer: Any, device: str, dtype: torch.dty
         try:
             bridge = TransformerBridge.boot_transformers(
                 folder, hf_model=hf_model, device=device, dtype=dtype,
-                tokenizer=AutoTokenizer.from_pretrained(folder, local_files_only=True),
+                tokenizer=AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                ),
             )  # fmt: skip
         except Exception as error:  # TransformerLens has no family of errors of its own
             reason = str(error).strip().split("\n")[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -13,24 +14,29 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.example import Example
+from headscope.folder import INDEX, PATTERNS, encoded, readable
 
-FOLDER, PATTERNS, INDEX = "patterns", "examples.safetensors", "examples.json"
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
+    SafetensorError,
+)  # fmt: skip
+"""What reading a file of a run can raise when it was altered: safetensors has no one family."""
 
 
 def write_examples(examples: Sequence[Example], run_folder: Path) -> None:
     """Write `patterns/examples.safetensors` (float16) and `patterns/examples.json`."""
-    folder = run_folder / FOLDER
-    folder.mkdir()
+    (run_folder / INDEX).parent.mkdir()
     arrays = {f"{i:05d}": np.ascontiguousarray(e.pattern) for i, e in enumerate(examples)}
-    save_file(arrays, folder / PATTERNS)
+    save_file(arrays, run_folder / PATTERNS)
     index = {
-        "sha256": hashlib.sha256((folder / PATTERNS).read_bytes()).hexdigest(),
+        "sha256": file_sha256(run_folder / PATTERNS),
         "examples": [_facts(example) for example in examples],
     }
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, indent=0)
-    (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+    (run_folder / INDEX).write_bytes(encoded(text + "\n"))
 
 
 def read_examples(
@@ -43,35 +49,47 @@ def read_examples(
     Raises:
         RunError: the cache is damaged or not the one that its index describes.
     """
-    folder = run_folder / FOLDER
     index = _checked_index(run_folder)
     if not index:
         return []
     try:
-        with safe_open(folder / PATTERNS, framework="numpy") as patterns:
+        with safe_open(run_folder / PATTERNS, framework="numpy") as patterns:
             return [
                 _example(facts, patterns.get_tensor(f"{i:05d}"))
                 for i, facts in enumerate(index)
                 if layer in (None, facts["layer"]) and head in (None, facts["head"])
             ]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise RunError(f"{folder}: the pattern cache is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise _damaged(run_folder, error) from error
 
 
 def _checked_index(run_folder: Path) -> list[dict[str, Any]]:
-    """What the index says of each example, once the patterns' checksum has proved right."""
-    folder = run_folder / FOLDER
-    if not (folder / INDEX).is_file():
+    """What the index says of each example, once the patterns have proved right."""
+    if not os.path.lexists(run_folder / INDEX):
         return []
+    index_file, patterns = readable(run_folder, INDEX), readable(run_folder, PATTERNS)
     try:
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        found = hashlib.sha256((folder / PATTERNS).read_bytes()).hexdigest()
+        index = json.loads(index_file.read_text(encoding="utf-8"))
         examples: list[dict[str, Any]] = list(index["examples"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{folder}: the pattern cache is damaged: {error}") from error
-    if found != index["sha256"]:
-        raise RunError(f"{folder / PATTERNS}: this file is not the one that was written")
+        for facts in examples:
+            _check_facts(facts)
+        stated = index["sha256"]
+    except UNREADABLE as error:
+        raise _damaged(run_folder, error) from error
+    if file_sha256(patterns) != stated:
+        raise RunError(f"{patterns}: this file is not the one that was written")
+    try:
+        with safe_open(patterns, framework="numpy") as stored:
+            for i, facts in enumerate(examples):
+                _check_pattern(stored.get_tensor(f"{i:05d}"), len(facts["tokens"]))
+    except UNREADABLE as error:
+        raise _damaged(run_folder, error) from error
     return examples
+
+
+def _damaged(run_folder: Path, error: Exception) -> RunError:
+    folder = (run_folder / INDEX).parent
+    return RunError(f"{folder}: the pattern cache is damaged: {error!s:.200}")
 
 
 class StoredExamples(Sequence[Example]):
@@ -104,6 +122,38 @@ class StoredExamples(Sequence[Example]):
 def _facts(example: Example) -> dict[str, Any]:
     facts = {name: value for name, value in vars(example).items() if name != "pattern"}
     return facts | {"mass": None if np.isnan(example.mass) else round(example.mass, 6)}
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Refuse an example that cannot be drawn: every place lies among its tokens."""
+    size = len(facts["tokens"])
+    places = [facts["query"], *facts["targets"]]
+    numbers = [facts["layer"], facts["head"], *places]
+    texts = [facts["relation"], facts["kind"], facts["window"], *facts["tokens"]]
+    mass = 0.0 if facts["mass"] is None else facts["mass"]
+    fit = (
+        facts.keys() == _FACTS
+        and isinstance(facts["tokens"], list)
+        and all(type(number) is int for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and all(-1 <= place < size for place in places)
+        and isinstance(mass, int | float)
+        and 0 <= mass <= 1 + TOLERANCE
+    )
+    if not fit:
+        raise ValueError(f"no example of a run: {facts!r:.100}")
+
+
+_FACTS = {field.name for field in fields(Example)} - {"pattern"}
+TOLERANCE = 0.05
+"""How far a sum of half-precision probabilities may lie beyond 1."""
+
+
+def _check_pattern(pattern: np.ndarray, size: int) -> None:
+    if pattern.shape != (size, size) or pattern.dtype != np.float16:
+        raise ValueError(f"a pattern of shape {pattern.shape} of {pattern.dtype} for {size} tokens")
+    if not ((pattern >= 0) & (pattern <= 1 + TOLERANCE)).all():
+        raise ValueError("a pattern with values that are no probabilities")
 
 
 def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -9,10 +10,11 @@ import torch
 from headscope.corpus.document import Document
 from headscope.engine import stream_patterns
 from headscope.errors import HeadscopeError, RunError
+from headscope.folder import is_run
 from headscope.heads import head_name, parse_head
 from headscope.models import Model, load_model
 from headscope.run import Run
-from headscope.store import RUN, load
+from headscope.store import load
 from headscope.view import AttentionView
 
 
@@ -30,6 +32,8 @@ def show(model: str | Model, head: str, text: str) -> AttentionView:
         HeadscopeError: the text is empty, or longer than the model's context.
     """
     layer, number = parse_head(head)
+    if not _is_unicode(text):
+        raise HeadscopeError("the text is not Unicode: it holds half of a character")
     loaded = _load(model) if isinstance(model, str) else model
     if layer >= loaded.layers or number >= loaded.heads:
         last = head_name(loaded.layers - 1, loaded.heads - 1)
@@ -73,6 +77,13 @@ def model_of(run: Run) -> Model:
     )
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: an argument that is not UTF-8 comes with surrogates."""
+    return text.encode("utf-8", "replace").decode() == text
+
+
 def _load(name: str) -> Model:
-    folder = Path(name).expanduser()
-    return model_of(load(folder)) if (folder / RUN).is_file() else load_model(name)
+    folder = Path(name)
+    with suppress(RuntimeError):  # a home that nobody has: load_model says so
+        folder = folder.expanduser()
+    return model_of(load(folder)) if is_run(folder) else load_model(name)

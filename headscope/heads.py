@@ -6,7 +6,7 @@ import re
 
 from headscope.errors import HeadscopeError
 
-_HEAD = re.compile(r"[Ll]?(\d+)[Hh.](\d+)")
+_HEAD = re.compile(r"[Ll]?(\d{1,6})[Hh.](\d{1,6})")
 
 
 def head_name(layer: int, head: int) -> str:
@@ -22,5 +22,5 @@ def parse_head(text: str) -> tuple[int, int]:
     """
     match = _HEAD.fullmatch(text.strip())
     if match is None:
-        raise HeadscopeError(f"{text!r} is not a head; write L5H1 or 5.1 for layer 5, head 1")
+        raise HeadscopeError(f"{text!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
     return int(match[1]), int(match[2])

@@ -6,6 +6,7 @@ import pandas as pd
 
 from headscope.errors import ChoiceError
 from headscope.run import Run
+from headscope.tables import table_to_csv
 from headscope.tags import UNCLASSIFIED, reason, with_rules
 
 _OF_THE_TYPE = (
@@ -40,5 +41,5 @@ def list_heads(run: Run, tag: str | None = None) -> pd.DataFrame:
 def write_heads(heads: pd.DataFrame, format: str) -> str:
     """The heads as `csv` or `json` (a list of objects)."""
     if format == "csv":
-        return str(heads.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+        return table_to_csv(heads)
     return str(heads.to_json(orient="records", indent=1, force_ascii=False)) + "\n"

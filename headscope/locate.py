@@ -21,12 +21,17 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     Raises:
         ModelError: nothing is there, or a revision is asked of a local model.
     """
-    path = mini_folder() if name == MINI else Path(name).expanduser()
-    if revision is not None and path.exists():
+    try:
+        path = mini_folder() if name == MINI else Path(name).expanduser()
+        local = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{name:.200}: no such folder or file: {reason}") from error
+    if revision is not None and local:
         raise ModelError(
             f"{name} is a local model, and --revision {revision} chooses among those on the hub"
         )
-    if path.exists():
+    if local:
         return path, ""
     if path.suffix in (".gguf", ".json"):
         raise ModelError(f"{name}: no such file")

@@ -183,8 +183,11 @@ def _load_weights(name: str, folder: Path, dtype: torch.dtype) -> Any:
 def _load_tokenizer(name: str, folder: Path) -> Any:
     try:
         if folder.is_file():
-            return AutoTokenizer.from_pretrained(folder.parent, gguf_file=folder.name)
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            return AutoTokenizer.from_pretrained(
+                folder.parent, gguf_file=folder.name, local_files_only=True, trust_remote_code=False
+            )
+        # without a word about it, transformers asks the user whether to run a tokenizer's own code
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # likewise
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error

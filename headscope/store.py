@@ -9,25 +9,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from safetensors.numpy import load_file, save_file
 
-from headscope.cache import StoredExamples, write_examples
+from headscope.cache import UNREADABLE, StoredExamples, write_examples
 from headscope.causal import read_causes
 from headscope.errors import RunError
-from headscope.relations.relation import Rule
+from headscope.folder import (
+    EVIDENCE,
+    HEADS,
+    REPORT,
+    RUN,
+    TALLY,
+    check_files,
+    checksums,
+    encoded,
+    is_run,
+    readable,
+)
+from headscope.record import read_record
 from headscope.run import Run
-from headscope.tally import Profile, Tally
+from headscope.tables import check_tables, read_evidence, read_heads, table_to_csv
+from headscope.tally import Tally
 
 if TYPE_CHECKING:
     from numpy import ndarray
-
-RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
-REPORT = "report.html"
-_FORMAT = "%.6g"  # far below the width of any interval
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:
@@ -37,20 +45,23 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         RunError: a run is there already (and `overwrite` is off), or other files are, or it
             cannot be written.
     """
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file; --out names a folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / RUN).is_file():
-            raise RunError(f"{folder} holds other files and no run; choose an empty or new folder")
-        if not overwrite:
-            raise RunError(
-                f"{folder} holds a run already; choose another --out, or add --overwrite"
-            )
     try:
-        with _beside(folder):
+        if folder.exists() and not folder.is_dir():
+            raise RunError(f"{folder} is a file; --out names a folder")
+        if folder.is_dir() and any(folder.iterdir()):
+            if not is_run(folder):
+                raise RunError(
+                    f"{folder} holds other files and no run; choose an empty or new folder"
+                )
+            if not overwrite:
+                raise RunError(
+                    f"{folder} holds a run already; choose another --out, or add --overwrite"
+                )
+        with _beside(folder.resolve()):
             pass
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(f"{folder!s:.200} cannot be written: {reason}") from error
 
 
 def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
@@ -69,15 +80,16 @@ def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
             "load it with_tally=True, or save it elsewhere"
         )
     try:
-        with _beside(folder) as new:
+        place = folder.resolve()  # where a link leads is replaced, not the link
+        with _beside(place) as new:
             _write(run, new)
-            if folder.exists():
+            if place.exists():
                 old = new.with_name(new.name + ".old")
-                folder.rename(old)
-                new.rename(folder)
+                place.rename(old)
+                new.rename(place)
                 shutil.rmtree(old)
             else:
-                new.rename(folder)
+                new.rename(place)
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error.strerror or error}") from error
     return folder
@@ -86,80 +98,101 @@ def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
 def load(folder: str | Path, *, with_tally: bool = False) -> Run:
     """Read a run folder back.
 
+    Each file is compared with the checksum that `run.json` states. A folder without checksums was
+    written by an older headscope: it is read, and a note of the run says that it was not checked.
+
     Args:
         folder: the folder that `save` wrote.
         with_tally: read the sums too, which only merging needs.
 
     Raises:
-        RunError: no run there, or one that is damaged.
+        RunError: no run there, or one that was altered, cut short, or put together by hand.
     """
     folder = Path(folder)
-    if not (folder / RUN).is_file():
+    if not is_run(folder):
         raise RunError(
-            f"{folder}: no run here ({RUN} is missing); write one with headscope classify"
+            f"{folder!s:.200}: no run here ({RUN} is missing); write one with headscope classify"
         )
+    info, rules = read_record(readable(folder, RUN))
+    files = info.pop("files", None)  # of this folder, not of the run
+    if files is None:
+        info["notes"] = [*info.get("notes", ()), *({UNCHECKED} - {*info.get("notes", ())})]
+    else:
+        check_files(folder, files)
+    evidence = read_evidence(readable(folder, EVIDENCE))
+    heads = read_heads(readable(folder, HEADS))
     try:
-        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        rules = {name: Rule(**rule) for name, rule in info["relations"].items()}
-        evidence = _read_table(folder / EVIDENCE, _SCORES)
-        heads = _read_table(folder / HEADS, _NUMBERS)
-        tally, twin = _read_tallies(folder / TALLY, tuple(rules)) if with_tally else (None, None)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        check_tables(heads, evidence, rules)
+    except RunError as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
+    tally, twin = None, None
+    if with_tally:
+        shape = (int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1)
+        tally, twin = _read_tallies(readable(folder, TALLY), tuple(rules), shape)
     causes = read_causes(folder)
     return Run(heads, evidence, rules, info, tally, twin, StoredExamples(folder), causes)
 
 
-_NAMES = dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason"), str)
-_SCORES = (
-    "mass", "control", "lift", "ci_low", "ci_high", "q_value", "hit_rate", "best_offset_rate",
-    "twin_p999", "chance",
-)  # fmt: skip
-
-
-def _read_table(path: Path, numbers: tuple[str, ...]) -> pd.DataFrame:
-    # a relation may be called "1", "null" or "NA": only numbers can be missing
-    missing = dict.fromkeys(numbers, "")
-    return pd.read_csv(path, dtype=_NAMES, keep_default_na=False, na_values=missing)
-
-
-_NUMBERS = (
-    "score", "control", "lift", "ci_low", "ci_high", "q_value", "first_token_mass", "entropy",
-    "mean_distance", "variability",
-)  # fmt: skip
+UNCHECKED = (
+    "read from a folder of an older headscope that states no checksums: whether its files are "
+    "those that were written was not checked"
+)
 
 
 def _write(run: Run, folder: Path) -> None:
-    rules = {name: asdict(rule) for name, rule in run.rules.items()}
-    info = {**run.info, "relations": rules}
-    text = json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / RUN).write_text(text + "\n", encoding="utf-8")
-    run.evidence.to_csv(folder / EVIDENCE, index=False, float_format=_FORMAT, lineterminator="\n")
-    run.heads.to_csv(folder / HEADS, index=False, float_format=_FORMAT, lineterminator="\n")
+    (folder / EVIDENCE).write_bytes(encoded(table_to_csv(run.evidence)))
+    (folder / HEADS).write_bytes(encoded(table_to_csv(run.heads)))
     if run.examples:
         write_examples(run.examples, folder)
-    (folder / REPORT).write_text(run.report(), encoding="utf-8")
+    (folder / REPORT).write_bytes(encoded(run.report()))
     if run.tally is not None:
         arrays = dict(run.tally.arrays())
         if run.twin is not None:
             arrays |= {f"{_TWIN}{name}": array for name, array in run.twin.arrays().items()}
         save_file({name: np.asarray(a, order="C") for name, a in arrays.items()}, folder / TALLY)
+    rules = {name: asdict(rule) for name, rule in run.rules.items()}
+    # last, because it states what the others are
+    info = {**run.info, "relations": rules, "files": checksums(folder)}
+    text = json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / RUN).write_bytes(encoded(text + "\n"))
 
 
 _TWIN = "twin."
 
 
-def _read_tallies(path: Path, relations: tuple[str, ...]) -> tuple[Tally, Tally | None]:
-    arrays: dict[str, ndarray] = load_file(path)
+def _read_tallies(
+    path: Path, relations: tuple[str, ...], shape: tuple[int, int]
+) -> tuple[Tally, Tally | None]:
+    try:
+        arrays: dict[str, ndarray] = load_file(path)
+    except UNREADABLE as error:
+        raise RunError(f"{path}: no safetensors file of a run: {error!s:.200}") from error
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
     own = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
-    return _tally(own, relations), _tally(twin, relations) if twin else None
+    return (
+        _tally(path, own, relations, shape),
+        _tally(path, twin, relations, shape) if twin else None,
+    )
 
 
-def _tally(arrays: dict[str, ndarray], relations: tuple[str, ...]) -> Tally:
-    parts: dict[str, Any] = {n: a for n, a in arrays.items() if not n.startswith("profile.")}
-    profile = {n.split(".", 1)[1]: a for n, a in arrays.items() if n.startswith("profile.")}
-    return Tally(relations=relations, profile=Profile(**profile), **parts)
+def _tally(
+    path: Path, arrays: dict[str, ndarray], relations: tuple[str, ...], shape: tuple[int, int]
+) -> Tally:
+    tally = Tally.zeros(relations, *shape)
+    wanted = tally.arrays()
+    if odd := sorted(wanted.keys() ^ arrays.keys()):
+        raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
+    for name, array in wanted.items():
+        found = arrays[name]
+        if found.shape != array.shape or found.dtype != array.dtype:
+            raise RunError(
+                f"{path}: {name} has shape {found.shape} of {found.dtype}, expected {array.shape} "
+                f"of {array.dtype}"
+            )
+        if not np.isfinite(found).all():
+            raise RunError(f"{path}: {name} holds what is no finite number")
+        array[...] = found
+    return tally
 
 
 @contextmanager

@@ -211,7 +211,7 @@ def test_a_damaged_run_is_named(run, tmp_path):
     (tmp_path / "run.json").write_text("{")
     damaged = headscope("heads", tmp_path)
     assert damaged.returncode == 2
-    assert f"{tmp_path}: this run is damaged" in damaged.stderr
+    assert f"{tmp_path / 'run.json'}: this run is damaged" in damaged.stderr
 
 
 def test_help_and_models_answer_without_heavy_imports():

@@ -5,6 +5,7 @@ Heavy imports happen inside the commands, so that `headscope --help` answers at 
 
 from __future__ import annotations
 
+import io
 import sys
 
 from headscope.cli.app import app
@@ -24,6 +25,10 @@ __all__ = ["anatomy", "app", "causes", "known", "look", "main", "prune", "redund
 
 def main() -> None:
     """Run the command line; what a user can put right ends with one message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # file names that are not UTF-8, and terminals that are not, must not end in a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except HeadscopeError as error:

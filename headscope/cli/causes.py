@@ -26,9 +26,10 @@ def ablate(
     from dataclasses import replace
 
     from headscope.causal import causes_table, write_causes
+    from headscope.folder import REPORT
     from headscope.interventions.causes import ablate as silence
     from headscope.progress import progress_bar
-    from headscope.store import REPORT, load
+    from headscope.store import load
 
     loaded = load(run)
     with progress_bar(quiet=quiet, doing="silencing heads", unit="runs") as advance:

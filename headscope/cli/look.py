@@ -66,10 +66,12 @@ def report(
     ] = None,
 ) -> None:
     """Write the visual report of a run again, as one HTML page."""
-    from headscope.store import REPORT, load
+    from headscope.folder import REPORT, encoded, inside
+    from headscope.store import load
 
-    target = out or run / REPORT
-    write_file(target, load(run).report().encode("utf-8"))
+    page = encoded(load(run).report())
+    target = out or inside(run, REPORT)
+    write_file(target, page)
     print(f"written to {target}")
 
 

@@ -6,7 +6,7 @@ window never ends inside a sentence unless that sentence alone is longer than th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,9 +115,9 @@ def _word_table(
         last=last[inside],
         sentence=np.array([word.sentence for word in words], np.int64),
         head=row_of[np.array([word.head for word in words], np.int64)],
-        deprel=np.array([word.deprel for word in words], "U"),
-        upos=np.array([word.upos for word in words], "U"),
-        lemma=np.array([(word.lemma or word.form).lower() for word in words], "U"),
+        deprel=_texts(word.deprel for word in words),
+        upos=_texts(word.upos for word in words),
+        lemma=_texts((word.lemma or word.form).lower() for word in words),
     )
 
 
@@ -138,12 +138,20 @@ def _mention_table(
     return MentionTable(
         first=words.first[head_rows],
         last=words.last[name_rows],
-        entity=np.array([mention.entity for mention in kept], "U"),
-        surface=np.array([_surface(document, mention) for mention in kept], "U"),
-        lemma=np.array([(head.lemma or head.form).lower() for head in heads], "U"),
+        entity=_texts(mention.entity for mention in kept),
+        surface=_texts(_surface(document, mention) for mention in kept),
+        lemma=_texts((head.lemma or head.form).lower() for head in heads),
         pronoun=pronoun,
         personal=pronoun & prs,
     )
+
+
+_WIDTH = 400  # an array of strings has the width of its longest: one long word must not fill memory
+
+
+def _texts(strings: Iterable[str]) -> ndarray:
+    """Strings to compare, by their first 400 characters; the longest word has a hundred or two."""
+    return np.array([string[:_WIDTH] for string in strings], "U")
 
 
 def _name_end(document: Document, mention: Mention, row_of: dict[int, int]) -> int:

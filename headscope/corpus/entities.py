@@ -9,6 +9,9 @@ from headscope.corpus.document import Mention, Word
 from headscope.errors import CorpusError
 
 _BRACKET = re.compile(r"\((?P<open>[^()]+)(?P<both>\))?|(?P<close>[^()]+)\)")
+MOST_OPEN = 100
+"""Mentions that may be open at one word, and brackets at one word. Real text nests to about ten;
+without a bound the cost of a sentence grows with the square of its length."""
 _PART = re.compile(r"\[\d+/\d+\]$")  # e5[1/2]: one part of a discontinuous mention
 
 
@@ -28,17 +31,12 @@ class EntityReader:
         """Take the `Entity=` value of one word.
 
         Raises:
-            CorpusError: a bracket that cannot be read, or one that closes nothing.
+            CorpusError: a bracket that cannot be read, or one that closes nothing, or too many.
         """
-        brackets = list(_BRACKET.finditer(value))
-        if "".join(b.group() for b in brackets) != value:
-            raise CorpusError(
-                f"{self.place}:{line}: cannot read Entity={value}; "
-                "expected brackets such as (e1-person, e1) or (e1-person)"
-            )
-        for bracket in brackets:
+        for bracket in self._brackets(value, line):
             if bracket["open"] is not None:
                 self._open.append((self._entity(bracket["open"]), word, line))
+                self._check_count(len(self._open), line)
                 if bracket["both"]:
                     self._close(self._open[-1][0], word, line)
             else:
@@ -53,14 +51,36 @@ class EntityReader:
         if self._open:
             entity, _, line = self._open[0]
             raise CorpusError(
-                f"{self.place}:{line}: unbalanced entity brackets: ({entity} opens here and its "
-                f"sentence ends without {entity})"
+                f"{self.place}:{line}: unbalanced entity brackets: ({entity:.60} opens here and "
+                f"its sentence ends without {entity:.60})"
             )
 
     def finish(self, words: list[Word]) -> tuple[Mention, ...]:
         """The mentions in the order of their first words, each with its syntactic head."""
         spans = sorted(self.mentions, key=lambda span: (span[1], -span[2]))
         return tuple(Mention(e, first, last, _head(words, first, last)) for e, first, last in spans)
+
+    def _brackets(self, value: str, line: int) -> list[re.Match[str]]:
+        found: list[re.Match[str]] = []
+        place = 0
+        while place < len(value):
+            bracket = _BRACKET.match(value, place)
+            if bracket is None:
+                raise CorpusError(
+                    f"{self.place}:{line}: cannot read Entity={value:.60}; "
+                    "expected brackets such as (e1-person, e1) or (e1-person)"
+                )
+            found.append(bracket)
+            place = bracket.end()
+        self._check_count(len(found), line)
+        return found
+
+    def _check_count(self, brackets: int, line: int) -> None:
+        if brackets > MOST_OPEN:
+            raise CorpusError(
+                f"{self.place}:{line}: {brackets} entity brackets at one word or open at once; "
+                f"{MOST_OPEN} at most can be read"
+            )
 
     def _entity(self, fields: str) -> str:
         parts = fields.split("-")
@@ -76,7 +96,7 @@ class EntityReader:
                     self.mentions.append((entity, first, word))
                 return
         raise CorpusError(
-            f"{self.place}:{line}: unbalanced entity brackets: {entity}) closes a mention "
+            f"{self.place}:{line}: unbalanced entity brackets: {entity:.60}) closes a mention "
             "that is not open in this sentence"
         )
 

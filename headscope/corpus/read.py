@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
-from headscope.corpus.text import read_text
+from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 
 SUFFIXES = (".conllu", ".txt")
+MOST_BYTES = 100_000_000
+"""Of one file, which is read whole. Treebanks stay below: GitHub takes no larger file."""
 
 
 def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     """The corpus files that the paths name, folders read recursively in the order of names.
 
     Raises:
-        CorpusError: a path that does not exist, a folder without corpus files, or a suffix
-            that headscope does not read.
+        CorpusError: a path that does not exist or is no file or folder, a folder without corpus
+            files, or a suffix that headscope does not read.
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if path.is_dir():
+        mode = _mode(path)
+        if stat.S_ISDIR(mode):
             found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
             # notes beside a treebank are no corpus: text counts only where nothing is annotated
             annotated = [p for p in found if p.suffix == ".conllu"]
             if not found:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
             files += annotated or found
-        elif not path.exists():
-            raise CorpusError(f"{path}: no such corpus file or folder")
         elif path.suffix not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
                 f"a corpus is {' or '.join(SUFFIXES)}"
             )
+        elif not stat.S_ISREG(mode):
+            # a pipe or a device may never end
+            raise CorpusError(f"{path}: neither a file nor a folder")
         else:
             files.append(path)
     return files
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError as error:
+        raise CorpusError(f"{path}: no such corpus file or folder") from error
+    except (OSError, ValueError) as error:  # a name that is too long, or no name at all
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{path!s:.200}: cannot be read: {reason}") from error
 
 
 def read_documents(files: Iterable[Path]) -> Iterator[Document]:
@@ -53,7 +70,7 @@ def read_documents(files: Iterable[Path]) -> Iterator[Document]:
         if path.suffix == ".conllu":
             yield from read_conllu(path, text)
         else:
-            yield read_text(path.stem, text, source=str(path))
+            yield from read_texts(path.stem, text, source=str(path))
 
 
 def read_corpus(path: str | Path) -> list[Document]:
@@ -74,11 +91,19 @@ def file_sha256(path: Path) -> str:
 def _decode(path: Path) -> str:
     """UTF-8 text without byte-order mark, every line end a line feed."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            raw = file.read() if size <= MOST_BYTES else b""
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read: {error.strerror}") from error
+    if size > MOST_BYTES:
+        raise CorpusError(
+            f"{path}: {size / 1e6:,.0f} MB, and {MOST_BYTES / 1e6:.0f} MB at most can be read; "
+            "split it into several files"
+        )
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise CorpusError(

@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from headscope.corpus.document import Document, Word
 from headscope.errors import CorpusError
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-# a sentence ends after . ! ? and closing quotes, or at an empty line
-_SENTENCE_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|\n\s*\n")
+# a sentence ends after . ! ? and closing quotes, or at an empty line; each run of marks is tried
+# once and whole, or a line of a million dots would be tried from each of them
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
+
+LONGEST = 1_000_000
+"""Characters of one document. A longer text is several, so that a run that reads the first of them
+need not find and tokenize the words of all; novels stay whole."""
+
+
+def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
+    """The documents of a plain text: one, or several called `name.1`, `name.2` when it is long.
+
+    Raises:
+        CorpusError: there is no word in the text.
+    """
+    if len(text) <= LONGEST:
+        yield read_text(name, text, source=source)
+        return
+    found, start = 0, 0
+    while start < len(text):
+        end = _piece_end(text, start)
+        if _WORD.search(text, start, end):
+            found += 1
+            yield read_text(f"{name}.{found}", text[start:end], source=source)
+        start = end
+    if not found:
+        raise CorpusError(f"{source or name}: no word in this text")
+
+
+def _piece_end(text: str, start: int) -> int:
+    """After an empty line if there is one, else a line, else a blank, else anywhere."""
+    end = start + LONGEST
+    if end >= len(text):
+        return len(text)
+    for mark in ("\n\n", "\n", " "):
+        place = text.rfind(mark, start + 1, end)
+        if place > 0:
+            return place + len(mark)
+    return end
 
 
 def read_text(name: str, text: str, *, source: str = "") -> Document:

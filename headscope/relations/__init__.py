@@ -36,11 +36,17 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
     """The relations themselves, if a run can score them side by side.
 
     Raises:
-        HeadscopeError: two have one name, or one reads a stimulus that does not exist, or asks to
-            beat a simple rule that it does not name.
+        HeadscopeError: one has a name that tables cannot hold, two have one name, or one reads a
+            stimulus that does not exist, or asks to beat a simple rule that it does not name.
     """
     seen: set[str] = set()
     for relation in relations:
+        names = (relation.type, relation.name, relation.rule.meaning)
+        if not all(name and name.isprintable() for name in names) or ";" in relation.type:
+            raise HeadscopeError(
+                f"a relation called {relation.id!r:.100}: type, name and meaning are words on one "
+                "line, and a type has no ; because a head's tags are joined by it"
+            )
         if relation.id in seen:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
         seen.add(relation.id)

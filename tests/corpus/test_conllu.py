@@ -133,3 +133,48 @@ def test_gum_words_stand_where_the_text_says(gum):
         place = 0
         for sentence in sentences:
             place = document.text.index(sentence, place) + len(sentence)
+
+
+ROW = "{}\t{}\t{}\tX\t_\t_\t{}\tdep\t_\t{}\n"
+
+
+def test_blanks_in_a_form_and_empty_columns_at_the_end_are_no_new_columns(tmp_path):
+    rows = ROW.format(1, "10  000", "10  000", 0, "_") + ROW.format(2, "x", "_", 1, "")
+    (document,) = read(tmp_path, rows)
+    assert [w.form for w in document.words] == ["10  000", "x"]
+    assert document.words[1].head == 0
+
+
+def test_an_underscore_is_a_missing_lemma_unless_it_is_the_word(tmp_path):
+    (document,) = read(tmp_path, ROW.format(1, "a", "_", 0, "_") + ROW.format(2, "_", "_", 1, "_"))
+    assert [w.lemma for w in document.words] == ["", "_"]
+
+
+@pytest.mark.parametrize(
+    "misc", ["Entity", "Entity=", "Entity=_", "Entity==", "|", "=", "Entity= |x"]
+)
+def test_an_entity_without_a_value_is_none_and_a_broken_one_is_refused(tmp_path, misc):
+    text = ROW.format(1, "a", "a", 0, misc)
+    if misc == "Entity==":
+        with pytest.raises(CorpusError, match="cannot read Entity=="):
+            read(tmp_path, text)
+    else:
+        assert read(tmp_path, text)[0].mentions == ()
+
+
+def test_an_equals_sign_in_an_entity_is_part_of_it(tmp_path):
+    (document,) = read(tmp_path, ROW.format(1, "a", "a", 0, "Entity=(e1-thing-E=mc2)"))
+    assert [m.entity for m in document.mentions] == ["e1"]
+
+
+@pytest.mark.parametrize("ranges", [["2-3"], ["1-1", "1-2"], ["1-2", "1-3"], ["1-4"]])
+def test_ranges_must_cover_words_that_follow_and_never_overlap(tmp_path, ranges):
+    rows = "".join(f"{r}\tab" + "\t_" * 8 + "\n" for r in ranges)
+    words = "".join(ROW.format(i, "a", "a", i - 1, "_") for i in (1, 2, 3))
+    with pytest.raises(CorpusError, match=f"range {ranges[-1]} does not fit"):
+        read(tmp_path, rows + words)
+
+
+def test_the_byte_that_is_not_utf8_is_named_behind_a_byte_order_mark_too(tmp_path):
+    with pytest.raises(CorpusError, match=r":1: not UTF-8 \(byte 0xe9\)"):
+        read(tmp_path, b"\xef\xbb\xbf# caf\xe9\n" + GOOD.encode())

@@ -1,0 +1,27 @@
+"""Whatever was done to a run folder, it is used soundly or refused with a reason."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.folders import changes, check_folder, make_run
+
+
+def test_any_run_folder_is_used_soundly_or_refused(tmp_path):
+    sound = make_run(tmp_path / "sound")
+    assert check_folder(sound, tmp_path, [], sign=False)
+    assert check_folder(sound, tmp_path, [], sign=True)
+    used = []
+
+    @settings(
+        max_examples=120, derandomize=True, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.lists(changes, min_size=1, max_size=2), st.integers(0, 3))
+    def alter(made, unsigned):
+        used.append(check_folder(sound, tmp_path, made, sign=unsigned > 0))
+
+    alter()
+    assert any(used)
+    assert not all(used)
