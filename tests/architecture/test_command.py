@@ -26,10 +26,10 @@ def test_mini_is_shown_with_formula_and_count_side_by_side():
     told = headscope("anatomy", "mini", "--check")
     assert told.returncode == 0, told.stderr
     lines = [line.split() for line in told.stdout.splitlines()]
-    assert "mini: 4 layers × 8 heads, 8 key/value heads, 3,487,232 parameters" in told.stdout
-    assert "d_model 256, d_head 32, d_ff 1,024, vocabulary 1,024, context 256" in told.stdout
+    assert "mini: 6 layers × 8 heads, 8 key/value heads, 2,702,848 parameters" in told.stdout
+    assert "d_model 256, d_head 32, d_ff 256, vocabulary 1,024, context 256" in told.stdout
     assert ["W_Q", *"d_model × heads × d_head".split(), "65,536", "65,536", "yes"] in lines
-    assert any(line[:1] == ["total"] and line[-2:] == ["3,487,232", "yes"] for line in lines)
+    assert any(line[:1] == ["total"] and line[-2:] == ["2,702,848", "yes"] for line in lines)
     (sum_of_heads,) = (line for line in told.stdout.splitlines() if "Σ_h z_h W_O^h + b_O" in line)
     assert sum_of_heads.split()[-2:] == ["1e-05", "yes"]
     assert " 0-3 " in sum_of_heads
