@@ -21,7 +21,7 @@ def main() -> None:
     with scratch() as folder:
         name = gpt2_shape(folder)
         model, lens = load_model(name, device="cpu"), load_model(name, engine="lens", device="cpu")
-        windows = text_windows(model, corpora(), tokens=4_096, length=256)
+        windows = text_windows(model, corpora(), tokens=2_048, length=256)
         texts = ["".join(window.strings[1:]) for window in windows]
         bridge: Any = lens.engine.bridge
 

@@ -32,7 +32,7 @@ def main() -> None:
             engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
         }
         sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
-        for length, tokens in ((256, 8_192), (1_024, 8_192)):
+        for length, tokens in ((256, 4_096), (1_024, 4_096)):
             windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
             batches = forward_batches(windows)
             work = {

@@ -25,7 +25,7 @@ def main() -> None:
     with scratch() as folder:
         name = gpt2_shape(folder)
         model, eager = load_model(name, device="cpu"), bare(name, "eager")
-        windows = text_windows(model, corpora(), tokens=2_048, length=256)
+        windows = text_windows(model, corpora(), tokens=1_024, length=256)
         found = [list(find_all(window, RELATIONS, 0)) for window in windows]
         seconds = alternate(
             3, headscope=lambda: classify(model, windows), loop=lambda: loop(eager, windows, found)

@@ -23,7 +23,7 @@ from headscope.data import mini_folder, shipped_corpora
 from headscope.models import Model
 
 RESULTS = Path(__file__).parent / "results"
-ROUNDS = 5
+ROUNDS = 3
 
 
 def alternate(rounds: int = ROUNDS, **work: Callable[[], object]) -> dict[str, list[float]]:

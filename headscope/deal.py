@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.profile import profile_place
-from headscope.tally import BLOCKS
+from headscope.tally import BLOCKS, PROFILES
 
 AT_ONCE = 2 * BLOCKS
 """Windows of text that are in memory at once."""
@@ -55,12 +55,14 @@ def chunks(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chun
 def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], set[int]]:
     """Deal windows evenly into all blocks, each stimulus apart; and the windows to profile.
 
-    The first text window of each pair of blocks is profiled.
+    One text window of four is profiled, of few windows more.
     """
     blocks = np.zeros(len(windows), np.int64)
     for stimulus in {window.stimulus for window in windows}:
         rows = np.array([i for i, window in enumerate(windows) if window.stimulus == stimulus])
         blocks[rows] = np.arange(len(rows)) * BLOCKS // len(rows)
     text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
-    first = {profile_place(int(blocks[i])): i for i in reversed(text)}
+    # for up to two windows a block the profiled ones lie in different pairs of blocks
+    every = max(1, min(AT_ONCE // PROFILES, len(text) // 4))
+    first = {profile_place(int(blocks[i])): i for i in reversed(text[::every])}
     return blocks, set(first.values())

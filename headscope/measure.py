@@ -54,7 +54,7 @@ def measure(
 ) -> tuple[Tally, list[Prepared]]:
     """Run the model once over all windows and sum up what the relations ask about.
 
-    While the model reads a batch, the next one is read from the corpus, tokenised and searched
+    While an accelerator runs a batch, the next one is read from the corpus, tokenised and searched
     for pairs.
 
     Args:
@@ -72,7 +72,9 @@ def measure(
     """
     tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
     kept: list[Prepared] = []
-    for prepared in ahead(_prepare(model, text, synthetic, relations, seed, batch_tokens, share)):
+    batches = _prepare(model, text, synthetic, relations, seed, batch_tokens, share)
+    # on a processor's cores the model and its next batch would only be in each other's way
+    for prepared in batches if model.device == "cpu" else ahead(batches):
         if prepared.opens is not None and prepared.opens.halve:
             tally.halve()
         _read(model, prepared, tally)

@@ -38,7 +38,8 @@ class Part:
 
     `cells` are the block's distinct cells of every head, as flat indices into its rows
     `[window head query key]`. `targets` are the places of the target cells among them, the first
-    token's left out, and `target_rows` their queries, as flat indices into `[window head query]`.
+    token's left out, `target_rows` their queries, as flat indices into `[window head query]`, and
+    `opening` the places, among the targets, of the first of the same query.
     `mass` and `hit` are sparse matrices that add weighted cells up by block and relation, targets
     first and controls below them.
     """
@@ -46,6 +47,7 @@ class Part:
     cells: Int[Tensor, "cell head"]
     targets: Int[Tensor, " target"]
     target_rows: Int[Tensor, "target head"]
+    opening: Int[Tensor, " target"]
     mass: Tensor
     hit: Tensor
 
@@ -63,6 +65,9 @@ class Part:
         if logarithms:
             values, best = values.exp_(), best.exp_()
         hits &= best > 0  # attention that is 0 hits nothing
+        so_far = hits.cumsum(0, dtype=torch.int32)
+        before = (so_far - hits.int())[self.opening]
+        hits &= so_far == before + 1  # a row has one arg-max: the first of equals
         return self.mass @ values, self.hit @ hits.float()
 
     def to(self, device: torch.device | str) -> Part:
@@ -171,6 +176,7 @@ def _part(block: Block, all_cells: _Side, targets: _Side, shape: tuple[int, int,
     cells, target_cells = _distinct(all_cells.cell), _distinct(targets.cell)
     queries = block.shape[1]
     head = torch.arange(heads) * queries
+    target_query = target_cells // length
 
     def row(cell: ndarray) -> Int[ndarray, " cell"]:
         """Its place among the rows of head 0."""
@@ -182,6 +188,7 @@ def _part(block: Block, all_cells: _Side, targets: _Side, shape: tuple[int, int,
         cells=flat[:, None] + head * block.keys,
         targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
         target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
+        opening=torch.from_numpy(np.searchsorted(target_query, target_query)),
         mass=all_cells.matrix(2 * rows, cells),
         hit=targets.matrix(rows, target_cells),
     )

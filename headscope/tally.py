@@ -14,8 +14,8 @@ from headscope.relations.relation import GUESSES
 BLOCKS = 64
 """Documents are dealt into blocks by position; intervals come from resampling blocks."""
 PROFILES = 32
-"""Windows that are profiled at most: the first text window of each pair of blocks. A profile
-describes and decides nothing, so that its cost need not grow with the run."""
+"""Windows that are profiled at most. A profile describes and decides nothing, so that its cost need
+not grow with the run."""
 OFFSETS = 9
 """Diagonals of the profile: from the current token to eight back."""
 CORNER = 10

@@ -15,7 +15,10 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.architecture import checks
 from headscope.cli import app
+from headscope.data import mini_folder
 from tests.test_cli import headscope
+
+MINI = json.loads((mini_folder() / "config.json").read_text())
 
 
 def run(*arguments: object):
@@ -26,13 +29,16 @@ def test_mini_is_shown_with_formula_and_count_side_by_side():
     told = headscope("anatomy", "mini", "--check")
     assert told.returncode == 0, told.stderr
     lines = [line.split() for line in told.stdout.splitlines()]
-    assert "mini: 6 layers × 8 heads, 8 key/value heads, 2,702,848 parameters" in told.stdout
-    assert "d_model 256, d_head 32, d_ff 256, vocabulary 1,024, context 256" in told.stdout
+    layers, d_ff = MINI["n_layer"], MINI["n_inner"]
+    per_layer = 4 * (256 * 256 + 256) + 2 * 256 * d_ff + d_ff + 256 + 4 * 256
+    parameters = f"{(1024 + 256) * 256 + layers * per_layer + 2 * 256:,}"
+    assert f"mini: {layers} layers × 8 heads, 8 key/value heads, {parameters} param" in told.stdout
+    assert f"d_model 256, d_head 32, d_ff {d_ff}, vocabulary 1,024, context 256" in told.stdout
     assert ["W_Q", *"d_model × heads × d_head".split(), "65,536", "65,536", "yes"] in lines
-    assert any(line[:1] == ["total"] and line[-2:] == ["2,702,848", "yes"] for line in lines)
+    assert any(line[:1] == ["total"] and line[-2:] == [parameters, "yes"] for line in lines)
     (sum_of_heads,) = (line for line in told.stdout.splitlines() if "Σ_h z_h W_O^h + b_O" in line)
     assert sum_of_heads.split()[-2:] == ["1e-05", "yes"]
-    assert " 0-3 " in sum_of_heads
+    assert f" 0-{MINI['n_layer'] - 1} " in sum_of_heads
     assert max(map(len, told.stdout.splitlines())) <= 100
 
 
@@ -77,7 +83,7 @@ def test_the_cache_is_for_the_context_batch_and_dtype_that_are_asked_for():
     asked = ("--context", 100, "--batch", 3, "--dtype", "float32", "--format", "json")
     content = json.loads(run("mini", *asked).stdout)
     full = content["cache"]["sizes"][0]
-    assert full["bytes"] == 2 * 4 * 8 * 32 * 100 * 3 * 4
+    assert full["bytes"] == 2 * MINI["n_layer"] * MINI["n_embd"] * 100 * 3 * 4
     assert (content["cache"]["context"], content["cache"]["dtype"]) == (100, "float32")
     assert json.loads(run("mini", "--format", "json").stdout)["cache"]["context"] == 256
     assert not any("own limit" in note for note in content["notes"])
