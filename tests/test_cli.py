@@ -169,7 +169,7 @@ def test_overwrite_replaces_a_run_whole(gpt2_folder, tmp_path):
         (["--types", "syntactic", "--corpus", "plain.txt"], "no relation found a query"),
         (["--max-tokens", "0"], "max_tokens is 0"),
         (["--corpus", "x" * 5000], "cannot be read: File name too long"),
-        (["--seed", str(2**63)], "is not in the range"),
+        (["--seed", str(2**63)], "Invalid value for '--seed'"),
         (["--dtype", "int8"], "no dtype named 'int8'; choose from: float32"),
     ],
 )
