@@ -63,6 +63,9 @@ def _check_facts(info: Any) -> None:
             _expect(info[name], kind, name)
     model = info["model"]
     _expect(model.get("name"), str, "the model's name")
+    if model.keys() & {"layers", "heads"}:
+        for name in ("layers", "heads"):
+            _expect(model.get(name), int, f"the model's {name}")
     if "weights_sha256" in model:
         _expect(info.get("bos"), str, "bos")
         for name in _OF_A_MODEL:

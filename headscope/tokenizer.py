@@ -86,6 +86,9 @@ class Tokenizer:
 
 def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:
     if asked is not None:
+        # an argument that is not UTF-8 comes with surrogates, which no tokenizer takes
+        if asked.encode("utf-8", "replace").decode() != asked:
+            raise ModelError(f"{name}: {asked!r:.60} is no Unicode text")
         token = backend.convert_tokens_to_ids(asked)
         if token is None or (token == backend.unk_token_id and asked != backend.unk_token):
             raise ModelError(f"{name}: {asked!r} is not a token of its vocabulary")

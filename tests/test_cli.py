@@ -129,6 +129,9 @@ def test_why_gives_every_condition_with_its_number(run):
         assert "floor" in told.stdout
     assert "no head L9H9 in this run; they go up to L1H3" in headscope("why", run, "L9H9").stderr
     assert "'nine' is not a head; write L5H1 or 5.1" in headscope("why", run, "nine").stderr
+    huge = headscope("why", run, f"L{'9' * 5000}H1")
+    assert huge.returncode == 2
+    assert "is not a head" in huge.stderr
 
 
 def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):
@@ -165,6 +168,8 @@ def test_overwrite_replaces_a_run_whole(gpt2_folder, tmp_path):
         (["--types", "poetic"], "no head type named 'poetic'; choose from"),
         (["--types", "syntactic", "--corpus", "plain.txt"], "no relation found a query"),
         (["--max-tokens", "0"], "max_tokens is 0"),
+        (["--corpus", "x" * 5000], "cannot be read: File name too long"),
+        (["--seed", str(2**63)], "Invalid value for '--seed'"),
         (["--dtype", "int8"], "no dtype named 'int8'; choose from: float32"),
     ],
 )

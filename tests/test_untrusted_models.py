@@ -132,5 +132,8 @@ def test_a_name_that_can_be_no_path_is_refused(name, message):
 def test_text_that_is_no_unicode_is_refused(gpt2_folder):
     from headscope.errors import HeadscopeError
 
+    with pytest.raises(ModelError, match=r"'caf\\udce9' is no Unicode text"):
+        load_model(str(gpt2_folder), bos="caf\udce9")
+
     with pytest.raises(HeadscopeError, match="the text is not Unicode"):
         show(str(gpt2_folder), "0.0", "caf\udce9")

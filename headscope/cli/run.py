@@ -47,7 +47,8 @@ def classify(
     twin: Annotated[
         bool, typer.Option(help="Compare with the model's shuffled twin, which learned nothing.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seeds every draw.")] = 0,
+    # torch takes no larger seed
+    seed: Annotated[int, typer.Option(help="Seeds every draw.", max=2**63 - 1)] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder."""

@@ -95,7 +95,9 @@ def _targets(work: Path) -> dict[str, tuple[st.SearchStrategy, Callable[..., boo
         "txt": (text_bytes, lambda raw: check_corpus_file(work / "any.txt", raw)),
         "folder": (
             alterations,
-            lambda made: check_folder(sound, work, made[0], sign=made[1] > 0),
+            lambda made: check_folder(
+                sound, work, made[0], sign=made[1] > 0, pictures=made[1] == 3
+            ),
         ),
     }
 
@@ -117,7 +119,7 @@ def _mutate(target: str, work: Path, seconds: int) -> None:
         f"-max_total_time={seconds}",
         "-timeout=10",
         f"-rss_limit_mb={MEGABYTES}",
-        "-max_len=4096",
+        "-max_len=1024",
     ]
     atheris.Setup([sys.argv[0], *limits, str(work / "seeds")], one)
     atheris.Fuzz()
