@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headscope.circuits.weigh import weights as weights
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.head_view import show as show
@@ -29,10 +30,13 @@ _HOMES = {
     "read_corpus": "headscope.corpus.read",
     "score_patterns": "headscope.patterns",
     "show": "headscope.head_view",
+    "weights": "headscope.circuits.weigh",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
-__all__ = ["HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns", "show"]
+__all__ = [
+    "HeadscopeError", "Run", "classify", "load", "read_corpus", "score_patterns", "show", "weights",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
