@@ -13,9 +13,10 @@ from headscope.errors import HeadscopeError
 # each module adds its commands to the application, in the order of `--help`
 from headscope.cli import run  # isort: skip
 from headscope.cli import look  # isort: skip
+from headscope.cli import weigh  # isort: skip
 from headscope.cli import known  # isort: skip
 
-__all__ = ["app", "known", "look", "main", "run"]
+__all__ = ["app", "known", "look", "main", "run", "weigh"]
 
 
 def main() -> None:
