@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headscope.architecture.anatomy import anatomy as anatomy
+    from headscope.circuits.weigh import weights as weights
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.head_view import show as show
@@ -37,12 +38,13 @@ _HOMES = {
     "redundancy": "headscope.redundant.redundancy",
     "score_patterns": "headscope.patterns",
     "show": "headscope.head_view",
+    "weights": "headscope.circuits.weigh",
     "HeadscopeError": "headscope.errors",
     "Run": "headscope.run",
 }
 __all__ = [
     "HeadscopeError", "Run", "anatomy", "classify", "collapse", "load", "prune", "read_corpus",
-    "redundancy", "score_patterns", "show",
+    "redundancy", "score_patterns", "show", "weights",
 ]  # fmt: skip
 
 
