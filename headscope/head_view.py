@@ -59,8 +59,8 @@ def show(model: str | Model, head: str, text: str) -> AttentionView:
     return AttentionView(f"{name} {head_name(layer, number)}", strings, kept[0].numpy())
 
 
-def model_of(run: Run) -> Model:
-    """The model of a run, loaded again.
+def model_of(run: Run, *, engine: str = "auto") -> Model:
+    """The model of a run, loaded again for an engine as `load_model` knows them.
 
     Raises:
         RunError: the run was made from given patterns.
@@ -74,6 +74,7 @@ def model_of(run: Run) -> Model:
         revision=facts["revision"] or None,
         bos=run.info["bos"],
         dtype=facts["dtype"],
+        engine=engine,
     )
 
 

@@ -23,6 +23,7 @@ from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
 from headscope.engine import Engine
 from headscope.errors import ChoiceError, ModelError
+from headscope.lens import LensEngine
 from headscope.locate import locate
 from headscope.tokenizer import Tokenizer
 
@@ -51,6 +52,17 @@ class Model:
     weights_sha256: dict[str, str]
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
+
+    @property
+    def bridge(self) -> Any:
+        """The TransformerLens model behind a `lens` engine.
+
+        Raises:
+            ModelError: the model was loaded for the other engine.
+        """
+        if not isinstance(self.engine, LensEngine):
+            raise ModelError(f"{self.name}: TransformerLens' view of it takes the lens engine")
+        return self.engine.bridge
 
 
 def load_model(

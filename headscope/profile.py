@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headscope.batches import Batch
 from headscope.engine import Block, Rows
-from headscope.tally import BLOCKS, CORNER, OFFSETS, PROFILES, Profile
+from headscope.tally import BLOCKS, CORNER, OFFSETS, PROFILES, Profile, grained
 
 STRIPE_SHARE = 1 / 16
 """Share of a window's keys that count as a vertical stripe when most attention falls on them."""
@@ -164,4 +164,4 @@ def _shapes(profile: Profile) -> list[str | float]:
 
 
 def _numpy(values: Tensor) -> ndarray:
-    return values.double().cpu().numpy()
+    return grained(values.double().cpu().numpy())

@@ -18,6 +18,7 @@ from headscope.batches import Batch
 from headscope.corpus.window import Window
 from headscope.engine import Block, Rows
 from headscope.relations.relation import Found, Relation, find
+from headscope.tally import grained
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
 warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
@@ -135,7 +136,7 @@ def select(
         block=rows // len(relations),
         relation=rows % len(relations),
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
-        chance=total([_chance(result) for result in results]),
+        chance=grained(total([_chance(result) for result in results])),
         guesses=total([result.guesses for result in results]).astype(np.int64),
         parts=tuple(_part(block, *sides, shape) for block in blocks),
     )
@@ -240,4 +241,4 @@ def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "pla
 
 
 def _numpy(sums: Tensor) -> ndarray:
-    return sums.cpu().double().numpy()
+    return grained(sums.cpu().double().numpy())

@@ -1,4 +1,4 @@
-"""The running sums of a run. A tally is a plain sum: batches, shards and resumed runs just add."""
+"""The running sums of a run. Batches, shards and resumed runs just add, in any order."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ OFFSETS = 9
 """Diagonals of the profile: from the current token to eight back."""
 CORNER = 10
 """Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
+
+GRAIN = 2.0**-24
+"""What is added to a tally is a multiple of this, finer than the rounding of single precision.
+Doubles add multiples of it without any rounding up to 2²⁹, so that a tally does not depend on the
+order in which its parts were added, nor on how they were dealt to processes."""
+
+
+def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
+    """Values rounded to what a tally adds exactly."""
+    return np.asarray(np.rint(values / GRAIN) * GRAIN)
 
 
 @dataclass

@@ -205,6 +205,21 @@ def test_tallies_of_two_halves_add_up_to_the_whole(loaded, windows):
         assert np.abs(a - b).max() < 1e-5
 
 
+def test_the_order_in_which_tallies_are_added_changes_no_bit(loaded, windows):
+    text = [window for window in windows if window.stimulus == "text"]
+    parts = [tally_of(loaded, [window]) for window in text[:6]]
+    assert len(parts) == 6
+    sums = []
+    for order in (parts, parts[::-1], parts[3:] + parts[:3]):
+        total = Tally.zeros(parts[0].relations, parts[0].layers, parts[0].heads)
+        for part in order:
+            total += part
+        sums.append(total.arrays())
+    for name, array in sums[0].items():
+        assert all(np.array_equal(array, other[name]) for other in sums[1:]), name
+    assert sums[0]["target"].any()
+
+
 def test_tallies_of_different_models_do_not_add():
     tally = Tally.zeros(("a/b",), 2, 4)
     with pytest.raises(RunError, match="2 layers × 4 heads, and 1 × 3 × 4"):

@@ -17,7 +17,6 @@ from torch import Tensor
 from headscope.architecture.rows import Check
 from headscope.errors import ModelError
 from headscope.fused import FusedEngine, attention_layers
-from headscope.lens import LensEngine
 from headscope.models import Model
 from headscope.reference import attention_like
 
@@ -120,16 +119,10 @@ def _catch(model: Model) -> list[Layer]:
         for layer in range(model.layers)
         for name in ("hook_z", "hook_out")
     ]
-    _bridge(model).run_with_hooks(
+    model.bridge.run_with_hooks(
         _random_tokens(model), fwd_hooks=hooks, return_type=None, use_cache=False
     )
     return [_layer(model, layer, caught) for layer in range(model.layers)]
-
-
-def _bridge(model: Model) -> Any:
-    if not isinstance(model.engine, LensEngine):
-        raise ModelError(f"{model.name}: heads are caught by TransformerLens' hooks (lens engine)")
-    return model.engine.bridge
 
 
 def _random_tokens(model: Model) -> Tensor:
@@ -140,7 +133,7 @@ def _random_tokens(model: Model) -> Tensor:
 
 
 def _layer(model: Model, index: int, caught: dict[tuple[int, str], Tensor]) -> Layer:
-    attention = _bridge(model).blocks[index].attn
+    attention = model.bridge.blocks[index].attn
     z = caught.get((index, "hook_z"))
     output = caught.get((index, "hook_out"))
     w_o = getattr(attention, "W_O", None)

@@ -14,11 +14,12 @@ from headscope.circuits.copying import copying_scores, token_map
 from headscope.circuits.factors import HeadFactors, head_factors
 from headscope.circuits.writes import Writes, head_writes
 from headscope.errors import RunError
+from headscope.folder import is_run
 from headscope.head_view import model_of
 from headscope.heads import head_name
 from headscope.models import Model, load_model
 from headscope.run import Run
-from headscope.store import RUN, load
+from headscope.store import load
 
 WARNING = (
     "copying alone is no label: GPT-2's negative head L11H10, which lowers the logit of what it "
@@ -65,8 +66,8 @@ def weights(
     """What the weights of every head say: copying, K-composition and writes.
 
     Args:
-        model: a model's name as for `classify`, a run folder, a loaded model, or a run. Of a run
-            the patterns' evidence stands beside that of the weights.
+        model: a model's name as for `classify`, a run folder, a run, or a model loaded with
+            `engine="lens"`. Of a run the patterns' evidence stands beside that of the weights.
         revision: branch, tag or commit on the hub, for a name.
         bos: as for `load_model`; no text is read, but a model without such a token needs one.
         seed: seeds the random matrices of the baseline.
@@ -81,7 +82,7 @@ def weights(
     elif isinstance(model, Model):
         loaded = model
     else:
-        loaded = load_model(str(model), revision=revision, device="cpu", bos=bos)
+        loaded = load_model(str(model), revision=revision, device="cpu", bos=bos, engine="lens")
     factors = head_factors(loaded)
     chance = random_composition(factors, seed=seed)
     pairs = _composition_table(k_composition(factors), chance)
@@ -99,7 +100,7 @@ def weights(
 def _run_of(model: str | Path | Model | Run, revision: str | None) -> Run | None:
     if isinstance(model, Run):
         run = model
-    elif isinstance(model, (str, Path)) and (Path(model).expanduser() / RUN).is_file():
+    elif isinstance(model, (str, Path)) and is_run(Path(model).expanduser()):
         run = load(Path(model).expanduser())
     else:
         return None
@@ -109,7 +110,7 @@ def _run_of(model: str | Path | Model | Run, revision: str | None) -> Run | None
 
 
 def _same_model(run: Run) -> Model:
-    model = model_of(run)
+    model = model_of(run, engine="lens")
     if model.weights_sha256 != run.info["model"]["weights_sha256"]:
         raise RunError(f"{model.name} has other weights now than when this run was made")
     return model

@@ -42,8 +42,8 @@ def test_the_plain_formula_pair_by_pair():
 
 
 def test_transformer_lens_own_scores(normed_folder):
-    found = k_composition(head_factors(load_model(str(normed_folder))))
-    bridge = load_model(str(normed_folder)).bridge
+    found = k_composition(head_factors(load_model(str(normed_folder), engine="lens")))
+    bridge = load_model(str(normed_folder), engine="lens").bridge
     bridge.enable_compatibility_mode(disable_warnings=True)
     with torch.no_grad():
         theirs = bridge.all_composition_scores("K").scores

@@ -40,9 +40,9 @@ def test_closed_forms():
 
 def test_the_small_product_has_the_eigenvalues_of_the_whole_circuit(normed_folder):
     """W_E W_V W_O W_U itself, from the weights that TransformerLens processes."""
-    model = load_model(str(normed_folder))
+    model = load_model(str(normed_folder), engine="lens")
     found = copying_scores(head_factors(model), token_map(model))
-    bridge = load_model(str(normed_folder)).bridge
+    bridge = load_model(str(normed_folder), engine="lens").bridge
     bridge.enable_compatibility_mode(disable_warnings=True)
     value, output = bridge._expand_kv_heads(bridge.W_V).double(), bridge.W_O.double()
     with torch.no_grad():
@@ -97,7 +97,7 @@ FIRST_MLP = {
 
 
 def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(normed_folder, layout):
-    found = effective_embedding(load_model(str(normed_folder)))
+    found = effective_embedding(load_model(str(normed_folder), engine="lens"))
     hf = AutoModelForCausalLM.from_pretrained(normed_folder).eval()
     embed, norm, mlp = FIRST_MLP[layout](hf)
     with torch.no_grad():
@@ -110,7 +110,7 @@ def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(norm
 
 
 def test_reading_the_effective_embedding_leaves_the_model_as_it_was(gpt2_folder):
-    model = load_model(str(gpt2_folder))
+    model = load_model(str(gpt2_folder), engine="lens")
     tokens = torch.arange(5, 25)[None]
     with torch.no_grad():
         before = model.bridge(tokens)
@@ -119,7 +119,7 @@ def test_reading_the_effective_embedding_leaves_the_model_as_it_was(gpt2_folder)
 
 
 def test_another_vocabulary_at_the_end_is_refused(gpt2_folder, monkeypatch):
-    model = load_model(str(gpt2_folder))
+    model = load_model(str(gpt2_folder), engine="lens")
     monkeypatch.setattr(
         type(model.bridge), "W_U", property(lambda self: torch.ones(32, 7)), raising=True
     )

@@ -12,8 +12,8 @@ from headscope.models import load_model
 
 
 def test_they_are_transformer_lens_own_processed_weights(normed_folder):
-    factors = head_factors(load_model(str(normed_folder)))
-    bridge = load_model(str(normed_folder)).bridge
+    factors = head_factors(load_model(str(normed_folder), engine="lens"))
+    bridge = load_model(str(normed_folder), engine="lens").bridge
     raw = bridge.W_V.clone()
     bridge.enable_compatibility_mode(disable_warnings=True)
     assert (bridge.W_V - raw).abs().max() > 0.1  # there was something to fold
@@ -27,7 +27,7 @@ def test_they_are_transformer_lens_own_processed_weights(normed_folder):
 
 
 def test_the_model_stays_as_it_was(normed_folder):
-    model = load_model(str(normed_folder))
+    model = load_model(str(normed_folder), engine="lens")
     before = {name: p.clone() for name, p in model.bridge.named_parameters()}
     head_factors(model)
     assert all(torch.equal(before[name], p) for name, p in model.bridge.named_parameters())
@@ -44,7 +44,7 @@ ATTENTION = {
 
 def test_they_write_what_hugging_faces_attention_writes(normed_folder, layout):
     """One token attends to itself alone: norm, V and O are all that attention does then."""
-    factors = head_factors(load_model(str(normed_folder)))
+    factors = head_factors(load_model(str(normed_folder), engine="lens"))
     hf = AutoModelForCausalLM.from_pretrained(normed_folder, attn_implementation="eager").eval()
     x = torch.randn(2, 1, 32, generator=torch.Generator().manual_seed(0))
     still = {"position_embeddings": (torch.ones(2, 1, 8), torch.zeros(2, 1, 8))}
@@ -65,7 +65,7 @@ def test_they_write_what_hugging_faces_attention_writes(normed_folder, layout):
 
 
 def test_query_heads_of_a_group_share_their_keys_and_values(normed_folder, layout):
-    factors = head_factors(load_model(str(normed_folder)))
+    factors = head_factors(load_model(str(normed_folder), engine="lens"))
     for matrix in (factors.key, factors.value):
         shared = torch.equal(matrix[:, 0], matrix[:, 1])
         assert shared == (layout == "llama")  # two key/value heads for four query heads
@@ -74,7 +74,7 @@ def test_query_heads_of_a_group_share_their_keys_and_values(normed_folder, layou
 
 
 def test_only_what_nothing_reads_is_taken_out(normed_folder, layout):
-    factors = head_factors(load_model(str(normed_folder)))
+    factors = head_factors(load_model(str(normed_folder), engine="lens"))
     mean = factors.output.mean(-1).abs().max()
     assert (mean < 1e-6) == (layout != "llama")
     assert factors.free == (32 if layout == "llama" else 31)
@@ -89,4 +89,4 @@ def test_norms_behind_attention_are_refused(tokenizer, tmp_path):
     Gemma2ForCausalLM(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"norms of a Gemma2ForCausalLM do not fold .*none behind"):
-        head_factors(load_model(str(tmp_path)))
+        head_factors(load_model(str(tmp_path), engine="lens"))
