@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from headscope.batches import Batch
 from headscope.corpus.window import Window
 from headscope.engine import Block, Rows
+from headscope.relations.pairs import distinct_values
 from headscope.relations.relation import Found, Relation, find
 from headscope.tally import grained
 
@@ -174,7 +176,7 @@ def _part(block: Block, all_cells: _Side, targets: _Side, shape: tuple[int, int,
     all_cells, targets = (
         each.take((each.cell >= start) & (each.cell < end)) for each in (all_cells, targets)
     )
-    cells, target_cells = _distinct(all_cells.cell), _distinct(targets.cell)
+    cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
     queries = block.shape[1]
     head = torch.arange(heads) * queries
     target_query = target_cells // length
@@ -201,10 +203,14 @@ def _find_all(
     text = _number("\0".join(window.strings))
     for index, relation in enumerate(relations):
         # each relation has its own stream: leaving a type out changes no other type's draws
-        rng = np.random.default_rng([seed, text, _number(relation.id)])
-        result = find(relation, window, rng)
+        result = find(relation, window, [seed, text, _relation_number(relation.id)])
         if result is not None:
             yield index, result
+
+
+@lru_cache
+def _relation_number(name: str) -> int:
+    return _number(name)
 
 
 def _number(text: str) -> int:
@@ -222,12 +228,6 @@ def _side(
     ]
     row = np.repeat(row_of, [len(part) for part in parts])
     return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in parts]))
-
-
-def _distinct(cells: Int[ndarray, " pair"]) -> Int[ndarray, " cell"]:
-    """Sorted distinct cells; numpy's own `unique` hashes, which is slower for these."""
-    ordered = np.sort(cells)
-    return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
 def _chance(found: Found) -> float:

@@ -7,7 +7,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.pairs import Pairs, pairs, without
 
 DRAWS = 4
 """Control cells tried per query or target: more would narrow the control's noise, which is
@@ -35,7 +35,7 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     # the first query for which this distance does not reach the first token
     query = distance + 1 + _below(len(window) - 1 - distance, rng)
     query = np.minimum(query, len(window) - 1)
-    return _no_targets(targets, pairs(query, query - distance, owner))
+    return _no_targets(pairs(query, query - distance, owner), targets)
 
 
 def _same_query(
@@ -45,7 +45,7 @@ def _same_query(
     choices = np.searchsorted(pool, owner, side="left" if strict else "right")
     owner, choices = owner[choices > 0], choices[choices > 0]
     key = pool[_below(choices, rng)]
-    return _no_targets(targets, pairs(owner, key))
+    return _no_targets(pairs(owner, key), targets)
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
@@ -53,8 +53,6 @@ def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarra
     return np.asarray(rng.random(len(bound)) * np.maximum(bound, 1), np.int64)
 
 
-def _no_targets(targets: Pairs, drawn: Pairs) -> Pairs:
+def _no_targets(drawn: Pairs, targets: Pairs) -> Pairs:
     """Leave out drawn cells that are targets themselves, and keys at the first token."""
-    size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
-    taken = np.isin(drawn.query * size + drawn.key, targets.query * size + targets.key)
-    return drawn.take(~taken & (drawn.key > 0))
+    return without(drawn.take(drawn.key > 0), targets)

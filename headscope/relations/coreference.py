@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import MentionTable, Window
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
 from headscope.relations.relation import GUESSES, Relation, Rule
 
 FLOOR = 0.1
@@ -73,9 +73,7 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
         chosen[query, nearer[:1]] = chosen[query, farther[-1:]] = True
     drawn = _pairs(mentions, chosen)
     # a rival's head word can be the antecedent's own ("Tom" in "Tom and Ann")
-    size = len(window)
-    taken = np.isin(drawn.query * size + drawn.key, targets.query * size + targets.key)
-    return drawn.take(~taken)
+    return without(drawn, targets)
 
 
 def guess_nearest(window: Window, targets: Pairs, *, rule: Antecedents) -> Int[ndarray, " rule"]:

@@ -33,7 +33,7 @@ class Pairs:
     @property
     def queries(self) -> Int[ndarray, " query"]:
         """The distinct owners, in order."""
-        return np.unique(self.owner)
+        return distinct_values(self.owner)
 
 
 def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
@@ -41,6 +41,22 @@ def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
     back = key <= query
     owner = query if owner is None else owner
     return Pairs(query[back], key[back], owner[back], np.ones(int(back.sum())))
+
+
+def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " value"]:
+    """Sorted distinct values; numpy's own `unique` hashes, which takes longer for these."""
+    ordered = np.sort(values)
+    kept = np.ones(len(ordered), bool)
+    kept[1:] = ordered[1:] != ordered[:-1]
+    return np.asarray(ordered[kept])
+
+
+def without(drawn: Pairs, targets: Pairs) -> Pairs:
+    """The drawn cells that are no target cells, of which there is at least one."""
+    size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
+    taken, own = (np.sort(targets.query * size + targets.key), drawn.query * size + drawn.key)
+    place = np.minimum(np.searchsorted(taken, own), len(taken) - 1)
+    return drawn.take(taken[place] != own)
 
 
 def distinct(found: Pairs) -> Pairs:

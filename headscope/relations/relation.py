@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,14 +81,15 @@ class Found:
     guesses: Int[ndarray, " rule"]
 
 
-def find(relation: Relation, window: Window, rng: np.random.Generator) -> Found | None:
+def find(relation: Relation, window: Window, seed: Sequence[int]) -> Found | None:
     """The relation's balanced targets and controls in a window; None when it has none."""
     if window.stimulus not in relation.stimuli:
         return None
     targets = relation.pairs(window)
     if not len(targets):
         return None
-    targets, controls = balance(targets, relation.control(window, targets, rng))
+    controls = relation.control(window, targets, np.random.default_rng(seed))
+    targets, controls = balance(targets, controls)
     if not len(targets):
         return None
     guesses = np.zeros(GUESSES, np.int64)

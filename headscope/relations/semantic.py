@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
 from headscope.relations.relation import GUESSES, Relation, Rule
 
 FLOOR = 0.1
@@ -58,9 +58,7 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
         query_rows += [query] * len(nearer + farther)
     drawn = _pairs(words, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     # two words can share a token
-    size = len(window)
-    taken = np.isin(drawn.query * size + drawn.key, targets.query * size + targets.key)
-    return drawn.take(~taken)
+    return without(drawn, targets)
 
 
 def guess_nearest(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:

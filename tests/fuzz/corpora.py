@@ -129,7 +129,7 @@ def check_corpus_file(path: Path, raw: bytes) -> bool:
         _check_document(document)
         for window in _windows(document):
             for relation in RELATIONS:
-                find(relation, window, np.random.default_rng(0))
+                find(relation, window, [0])
     return True
 
 
