@@ -43,7 +43,7 @@ def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
     return Pairs(query[back], key[back], owner[back], np.ones(int(back.sum())))
 
 
-def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " value"]:
+def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
     """Sorted distinct values; numpy's own `unique` hashes, which takes longer for these."""
     ordered = np.sort(values)
     kept = np.ones(len(ordered), bool)
