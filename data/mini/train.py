@@ -5,9 +5,9 @@
 Half of the rows are text. A third are repeats of 4 to 40 tokens (half of those random tokens, half
 stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). A sixth are
 random tokens of which each that was there before is followed by a mark: to predict it a model must
-find the earlier one. The first phase reads short rows at random positions, the second whole
-contexts. The state is written every few minutes, and the same command goes on from it. One seed;
-two CPU cores suffice.
+find the earlier one. Phases that read short rows at random positions and phases that read whole
+contexts take turns. The state is written every few minutes, and the same command goes on from it.
+One seed; two CPU cores suffice.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ class Phase(NamedTuple):
 PHASES = (
     Phase(3500, 96, 48),
     Phase(5000, CONTEXT, 16),
+    Phase(6300, 96, 48),
+    Phase(7700, CONTEXT, 16),
 )
 STEPS = PHASES[-1].until
-RATES = ((0, 1.0), (2500, 1.0), (STEPS, 0.0))
-"""Learning rate as a share of its peak: straight lines between these steps."""
+RATES = ((0, 1.0), (2500, 1.0), (5000, 0.0), (5050, 1.0), (6200, 1.0), (STEPS, 0.0))
+"""Learning rate as a share of its peak: straight lines between these steps. It falls to 0 twice:
+after the first fall the previous-token head was still growing."""
 
 
 def main() -> None:

@@ -27,19 +27,28 @@ def collapse(
     max_tokens: Annotated[int, _TOKENS] = 8_192,
     out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
     figure: Annotated[Path | None, _FIGURE] = None,
+    mixing: Annotated[
+        bool, typer.Option("--mixing", help="Also put an identity in W_O's place, layer by layer.")
+    ] = False,
     seed: Annotated[int, _SEED] = 0,
     quiet: Annotated[bool, _QUIET] = False,
 ) -> None:
     """Say what head diversity is worth: the loss when a layer's heads share one pattern."""
     _check_targets(out, figure)
     from headscope.interventions.collapse import collapse as run_collapse
-    from headscope.interventions.curves import collapse_figure, collapse_lines
+    from headscope.interventions.curves import collapse_figure, collapse_lines, with_mixing
+    from headscope.interventions.mixing import unmix
+    from headscope.models import load_model
     from headscope.progress import progress_bar
 
+    loaded = load_model(model)
     with progress_bar(quiet=quiet) as advance:
         table = run_collapse(
-            model, corpus or (), max_tokens=max_tokens, seed=seed, progress=advance
+            loaded, corpus or (), max_tokens=max_tokens, seed=seed, progress=advance
         )
+        if mixing:
+            apart = unmix(loaded, corpus or (), max_tokens=max_tokens, seed=seed, progress=advance)
+            table = with_mixing(table, apart)
     files = {out: _csv(table)} if out else {}
     if figure:
         files[figure] = draw(collapse_figure(table, model), figure)

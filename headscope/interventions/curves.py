@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
-from headscope.interventions.collapse import ALL, UNTOUCHED, WAYS
+from headscope.interventions.collapse import ALL, UNTOUCHED
 from headscope.interventions.prune import IMPORTANCE, KEPT, RANDOM, TYPE, Pruning
 from headscope.interventions.smaller import Smaller
 
-_LINES = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73"}
+NO_MIXING = "no W_O"
+_LINES = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}
 _ORDERS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}
 """Colours that colour-blind readers tell apart too (Okabe and Ito 2008)."""
 MOST_IMPORTANT = 5
@@ -23,11 +24,19 @@ def collapse_lines(table: pd.DataFrame, model: str) -> RenderableType:
     """The loss of the untouched model, then a row per layer and way."""
     base = table[table["how"] == UNTOUCHED].iloc[0]
     title = Text(f"{model}: {base['loss']:.4f} nats per token, untouched", style="bold")
-    shown = _table("layer", "one pattern", right=("loss", "rise", "95 % interval"))
+    shown = _table("layer", "one pattern, or", right=("loss", "rise", "95 % interval"))
     for row in table[table["how"] != UNTOUCHED].itertuples():
         interval = _interval(row.ci_low, row.ci_high)
         shown.add_row(row.layer, row.how, f"{row.loss:.4f}", f"{row.rise:+.4f}", interval)
     return Group(title, Text(), shown)
+
+
+def with_mixing(table: pd.DataFrame, apart: pd.DataFrame) -> pd.DataFrame:
+    """The table of `collapse` with the rows of `unmix` below each layer's, as the way `no W_O`."""
+    rows = pd.concat([table, apart[apart["layer"] != ""].assign(how=NO_MIXING)])
+    order = {layer: place for place, layer in enumerate(dict.fromkeys(table["layer"]))}
+    return rows.sort_values("layer", key=lambda layer: layer.map(order), kind="stable",
+                            ignore_index=True)  # fmt: skip
 
 
 def collapse_figure(table: pd.DataFrame, model: str) -> Figure:
@@ -36,7 +45,9 @@ def collapse_figure(table: pd.DataFrame, model: str) -> Figure:
     names = list(dict.fromkeys(changed["layer"]))
     figure = Figure(figsize=(2.6 + 0.3 * len(names), 3.4), layout="constrained")
     axes, apart = figure.subplots(1, 2, width_ratios=(max(2, len(names) - 1), 1))
-    for i, how in enumerate(WAYS):
+    for i, how in enumerate(_LINES):
+        if how not in set(changed["how"]):
+            continue
         for panel, rows in (
             (axes, changed[(changed["how"] == how) & (changed["layer"] != ALL)]),
             (apart, changed[(changed["how"] == how) & (changed["layer"] == ALL)]),
@@ -55,7 +66,7 @@ def collapse_figure(table: pd.DataFrame, model: str) -> Figure:
     axes.legend(fontsize=7)
     axes.set_title(_title(model), fontsize=9)
     apart.set_xticks([1], ["all layers"])
-    apart.set_xlim(-0.5, 2.5)
+    apart.set_xlim(-0.5, changed["how"].nunique() - 0.5)
     return figure
 
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.fused import attention_layers
 from headscope.interventions.collapse import COLUMNS, WAYS, collapse, collapsed
+from headscope.interventions.mixing import unmix
 from headscope.interventions.text_loss import (
     TextLoss,
     network_of,
@@ -212,6 +213,21 @@ def test_the_command_prints_the_table_and_writes_csv_and_figure(
     first = out.read_bytes()
     assert command(*words)[0] == 0
     assert out.read_bytes() == first
+
+
+def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, story, tmp_path):
+    out, figure = tmp_path / "c.csv", tmp_path / "c.svg"
+    words = ("--corpus", story, "-q", "--mixing", "--out", out, "--figure", figure)
+    done = headscope("collapse", gpt2_folder, *words)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(out)
+    assert table.columns.tolist() == COLUMNS
+    own = table[table["how"] == "no W_O"].reset_index(drop=True)
+    expected = unmix(str(gpt2_folder), story).iloc[1:].reset_index(drop=True)
+    assert own["layer"].astype(str).tolist() == ["0", "1", "all"]
+    assert own["loss"].tolist() == pytest.approx(expected["loss"].tolist())
+    assert table.groupby("layer", sort=False)["how"].last().iloc[1:].eq("no W_O").all()
+    assert "no W_O" in done.stdout
 
 
 @pytest.mark.parametrize(
