@@ -86,6 +86,8 @@ class Shards:
 
     def __enter__(self) -> Shards:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+        # Ray's own 15 would let any other process go first
+        os.environ.setdefault("RAY_worker_niceness", "0")
         import ray
 
         local = {"num_cpus": self.count, "include_dashboard": False} if not self._address else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shortened  # aliases make a short file hold endless lists
 from typing import Any, NamedTuple
 
 import yaml
@@ -134,7 +135,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
     if not isinstance(content, dict):
         raise HeadscopeError(
-            f"{path}: holds {content!r:.60}, but a sweep is keys with values, e.g. models: [mini]"
+            f"{path}: holds {shortened(content)}, but a sweep is keys with values, "
+            "e.g. models: [mini]"
         )
     return content
 
@@ -146,4 +148,6 @@ def _check(where: str, asked: Mapping[Any, Any]) -> None:
                 f"{where}: {key!r:.60} is no key of a sweep; choose from: {', '.join(_KEYS)}"
             )
         if value is not None and not _KEYS[key].fits(value):
-            raise HeadscopeError(f"{where}: {key} is {value!r:.60}, expected {_KEYS[key].words}")
+            raise HeadscopeError(
+                f"{where}: {key} is {shortened(value)}, expected {_KEYS[key].words}"
+            )
