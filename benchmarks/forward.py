@@ -17,8 +17,8 @@ from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scra
 
 from headscope.corpus.window import Window
 from headscope.measure import measure
+from headscope.measurer import BATCH_TOKENS
 from headscope.models import Model, load_model
-from headscope.pipeline import BATCH_TOKENS
 from headscope.relations import relations_of
 
 RELATIONS = relations_of()

@@ -18,8 +18,8 @@ from side_by_side import corpora, gpt2_shape, save, scratch
 
 from headscope.corpus.plan import TextWindows
 from headscope.measure import measure
+from headscope.measurer import BATCH_TOKENS
 from headscope.models import load_model
-from headscope.pipeline import BATCH_TOKENS
 
 LENGTHS = (256, 1_024, 2_048)
 TOKENS = (50_000, 500_000)

@@ -15,8 +15,8 @@ from forward import RELATIONS, classify
 from side_by_side import alternate, corpora, gpt2_shape, save, scratch, text_windows
 
 from headscope.measure import measure
+from headscope.measurer import BATCH_TOKENS
 from headscope.models import load_model
-from headscope.pipeline import BATCH_TOKENS
 
 
 def main() -> None:

@@ -12,12 +12,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from headscope.ahead import ahead
-from headscope.batches import Batch, batches
+from headscope.batches import Batch
 from headscope.corpus.window import Window
-from headscope.deal import Chunk, chunks
 from headscope.engine import Block, Rows
 from headscope.profile import ProfileRows
 from headscope.relations.relation import Relation
+from headscope.schedule import Choose, Step, schedule
 from headscope.selection import Selection, select
 from headscope.tally import Tally
 
@@ -31,14 +31,15 @@ Progress = Callable[[int], None]
 class Prepared:
     """A batch that is ready to run: its tokens, its cells, and where its rows come in blocks."""
 
-    batch: Batch
+    step: Step
     tokens: Int[Tensor, "window position"]
     blocks: list[Block]
     selection: Selection | None
-    opens: Chunk | None
-    """The chunk that begins with this batch."""
-    shared: bool
-    """Whether the twin reads it too."""
+
+    @property
+    def batch(self) -> Batch:
+        """The windows that run together."""
+        return self.step.batch
 
 
 def measure(
@@ -49,7 +50,7 @@ def measure(
     *,
     seed: int,
     batch_tokens: int,
-    share: Callable[[Sequence[Window]], set[int]] = lambda windows: set(),
+    share: Choose = lambda windows: set(),
     progress: Progress = lambda tokens: None,
 ) -> tuple[Tally, list[Prepared]]:
     """Run the model once over all windows and sum up what the relations ask about.
@@ -72,13 +73,14 @@ def measure(
     """
     tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
     kept: list[Prepared] = []
-    batches = _prepare(model, text, synthetic, relations, seed, batch_tokens, share)
+    steps = schedule(text, synthetic, batch_tokens=batch_tokens, share=share)
+    batches = prepare(model, steps, relations, seed)
     # on a processor's cores the model and its next batch would only be in each other's way
     for prepared in batches if model.device == "cpu" else ahead(batches):
-        if prepared.opens is not None and prepared.opens.halve:
+        if prepared.step.halves:
             tally.halve()
         _read(model, prepared, tally)
-        if prepared.shared:
+        if prepared.step.shared:
             kept.append(prepared)
         progress(sum(map(len, prepared.batch.windows)))
     return tally, kept
@@ -96,25 +98,16 @@ def measure_again(
     return tally
 
 
-def _prepare(
-    model: Model, text: Iterable[Window], synthetic: Sequence[Window],
-    relations: Sequence[Relation], seed: int, batch_tokens: int,
-    share: Callable[[Sequence[Window]], set[int]],
-) -> Iterator[Prepared]:  # fmt: skip
-    for chunk in chunks(text, synthetic):
-        shared = share(chunk.windows)
-        opens: Chunk | None = chunk
-        for again in (True, False):
-            rows = np.array([i for i in range(len(chunk.windows)) if (i in shared) == again], int)
-            windows = [chunk.windows[i] for i in rows]
-            profiled = {place for place, i in enumerate(rows) if i in chunk.profiled}
-            for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
-                tokens = batch.tokens()
-                blocks = model.engine.layout(*tokens.shape)
-                selection = select(batch, relations, blocks, heads=model.heads, seed=seed)
-                selection = selection and selection.to(model.device)
-                yield Prepared(batch, tokens.to(model.device), blocks, selection, opens, again)
-                opens = None
+def prepare(
+    model: Model, steps: Iterable[Step], relations: Sequence[Relation], seed: int
+) -> Iterator[Prepared]:
+    """Each batch with its cells found and drawn, on the model's device."""
+    for step in steps:
+        tokens = step.batch.tokens()
+        blocks = model.engine.layout(*tokens.shape)
+        selection = select(step.batch, relations, blocks, heads=model.heads, seed=seed)
+        selection = selection and selection.to(model.device)
+        yield Prepared(step, tokens.to(model.device), blocks, selection)
 
 
 def _read(model: Model, prepared: Prepared, tally: Tally) -> None:

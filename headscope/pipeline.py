@@ -14,6 +14,7 @@ from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.judge import judge
+from headscope.measurer import InProcess, Measurer
 from headscope.relations import TYPES, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
@@ -26,7 +27,6 @@ MAX_TOKENS = 40_000
 MAX_LENGTH = 256
 """Longest window in tokens: long enough for sentences and their antecedents, short enough for
 the quadratic part of attention to stay small."""
-BATCH_TOKENS = 2_048
 
 Progress = Callable[[int, int], None]
 
@@ -50,6 +50,7 @@ def classify(
     bos: str | None = None,
     engine: str = "auto",
     progress: Progress = lambda done, total: None,
+    measurer: Measurer | None = None,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
 
@@ -74,46 +75,42 @@ def classify(
         engine: `fused` never builds a pattern; `lens` hooks TransformerLens' patterns; `auto` is
             fused where the model allows it. Both give the same sums.
         progress: called with the tokens done and the tokens in all.
+        measurer: what loads and reads the model; this process when None.
 
     Raises:
         HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
             has its own subclass in `headscope.errors`.
     """
     # importing a model library takes seconds: not before it is needed
-    from headscope.examples import Sample, find_examples
-    from headscope.measure import measure, measure_again
-    from headscope.models import load_model
-    from headscope.twin import Share, shuffled
+    from headscope.examples import Sample
+    from headscope.twin import Share
 
+    measurer = measurer or InProcess()
     relations = relations_of(types) if relations is None else check_relations(relations)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
     _check_numbers(max_tokens, max_length, seed)
     if out is not None:
         check_free(Path(out), overwrite=overwrite)
     clock = _Clock()
-    loaded = load_model(
+    loaded = measurer.load(
         model, revision=revision, device=device, dtype=dtype, bos=bos, engine=engine
     )
     length = min(max_length, loaded.context)
     clock.lap("load")
-    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
-    text = TextWindows(
-        corpora if "text" in stimuli else (), loaded.tokenizer,
-        max_tokens=max_tokens, max_length=length, seed=seed,
-    )  # fmt: skip
-    synthetic = _synthetic(loaded, stimuli, length, seed)
+    text, synthetic = windows_of(
+        loaded, relations, corpora, max_tokens=max_tokens, max_length=length, seed=seed
+    )
     sample = Sample(seed=seed)
     advance = _Count(progress, text, sum(map(len, synthetic)))
-    tally, again = measure(
-        loaded, sample.watch(text), synthetic, relations, seed=seed, batch_tokens=BATCH_TOKENS,
+    tally = measurer.measure(
+        sample.watch(text), synthetic, relations, seed=seed,
         share=Share(seed=seed) if twin else lambda windows: set(), progress=advance.of_model,
     )  # fmt: skip
     clock.lap("measure")
     chance = None
     if twin:
-        advance.again = sum(len(window) for each in again for window in each.batch.windows)
-        with shuffled(loaded.engine, seed=seed):
-            chance = measure_again(loaded, again, relations, advance.of_twin)
+        advance.again = measurer.again
+        chance = measurer.measure_twin(relations, seed=seed, progress=advance.of_twin)
         clock.lap("twin")
     settings = {
         "max_tokens": max_tokens,
@@ -128,10 +125,8 @@ def classify(
     run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
     clock.lap("judge")
     if examples:
-        found = find_examples(
-            loaded, [*sample.windows, *synthetic], relations, run.evidence,
-            batch_tokens=BATCH_TOKENS, seed=seed,
-        )  # fmt: skip
+        windows = [*sample.windows, *synthetic]
+        found = measurer.find_examples(windows, relations, run.evidence, seed=seed)
         run = replace(run, examples=tuple(found))
         clock.lap("examples")
     run.info["provenance"] |= {
@@ -141,6 +136,29 @@ def classify(
     if out is not None:
         run.save(out, overwrite=overwrite)
     return run
+
+
+def windows_of(
+    model: Model, relations: Sequence[Relation], corpora: Sequence[str | Path], *,
+    max_tokens: int, max_length: int, seed: int,
+) -> tuple[TextWindows, list[Window]]:  # fmt: skip
+    """The windows of text that a run reads, and those of the other stimuli.
+
+    Raises:
+        CorpusError: a corpus does not exist, or is none.
+    """
+    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
+    text = TextWindows(
+        corpora if "text" in stimuli else (), model.tokenizer,
+        max_tokens=max_tokens, max_length=max_length, seed=seed,
+    )  # fmt: skip
+    synthetic: list[Window] = []
+    if "repeat" in stimuli:
+        vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+        synthetic += plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
+    if "pairs" in stimuli:
+        synthetic += plan_pairs(model.tokenizer, max_length=max_length, seed=seed)
+    return text, synthetic
 
 
 def _info(
@@ -227,17 +245,6 @@ class _Count:
     def of_twin(self, tokens: int) -> None:
         self._done += tokens
         self._progress(self._done, self._text.tokens + self._synthetic + self.again)
-
-
-def _synthetic(model: Model, stimuli: set[str], max_length: int, seed: int) -> list[Window]:
-    """The windows that are no natural text."""
-    windows: list[Window] = []
-    if "repeat" in stimuli:
-        vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-        windows += plan_repeats(vocabulary, model.tokenizer, max_length=max_length, seed=seed)
-    if "pairs" in stimuli:
-        windows += plan_pairs(model.tokenizer, max_length=max_length, seed=seed)
-    return windows
 
 
 def _check_numbers(max_tokens: int, max_length: int, seed: int) -> None:

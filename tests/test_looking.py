@@ -30,10 +30,9 @@ def made(gpt2_folder, tmp_path_factory):
     """A run whose evidence is tagged by hand, so that random weights have examples to show."""
     import pandas as pd
 
-    from headscope.corpus.plan import TextWindows
     from headscope.examples import find_examples
     from headscope.models import load_model
-    from headscope.pipeline import _synthetic
+    from headscope.pipeline import windows_of
     from headscope.relations import relations_of
 
     folder = tmp_path_factory.mktemp("looking")
@@ -43,8 +42,10 @@ def made(gpt2_folder, tmp_path_factory):
     )
     model = load_model(str(gpt2_folder))
     relations = relations_of(TYPES)
-    text = TextWindows([corpus], model.tokenizer, max_tokens=2000, max_length=64, seed=0)
-    windows = [*text, *_synthetic(model, {"repeat", "pairs"}, 64, 0)]
+    text, synthetic = windows_of(
+        model, relations_of(), [corpus], max_tokens=2000, max_length=64, seed=0
+    )
+    windows = [*text, *synthetic]
     evidence = run.evidence.assign(tagged=False)
     chosen = (evidence["layer"] == 1) & (evidence["head"] == 2)
     evidence.loc[chosen & evidence["relation"].isin(["offset-2", "sentence-end"]), "tagged"] = True

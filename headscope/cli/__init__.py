@@ -20,9 +20,11 @@ from headscope.cli import anatomy  # isort: skip
 from headscope.cli import causes  # isort: skip
 from headscope.cli import prune  # isort: skip
 from headscope.cli import redundancy  # isort: skip
+from headscope.cli import sweep  # isort: skip
 
 __all__ = [
-    "anatomy", "app", "causes", "known", "look", "main", "prune", "redundancy", "run", "weigh",
+    "anatomy", "app", "causes", "known", "look", "main", "prune", "redundancy", "run", "sweep",
+    "weigh",
 ]  # fmt: skip
 
 
