@@ -21,7 +21,7 @@ test: lint
 
 # measured side by side and by hand; CORPUS is a folder of long annotated documents, such as GUM
 bench: install
-	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling; do \
+	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling ablation workers; do \
 		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
 
 # hypothesis by itself; the readers by coverage too, where atheris is installed
