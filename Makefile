@@ -21,8 +21,9 @@ test: lint
 
 # measured side by side and by hand; CORPUS is a folder of long annotated documents, such as GUM
 bench: install
-	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling ablation workers; do \
+	cd benchmarks && for name in startup forward detect_head plain_loop memory scaling workers; do \
 		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
+	cd benchmarks && ../$(PYTHON) ablation.py $(wildcard $(SMOLLM2))
 
 # hypothesis by itself; the readers by coverage too, where atheris is installed
 MINUTES := 10
