@@ -130,7 +130,7 @@ def classify(
     if examples:
         found = find_examples(
             loaded, [*sample.windows, *synthetic], relations, run.evidence,
-            batch_tokens=BATCH_TOKENS, seed=seed,
+            batch_tokens=BATCH_TOKENS, seed=seed, progress=advance.of_examples,
         )  # fmt: skip
         run = replace(run, examples=tuple(found))
         clock.lap("examples")
@@ -227,6 +227,9 @@ class _Count:
     def of_twin(self, tokens: int) -> None:
         self._done += tokens
         self._progress(self._done, self._text.tokens + self._synthetic + self.again)
+
+    def of_examples(self, done: int, total: int) -> None:
+        self._progress(self._done + done, self._done + total)
 
 
 def _synthetic(model: Model, stimuli: set[str], max_length: int, seed: int) -> list[Window]:
