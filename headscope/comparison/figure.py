@@ -70,5 +70,6 @@ def _draw_shares(axes: Axes, found: Comparison, name: str) -> None:
         axes.text(low + wide * 0.46, 1.02, str(heads), ha="center", fontsize=7)
     axes.set_ylim(0, 1.1)
     axes.set_yticks([0, 0.5, 1])
+    axes.tick_params(labelsize=7)
     axes.set_xlabel("relative depth (numbers: heads)")
     axes.set_ylabel("share of heads")
