@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headscope.architecture.anatomy import anatomy as anatomy
     from headscope.circuits.weigh import weights as weights
+    from headscope.comparison.compare import compare as compare
     from headscope.corpus.read import read_corpus as read_corpus
     from headscope.errors import HeadscopeError as HeadscopeError
     from headscope.head_view import show as show
@@ -32,6 +33,7 @@ _HOMES = {
     "anatomy": "headscope.architecture.anatomy",
     "classify": "headscope.pipeline",
     "collapse": "headscope.interventions.collapse",
+    "compare": "headscope.comparison.compare",
     "load": "headscope.store",
     "prune": "headscope.interventions.prune",
     "read_corpus": "headscope.corpus.read",
@@ -43,8 +45,8 @@ _HOMES = {
     "Run": "headscope.run",
 }
 __all__ = [
-    "HeadscopeError", "Run", "anatomy", "classify", "collapse", "load", "prune", "read_corpus",
-    "redundancy", "score_patterns", "show", "weights",
+    "HeadscopeError", "Run", "anatomy", "classify", "collapse", "compare", "load", "prune",
+    "read_corpus", "redundancy", "score_patterns", "show", "weights",
 ]  # fmt: skip
 
 

@@ -7,18 +7,19 @@ that are shown are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
+from jaxtyping import Int
+from numpy import ndarray
 
-from headscope.batches import batches
+from headscope.cells import Cells
 from headscope.corpus.window import Window
-from headscope.engine import stream_patterns
 from headscope.example import Example
 from headscope.models import Model
+from headscope.query_masses import Progress, Queries, Reading, Wanted, masses
 from headscope.relations.relation import Relation
 from headscope.tags import SINK
 
@@ -29,13 +30,6 @@ BEST = 2
 WIDTH = 40
 """Tokens that an example shows at most, the first token and the text around the query."""
 AFTER = 2  # tokens shown after the query
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    relation: int
-    layer: int
-    head: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +51,7 @@ def find_examples(
     *,
     batch_tokens: int,
     seed: int,
+    progress: Progress = lambda done, total: None,
 ) -> list[Example]:
     """Examples for every tagged head, at most three relations each, in the order of the heads.
 
@@ -67,26 +62,27 @@ def find_examples(
         evidence: its evidence, tagged.
         batch_tokens: tokens of one forward pass.
         seed: seeds which of several equal queries are shown.
+        progress: called with the tokens read and those to read; the sample is read twice.
     """
     wanted = list(_wanted(evidence, relations))
     sample = list(_spread(windows))
     if not wanted or not sample:
         return []
-    masses = _masses(model, sample, relations, wanted, batch_tokens)
+    reading = Reading(model, sample, relations, batch_tokens, progress)
     rng = np.random.default_rng(seed)
     choices = [
         choice
-        for want, found in zip(wanted, masses, strict=True)
-        for choice in _choose(want, found, sample, rng)
+        for want, found in zip(wanted, masses(reading, wanted), strict=True)
+        for choice in _choose(want, found, rng)
     ]
     text = next((i for i, window in enumerate(sample) if window.stimulus == "text"), None)
     if text is not None:
         heads = dict.fromkeys((want.layer, want.head) for want in wanted)
         choices += [_Choice(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
-    return _cut_out(model, sample, relations, choices, batch_tokens)
+    return _cut_out(reading, choices)
 
 
-def _wanted(evidence: pd.DataFrame, relations: Sequence[Relation]) -> Iterator[_Wanted]:
+def _wanted(evidence: pd.DataFrame, relations: Sequence[Relation]) -> Iterator[Wanted]:
     index = {relation.id: i for i, relation in enumerate(relations)}
     tagged = evidence[evidence["tagged"].astype(bool)]
     tagged = tagged.assign(id=tagged["type"] + "/" + tagged["relation"])
@@ -96,7 +92,7 @@ def _wanted(evidence: pd.DataFrame, relations: Sequence[Relation]) -> Iterator[_
         best = own.sort_values("order", ascending=False, kind="stable").head(TAGS_PER_HEAD)
         rest = best[best["id"] != SINK]
         for name in (rest if len(rest) else best)["id"]:
-            yield _Wanted(index[name], layer, head)
+            yield Wanted(index[name], layer, head)
 
 
 def _spread(windows: Sequence[Window]) -> Iterator[Window]:
@@ -123,123 +119,75 @@ class Sample:
             yield window
 
 
-_Take = Callable[[int, torch.Tensor, list[int]], None]
-_Queries = list[tuple[float, int, int]]  # mass, window, query
-
-
-def _masses(
-    model: Model, sample: list[Window], relations: Sequence[Relation], wanted: list[_Wanted],
-    batch_tokens: int,
-) -> list[_Queries]:  # fmt: skip
-    """For each wanted head and relation the mass of every query of the sample."""
-    found: list[_Queries] = [[] for _ in wanted]
-    targets = {
-        (i, want.relation): relations[want.relation].pairs(window)
-        for i, window in enumerate(sample)
-        for want in wanted
-        if window.stimulus in relations[want.relation].stimuli
-    }
-    by_layer: dict[int, list[int]] = {}
-    for number, want in enumerate(wanted):
-        by_layer.setdefault(want.layer, []).append(number)
-
-    def take(layer: int, pattern: torch.Tensor, members: list[int]) -> None:
-        for number in by_layer.get(layer, ()):
-            want = wanted[number]
-            for row, window in enumerate(members):
-                pairs = targets.get((window, want.relation))
-                if pairs is None or not len(pairs):
-                    continue
-                values = pattern[row, want.head][pairs.query, pairs.key].float().cpu().numpy()
-                sums = np.bincount(pairs.owner, weights=values)
-                found[number] += [(sums[q], window, q) for q in pairs.queries.tolist()]
-
-    _read(model, sample, range(len(sample)), batch_tokens, take)
-    return found
-
-
-def _choose(
-    want: _Wanted, queries: _Queries, sample: list[Window], rng: np.random.Generator
-) -> Iterator[_Choice]:
+def _choose(want: Wanted, queries: Queries, rng: np.random.Generator) -> Iterator[_Choice]:
     """The best queries, and one of each quarter, from different windows where there are."""
-    if not queries:
+    order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
+    if not len(order):
         return
-    tie = rng.random(len(queries))
-    order = sorted(range(len(queries)), key=lambda i: (-queries[i][0], tie[i]))
     kinds = ["best"] * BEST + [f"quarter {k}" for k in range(1, 5)]
     # from the middle of each quarter to its end
     starts = [0] * BEST + [len(order) * (2 * k + 1) // 8 for k in range(4)]
     ends = [len(order) // 4 or 1] * BEST + [len(order) * (k + 1) // 4 for k in range(4)]
-    used: set[tuple[int, int]] = set()
+    used: set[int] = set()
     windows: set[int] = set()
     for kind, start, end in zip(kinds, starts, ends, strict=True):
         most = start + max(8, len(order) // 16)
-        nearby = [queries[i] for i in order[start : max(start + 1, min(end, most))]]
-        fresh = [q for q in nearby if (q[1], q[2]) not in used]
-        elsewhere = [q for q in fresh if q[1] not in windows]
-        for mass, window, query in (elsewhere or fresh)[:1]:
-            used.add((window, query))
+        nearby = order[start : max(start + 1, min(end, most))].tolist()
+        fresh = [i for i in nearby if i not in used]
+        elsewhere = [i for i in fresh if queries.window[i] not in windows]
+        for i in (elsewhere or fresh)[:1]:
+            mass, window, query = (
+                float(queries.mass[i]),
+                *map(int, (queries.window[i], queries.query[i])),
+            )
+            used.add(i)
             windows.add(window)
             yield _Choice(want.layer, want.head, want.relation, kind, mass, window, query)
 
 
-def _cut_out(
-    model: Model, sample: list[Window], relations: Sequence[Relation], choices: list[_Choice],
-    batch_tokens: int,
-) -> list[Example]:  # fmt: skip
+def _cut_out(reading: Reading, choices: list[_Choice]) -> list[Example]:
     """Read the chosen windows once more and keep what is shown of their patterns."""
     by_window: dict[int, list[int]] = {}
     for number, choice in enumerate(choices):
         by_window.setdefault(choice.window, []).append(number)
-    examples: dict[int, Example] = {}
+    heads = reading.model.heads
 
-    def take(layer: int, pattern: torch.Tensor, members: list[int]) -> None:
+    def ask(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
         for row, window in enumerate(members):
             for number in by_window[window]:
-                if choices[number].layer == layer:
-                    matrix = pattern[row, choices[number].head]
-                    examples[number] = _example(choices[number], sample, relations, matrix)
+                choice = choices[number]
+                shown = _shown(choice, len(reading.sample[window]))
+                first = (row * heads + choice.head) * length
+                flat = (first + shown[:, None]) * length + shown
+                yield Cells(choice.layer, flat.ravel(), number)
 
-    _read(model, sample, sorted(by_window), batch_tokens, take)
-    order = sorted(examples, key=lambda i: (choices[i].layer, choices[i].head, i))
-    return [examples[i] for i in order]
+    found = dict(reading.read(sorted(by_window), ask))
+    order = sorted(found, key=lambda i: (choices[i].layer, choices[i].head, i))
+    return [_example(reading, choices[i], found[i]) for i in order]
 
 
-def _example(
-    choice: _Choice, sample: list[Window], relations: Sequence[Relation], matrix: torch.Tensor
-) -> Example:
-    window = sample[choice.window]
-    end = len(window) if choice.query < 0 else min(len(window), choice.query + 1 + AFTER)
-    shown = np.array([0, *range(max(1, end - WIDTH + 1), end)])
+def _shown(choice: _Choice, length: int) -> Int[ndarray, " token"]:
+    """The positions of the window that are shown."""
     if choice.query < 0:
-        shown = np.arange(min(WIDTH, len(window)))
+        return np.arange(min(WIDTH, length))
+    end = min(length, choice.query + 1 + AFTER)
+    return np.array([0, *range(max(1, end - WIDTH + 1), end)])
+
+
+def _example(reading: Reading, choice: _Choice, values: ndarray) -> Example:
+    window = reading.sample[choice.window]
+    shown = _shown(choice, len(window))
     targets: tuple[int, ...] = ()
     name = ""
     if choice.relation is not None:
-        pairs = relations[choice.relation].pairs(window)
+        pairs = reading.targets(choice.window, choice.relation)
         keys = pairs.key[pairs.owner == choice.query]
         targets = tuple(np.flatnonzero(np.isin(shown, keys)).tolist())
-        name = relations[choice.relation].id
+        name = reading.relations[choice.relation].id
     query = int(np.flatnonzero(shown == choice.query)[0]) if choice.query >= 0 else -1
     return Example(
         layer=choice.layer, head=choice.head, relation=name, kind=choice.kind,
-        mass=float(choice.mass), window=window.name,
+        mass=choice.mass, window=window.name,
         tokens=tuple(window.strings[i] for i in shown), query=query, targets=targets,
-        pattern=matrix[shown][:, shown].half().cpu().numpy(),
+        pattern=values.reshape(len(shown), len(shown)).astype(np.float16),
     )  # fmt: skip
-
-
-def _read(
-    model: Model, sample: list[Window], chosen: Sequence[int], batch_tokens: int, take: _Take
-) -> None:
-    """Run the chosen windows and hand on each layer's pattern with the windows' places."""
-    windows = [sample[i] for i in chosen]
-    place = {id(window): i for i, window in zip(chosen, windows, strict=True)}
-    blocks = np.zeros(len(windows), np.int64)
-    for batch in batches(windows, blocks, set(), tokens=batch_tokens):
-        members = [place[id(window)] for window in batch.windows]
-
-        def on_layer(layer: int, pattern: torch.Tensor, members: list[int] = members) -> None:
-            take(layer, pattern, members)
-
-        stream_patterns(model.engine, batch.tokens().to(model.device), on_layer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,9 +26,18 @@ _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and 
 def atlas_figure(run: Run) -> Figure:
     """Layers × heads, each cell its primary type's colour and letter, shaded by its lift."""
     layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
-    image = np.ones((layers, heads, 3))
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
+    draw_atlas(axes, run)
+    axes.set_title(_title(run), fontsize=9)
+    type_legend(axes, [*_types(run), UNCLASSIFIED])
+    return figure
+
+
+def draw_atlas(axes: Axes, run: Run) -> None:
+    """The cells of an atlas with their layers and heads, without title and legend."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    image = np.ones((layers, heads, 3))
     for row in run.heads.itertuples():
         strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
         strength = 1.0 if row.primary == UNCLASSIFIED else strength
@@ -39,9 +48,6 @@ def atlas_figure(run: Run) -> Figure:
     axes.set_yticks(range(layers), [str(layer) for layer in range(layers)], fontsize=7)
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
-    axes.set_title(_title(run), fontsize=9)
-    _legend(axes, [*_types(run), UNCLASSIFIED])
-    return figure
 
 
 def layers_figure(run: Run) -> Figure:
@@ -57,7 +63,7 @@ def layers_figure(run: Run) -> Figure:
     axes.set_xlabel("layer")
     axes.set_ylabel("heads")
     axes.set_title(_title(run), fontsize=9)
-    _legend(axes, [*_types(run), UNCLASSIFIED])
+    type_legend(axes, [*_types(run), UNCLASSIFIED])
     return figure
 
 
@@ -121,6 +127,7 @@ def _title(run: Run) -> str:
     return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
 
 
-def _legend(axes: Axes, types: list[str]) -> None:
+def type_legend(axes: Axes, types: Sequence[str]) -> None:
+    """The colours of types, beside the axes."""
     handles = [Patch(facecolor=colour(name), edgecolor="grey", label=name) for name in types]
     axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 2_048
 """Tokens of one forward pass; bounds memory."""
 Progress = Callable[[int], None]
+ProgressOf = Callable[[int, int], None]
 
 
 @runtime_checkable
@@ -52,7 +53,7 @@ class Measurer(Protocol):
 
     def find_examples(
         self, windows: Sequence[Window], relations: Sequence[Relation], evidence: pd.DataFrame,
-        *, seed: int,
+        *, seed: int, progress: ProgressOf = lambda done, total: None,
     ) -> list[Example]:  # fmt: skip
         """Examples of the tagged heads; see `headscope.examples.find_examples`."""
 
@@ -111,11 +112,12 @@ class InProcess:
 
     def find_examples(
         self, windows: Sequence[Window], relations: Sequence[Relation], evidence: pd.DataFrame,
-        *, seed: int,
+        *, seed: int, progress: ProgressOf = lambda done, total: None,
     ) -> list[Example]:  # fmt: skip
         """Examples of the tagged heads; see `headscope.examples.find_examples`."""
         from headscope.examples import find_examples
 
         return find_examples(
-            self.model, windows, relations, evidence, batch_tokens=BATCH_TOKENS, seed=seed
-        )
+            self.model, windows, relations, evidence, batch_tokens=BATCH_TOKENS, seed=seed,
+            progress=progress,
+        )  # fmt: skip

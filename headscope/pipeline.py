@@ -126,7 +126,9 @@ def classify(
     clock.lap("judge")
     if examples:
         windows = [*sample.windows, *synthetic]
-        found = measurer.find_examples(windows, relations, run.evidence, seed=seed)
+        found = measurer.find_examples(
+            windows, relations, run.evidence, seed=seed, progress=advance.of_examples
+        )
         run = replace(run, examples=tuple(found))
         clock.lap("examples")
     run.info["provenance"] |= {
@@ -245,6 +247,9 @@ class _Count:
     def of_twin(self, tokens: int) -> None:
         self._done += tokens
         self._progress(self._done, self._text.tokens + self._synthetic + self.again)
+
+    def of_examples(self, done: int, total: int) -> None:
+        self._progress(self._done + done, self._done + total)
 
 
 def _check_numbers(max_tokens: int, max_length: int, seed: int) -> None:

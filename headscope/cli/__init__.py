@@ -14,6 +14,7 @@ from headscope.errors import HeadscopeError
 # each module adds its commands to the application, in the order of `--help`
 from headscope.cli import run  # isort: skip
 from headscope.cli import look  # isort: skip
+from headscope.cli import compare  # isort: skip
 from headscope.cli import weigh  # isort: skip
 from headscope.cli import known  # isort: skip
 from headscope.cli import anatomy  # isort: skip
@@ -23,8 +24,8 @@ from headscope.cli import redundancy  # isort: skip
 from headscope.cli import sweep  # isort: skip
 
 __all__ = [
-    "anatomy", "app", "causes", "known", "look", "main", "prune", "redundancy", "run", "sweep",
-    "weigh",
+    "anatomy", "app", "causes", "compare", "known", "look", "main", "prune", "redundancy",
+    "run", "sweep", "weigh",
 ]  # fmt: skip
 
 

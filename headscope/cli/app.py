@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +59,27 @@ def draw(figure: Any, path: Path) -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=200)
     return buffer.getvalue()
+
+
+def check_new(path: Path) -> None:
+    """Refuse a file to write where something is already."""
+    if os.path.lexists(path):
+        raise HeadscopeError(f"{path} exists already; choose another name")
+
+
+def write_new(files: Mapping[Path, bytes]) -> None:
+    """Write files that were not there: all of them, each whole, or none."""
+    made: list[Path] = []
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                made.append(path)
+                file.write(content)
+    except OSError as error:
+        for path_made in made:
+            path_made.unlink()
+        raise HeadscopeError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def write_file(path: Path, content: bytes) -> None:

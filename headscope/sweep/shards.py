@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.measurer import BATCH_TOKENS, Progress
+from headscope.measurer import BATCH_TOKENS, Progress, ProgressOf
 from headscope.relations.relation import Relation
 from headscope.schedule import Choose, Step, schedule
 from headscope.sweep.worker import Asked, Failed, Worker, unpack
@@ -158,9 +158,9 @@ class Shards:
 
     def find_examples(
         self, windows: Sequence[Window], relations: Sequence[Relation], evidence: pd.DataFrame,
-        *, seed: int,
+        *, seed: int, progress: ProgressOf = lambda done, total: None,
     ) -> list[Example]:  # fmt: skip
-        """Examples of the tagged heads; see `headscope.examples.find_examples`."""
+        """Examples of the tagged heads, by one worker, whose progress is not heard of."""
         found: list[Example] = _got(
             self._workers[0].find_examples.remote(self._asked, windows, relations, evidence, seed)
         )

@@ -1,0 +1,177 @@
+"""Runs side by side, from their folders to tables, a figure and a page, on one screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from headscope.colours import COLOURS
+from headscope.comparison.changes import (
+    changed,
+    correlations,
+    head_changes,
+    relation_changes,
+)  # fmt: skip
+from headscope.comparison.depth import depth_shares, layers_of
+from headscope.errors import RunError
+from headscope.run import Run
+from headscope.store import load
+from headscope.tags import UNCLASSIFIED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Runs side by side. Each is compared with the first where all have the same shape."""
+
+    runs: tuple[Run, ...]
+    names: tuple[str, ...]
+    """What the tables call the runs, each another name."""
+    types: tuple[str, ...]
+    """The types of the runs, `unclassified` the last."""
+    depth: pd.DataFrame
+    """Shares of heads; see `headscope.comparison.depth.depth_shares`."""
+    heads: pd.DataFrame | None
+    """A row per head and run but the first; see `headscope.comparison.changes.head_changes`. None
+    where the shapes differ: head 3 of one model has nothing to do with head 3 of another."""
+    relations: pd.DataFrame | None
+    """A row per head × relation; see `headscope.comparison.changes.relation_changes`."""
+    correlation: pd.DataFrame | None
+    """A row per relation; see `headscope.comparison.changes.correlations`."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> pd.DataFrame:
+        """The rows of `heads` that have another primary type or other tags; none of no `heads`."""
+        return pd.DataFrame() if self.heads is None else self.heads[changed(self.heads)]
+
+    def figure(self) -> Figure:
+        """Shares by depth, and atlases with changed heads framed; see `figure`."""
+        from headscope.comparison.figure import compare_figure
+
+        return compare_figure(self)
+
+    def html(self) -> str:
+        """One self-contained HTML page; see `headscope.comparison.page`."""
+        from headscope.comparison.page import compare_html
+
+        return compare_html(self)
+
+    def __repr__(self) -> str:
+        return f"<headscope comparison of {', '.join(self.names)}: {len(self.changed)} changes>"
+
+
+def compare(*runs: Run | str | Path) -> Comparison:
+    """Compare runs: head by head if all have the same layers × heads, and by depth in any case.
+
+    Args:
+        runs: two runs or more, or their folders; each is compared with the first.
+
+    Raises:
+        RunError: fewer than two runs, a folder without a run, or runs of different relations.
+    """
+    if len(runs) < 2:
+        raise RunError(f"compare takes two runs or more, and {len(runs)} came")
+    loaded = tuple(run if isinstance(run, Run) else load(run) for run in runs)
+    names = _names(runs)
+    _check_relations(loaded, names)
+    types = _types(loaded)
+    shapes = {(layers_of(run), int(run.heads["head"].max()) + 1) for run in loaded}
+    heads = relations = correlation = None
+    if len(shapes) == 1:
+        first = loaded[0]
+        others = list(zip(loaded, names, strict=True))[1:]
+        each = [relation_changes(first, run, name) for run, name in others]
+        relations = pd.concat(each, ignore_index=True)
+        heads = pd.concat(
+            [head_changes(first, *pair) for pair in _with(others, each)], ignore_index=True
+        )
+        correlation = correlations(relations)
+    return Comparison(
+        loaded, names, types, depth_shares(loaded, names, types), heads, relations, correlation,
+        tuple(_notes(loaded, names)),
+    )  # fmt: skip
+
+
+def _with(
+    others: Sequence[tuple[Run, str]], tables: Sequence[pd.DataFrame]
+) -> list[tuple[Run, pd.DataFrame, str]]:
+    return [(run, table, name) for (run, name), table in zip(others, tables, strict=True)]
+
+
+def _names(runs: Sequence[Run | str | Path]) -> tuple[str, ...]:
+    """The folders' names, or the models' names of runs in memory; equal ones get a number."""
+    plain = [
+        Path(str(run.info.get("model", {}).get("name", "run"))).name or "run"
+        if isinstance(run, Run)
+        else Path(run).resolve().name or str(run)
+        for run in runs
+    ]
+    total, seen, names = Counter(plain), Counter[str](), list[str]()
+    for name in plain:
+        seen[name] += 1
+        names.append(f"{name} ({seen[name]})" if total[name] > 1 else name)
+    return tuple(names)
+
+
+def _check_relations(runs: Sequence[Run], names: Sequence[str]) -> None:
+    known = set(runs[0].rules)
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        if odd := sorted(known ^ set(run.rules)):
+            has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
+            raise RunError(
+                f"these runs asked for different relations: {has} has {odd[0]!r:.100} and {lacks} "
+                f"has not ({len(odd)} differ in all); classify both with the same --types"
+            )
+
+
+def _types(runs: Sequence[Run]) -> tuple[str, ...]:
+    found = {name.split("/")[0] for run in runs for name in run.rules}
+    found |= {str(name) for run in runs for name in run.heads["primary"]}
+    found -= {UNCLASSIFIED}
+    return (*(t for t in COLOURS if t in found), *sorted(found - set(COLOURS)), UNCLASSIFIED)
+
+
+def _notes(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    notes = []
+    first, known = runs[0], _measured(runs[0])
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        differ = [what for what, ask in _FACTS.items() if ask(first.info) != ask(run.info)]
+        notes.append(f"{name} and {names[0]} differ in: {', '.join(differ) or 'nothing stated'}")
+        if odd := sorted(known ^ _measured(run)):
+            more = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
+            notes.append(f"only one of {names[0]} and {name} had text for {odd[0]}{more}")
+        if any(first.rules[key] != run.rules[key] for key in first.rules):
+            notes.append(f"{name} and {names[0]} were judged by different thresholds")
+    return notes
+
+
+def _measured(run: Run) -> set[str]:
+    return set(run.evidence["type"] + "/" + run.evidence["relation"])
+
+
+def _fact(*path: str) -> Any:
+    def ask(info: Any) -> Any:
+        for name in path:
+            info = info.get(name) if isinstance(info, dict) else None
+        return info
+
+    return ask
+
+
+_FACTS = {
+    "model": _fact("model", "name"),
+    "revision": _fact("model", "revision"),
+    "weights": _fact("model", "weights_sha256"),
+    "corpora": _fact("corpora", "files"),
+    **{name.replace("_", " "): _fact("settings", name)
+       for name in ("max_tokens", "max_length", "seed", "twin", "bos")},
+    "engine": _fact("engine"),
+}  # fmt: skip
