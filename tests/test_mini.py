@@ -21,7 +21,7 @@ def best(run, name: str) -> pd.Series:
 
 def test_it_has_learned_a_previous_token_head(run):
     on_random_tokens = best(run, "positional/offset-1-random")
-    assert on_random_tokens["mass"] >= 0.75  # 0.8 was aimed at
+    assert on_random_tokens["mass"] >= 0.8
     assert on_random_tokens["tagged"]
     assert best(run, "positional/offset-1")["tagged"]
 
