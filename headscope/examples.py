@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
 
-from headscope.batches import batches
+from headscope.batches import Batch, batches
 from headscope.corpus.window import Window
 from headscope.engine import stream_patterns
 from headscope.example import Example
+from headscope.memory import in_memory
 from headscope.models import Model
 from headscope.relations.relation import Relation
 from headscope.tags import SINK
@@ -123,7 +125,8 @@ class Sample:
             yield window
 
 
-_Take = Callable[[int, torch.Tensor, list[int]], None]
+T = TypeVar("T")
+_Take = Callable[[int, torch.Tensor, list[int]], Iterable[tuple[int, T]]]
 _Queries = list[tuple[float, int, int]]  # mass, window, query
 
 
@@ -143,7 +146,9 @@ def _masses(
     for number, want in enumerate(wanted):
         by_layer.setdefault(want.layer, []).append(number)
 
-    def take(layer: int, pattern: torch.Tensor, members: list[int]) -> None:
+    def take(
+        layer: int, pattern: torch.Tensor, members: list[int]
+    ) -> Iterator[tuple[int, _Queries]]:
         for number in by_layer.get(layer, ()):
             want = wanted[number]
             for row, window in enumerate(members):
@@ -152,9 +157,10 @@ def _masses(
                     continue
                 values = pattern[row, want.head][pairs.query, pairs.key].float().cpu().numpy()
                 sums = np.bincount(pairs.owner, weights=values)
-                found[number] += [(sums[q], window, q) for q in pairs.queries.tolist()]
+                yield number, [(sums[q], window, q) for q in pairs.queries.tolist()]
 
-    _read(model, sample, range(len(sample)), batch_tokens, take)
+    for number, queries in _read(model, sample, range(len(sample)), batch_tokens, take):
+        found[number] += queries
     return found
 
 
@@ -191,16 +197,17 @@ def _cut_out(
     by_window: dict[int, list[int]] = {}
     for number, choice in enumerate(choices):
         by_window.setdefault(choice.window, []).append(number)
-    examples: dict[int, Example] = {}
 
-    def take(layer: int, pattern: torch.Tensor, members: list[int]) -> None:
+    def take(
+        layer: int, pattern: torch.Tensor, members: list[int]
+    ) -> Iterator[tuple[int, Example]]:
         for row, window in enumerate(members):
             for number in by_window[window]:
                 if choices[number].layer == layer:
                     matrix = pattern[row, choices[number].head]
-                    examples[number] = _example(choices[number], sample, relations, matrix)
+                    yield number, _example(choices[number], sample, relations, matrix)
 
-    _read(model, sample, sorted(by_window), batch_tokens, take)
+    examples = dict(_read(model, sample, sorted(by_window), batch_tokens, take))
     order = sorted(examples, key=lambda i: (choices[i].layer, choices[i].head, i))
     return [examples[i] for i in order]
 
@@ -230,16 +237,23 @@ def _example(
 
 
 def _read(
-    model: Model, sample: list[Window], chosen: Sequence[int], batch_tokens: int, take: _Take
-) -> None:
-    """Run the chosen windows and hand on each layer's pattern with the windows' places."""
+    model: Model, sample: list[Window], chosen: Sequence[int], batch_tokens: int, take: _Take[T]
+) -> Iterator[tuple[int, T]]:
+    """Run the chosen windows; what `take` finds in each layer's pattern and the windows' places."""
     windows = [sample[i] for i in chosen]
     place = {id(window): i for i, window in zip(chosen, windows, strict=True)}
     blocks = np.zeros(len(windows), np.int64)
-    for batch in batches(windows, blocks, set(), tokens=batch_tokens):
-        members = [place[id(window)] for window in batch.windows]
 
-        def on_layer(layer: int, pattern: torch.Tensor, members: list[int] = members) -> None:
-            take(layer, pattern, members)
+    def read(batch: Batch) -> list[tuple[int, T]]:
+        members = [place[id(window)] for window in batch.windows]
+        found: list[tuple[int, T]] = []
+
+        def on_layer(layer: int, pattern: torch.Tensor) -> None:
+            found.extend(take(layer, pattern, members))
 
         stream_patterns(model.engine, batch.tokens().to(model.device), on_layer)
+        return found
+
+    for batch in batches(windows, blocks, set(), tokens=batch_tokens):
+        for found in in_memory(batch, read):
+            yield from found
