@@ -1,6 +1,7 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
-# make fuzz: bad input for ten minutes, or MINUTES=60
+# make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
+# make soak: two million tokens in flat memory, or TOKENS=200000
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 MODELS := $(HOME)/.cache/headscope
@@ -9,7 +10,7 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test fuzz lint bench install clean
+.PHONY: demo test fuzz kill soak lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -32,6 +33,14 @@ fuzz: install
 	$(CAMPAIGN)
 	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
 		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
+
+KILLS := 20
+kill: install
+	$(PYTHON) -m tests.kill.kill $(KILLS)
+
+TOKENS := 2000000
+soak: install
+	$(PYTHON) benchmarks/soak.py $(TOKENS)
 
 lint: install
 	$(VENV)/bin/ruff check .

@@ -31,6 +31,22 @@ class Batch:
             ids[row, : len(window)] = window.tokens
         return torch.from_numpy(ids)
 
+    def halves(self) -> tuple[Batch, Batch]:
+        """Its first and its second half of windows."""
+        middle = len(self.windows) // 2
+        return (
+            Batch(
+                self.windows[:middle],
+                self.blocks[:middle],
+                [row for row in self.profiled if row < middle],
+            ),
+            Batch(
+                self.windows[middle:],
+                self.blocks[middle:],
+                [row - middle for row in self.profiled if row >= middle],
+            ),
+        )
+
 
 def batches(
     windows: Sequence[Window], blocks: Int[ndarray, " window"], profiled: set[int], *, tokens: int

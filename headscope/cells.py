@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.batches import batches
+from headscope.batches import Batch, batches
 from headscope.corpus.window import Window
 from headscope.engine import Rows, whole
+from headscope.memory import in_memory
 from headscope.models import Model
 
 T = TypeVar("T")
@@ -53,13 +54,17 @@ def read_cells(
     """
     place = {id(window): i for i, window in enumerate(windows)}
     blocks = np.zeros(len(windows), np.int64)
-    for batch in batches(windows, blocks, set(), tokens=batch_tokens):
+
+    def read(batch: Batch) -> list[tuple[T, ndarray]]:
         tokens = batch.tokens()
         by_layer: dict[int, list[Cells[T]]] = {}
         for cells in ask([place[id(window)] for window in batch.windows], tokens.shape[1]):
             by_layer.setdefault(cells.layer, []).append(cells)
-        if by_layer:
-            yield from _run(model, tokens.to(model.device), by_layer)
+        return _run(model, tokens.to(model.device), by_layer) if by_layer else []
+
+    for batch in batches(windows, blocks, set(), tokens=batch_tokens):
+        for found in in_memory(batch, read):
+            yield from found
         progress(sum(map(len, batch.windows)))
 
 

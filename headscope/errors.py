@@ -29,6 +29,10 @@ class RunError(HeadscopeError):
     """A run folder is missing, damaged, or in the way."""
 
 
+class RunStoppedError(KeyboardInterrupt):
+    """A run was interrupted; the message says how to go on."""
+
+
 class ShapeError(HeadscopeError, ValueError):
     """Sizes or tensors that do not fit together; the message gives the numbers of both."""
 

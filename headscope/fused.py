@@ -233,7 +233,8 @@ def _check(engine: FusedEngine) -> None:
         network.set_attn_implementation(NAME)
     if sorted(seen) != list(range(engine.layers)) or own is None or len(own) != engine.layers:
         raise ModelError("its layers do not pass through transformers' attention interface")
-    worst = max(float((seen[i] - own[i]).abs().max()) for i in seen)
+    # the layers of a large model may lie on several devices
+    worst = max(float((seen[i].cpu() - own[i].cpu()).abs().max()) for i in seen)
     if not worst <= TOLERANCE.get(embedding.dtype, 5e-2):
         raise ModelError(f"its eager attention differs from softmax(q·k) by {worst:.2g}")
     if len(engine.matrices()) != 4 * engine.layers:

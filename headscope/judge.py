@@ -75,8 +75,13 @@ def judge(
         info = {**info, "notes": [*info.get("notes", ()), f"{note}: {', '.join(names)}"]}
     heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
     provenance = {
-        "versions": {name: version(name) for name in _PACKAGES},
+        "versions": versions(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     judged = {"thresholds": THRESHOLDS, "reliability": split_half(tally), "provenance": provenance}
     return Run(heads, evidence[COLUMNS], rules, {**info, **judged}, tally, twin)
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a run's numbers depend on."""
+    return {name: version(name) for name in _PACKAGES}

@@ -6,20 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
 from headscope.ahead import ahead
 from headscope.batches import Batch
 from headscope.corpus.window import Window
-from headscope.engine import Block, Rows
-from headscope.profile import ProfileRows
+from headscope.memory import in_memory
+from headscope.reading import Found, Prepared, read_batch
 from headscope.relations.relation import Relation
 from headscope.schedule import Choose, Step, schedule
-from headscope.selection import Selection, select
-from headscope.tally import Tally
+from headscope.selection import select
+from headscope.tally import Pass, Tally
 
 if TYPE_CHECKING:
     from headscope.models import Model
@@ -28,18 +23,24 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """A batch that is ready to run: its tokens, its cells, and where its rows come in blocks."""
+class Setting:
+    """What every batch is read with."""
 
-    step: Step
-    tokens: Int[Tensor, "window position"]
-    blocks: list[Block]
-    selection: Selection | None
+    model: Model
+    relations: Sequence[Relation]
+    seed: int
 
-    @property
-    def batch(self) -> Batch:
-        """The windows that run together."""
-        return self.step.batch
+    def start(self) -> Pass:
+        """A reading that has not begun."""
+        names = tuple(relation.id for relation in self.relations)
+        return Pass(Tally.zeros(names, self.model.layers, self.model.heads))
+
+    def prepare(self, batch: Batch) -> Prepared:
+        """A batch with its cells found and drawn, on the model's device."""
+        device, tokens = self.model.device, batch.tokens()
+        blocks = self.model.engine.layout(*tokens.shape)
+        selection = select(batch, self.relations, blocks, heads=self.model.heads, seed=self.seed)
+        return Prepared(batch, tokens.to(device), blocks, selection and selection.to(device))
 
 
 def measure(
@@ -52,11 +53,13 @@ def measure(
     batch_tokens: int,
     share: Choose = lambda windows: set(),
     progress: Progress = lambda tokens: None,
+    so_far: Pass | None = None,
+    keep: Callable[[], None] = lambda: None,
 ) -> tuple[Tally, list[Prepared]]:
     """Run the model once over all windows and sum up what the relations ask about.
 
     While an accelerator runs a batch, the next one is read from the corpus, tokenised and searched
-    for pairs.
+    for pairs. A batch that does not fit into memory is read in halves.
 
     Args:
         model: the model to run.
@@ -67,90 +70,88 @@ def measure(
         batch_tokens: tokens of one forward pass; bounds memory.
         share: says which of the next windows are to be read again; their batches are kept.
         progress: called after each batch with its number of tokens, padding left out.
+        so_far: an earlier reading of the same windows that was broken off. Its batches are passed
+            over, and those that follow are added to it.
+        keep: called when the sums of a batch have been added to `so_far`.
 
     Returns:
         The sums, and the batches to read again.
+
+    Raises:
+        ModelError: a window does not fit into memory.
     """
-    tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
+    setting = Setting(model, relations, seed)
+    done = so_far or setting.start()
     kept: list[Prepared] = []
     steps = schedule(text, synthetic, batch_tokens=batch_tokens, share=share)
-    batches = prepare(model, steps, relations, seed)
+    coming = _prepare(setting, steps, done.batches)
     # on a processor's cores the model and its next batch would only be in each other's way
-    for prepared in batches if model.device == "cpu" else ahead(batches):
-        if prepared.step.halves:
-            tally.halve()
-        _read(model, prepared, tally)
-        if prepared.step.shared:
-            kept.append(prepared)
-        progress(sum(map(len, prepared.batch.windows)))
-    return tally, kept
+    for number, (step, ready) in enumerate(coming if model.device == "cpu" else ahead(coming)):
+        if number >= done.batches and ready is not None:
+            if step.halves:
+                done.tally.halve()
+            _read(setting, ready, done)
+            keep()
+        if step.shared and ready is not None:
+            kept.append(ready)
+        progress(sum(map(len, step.batch.windows)))
+    return done.tally, kept
 
 
 def measure_again(
-    model: Model, kept: Iterable[Prepared], relations: Sequence[Relation],
-    progress: Progress = lambda tokens: None,
-) -> Tally:  # fmt: skip
-    """Run batches again that `measure` kept; the model may have other weights by now."""
-    tally = Tally.zeros(tuple(r.id for r in relations), model.layers, model.heads)
-    for prepared in kept:
-        _read(model, prepared, tally)
-        progress(sum(map(len, prepared.batch.windows)))
-    return tally
-
-
-def prepare(
-    model: Model, steps: Iterable[Step], relations: Sequence[Relation], seed: int
-) -> Iterator[Prepared]:
-    """Each batch with its cells found and drawn, on the model's device."""
-    for step in steps:
-        tokens = step.batch.tokens()
-        blocks = model.engine.layout(*tokens.shape)
-        selection = select(step.batch, relations, blocks, heads=model.heads, seed=seed)
-        selection = selection and selection.to(model.device)
-        yield Prepared(step, tokens.to(model.device), blocks, selection)
-
-
-def _read(model: Model, prepared: Prepared, tally: Tally) -> None:
-    if prepared.selection is not None:
-        add_counts(tally, prepared.selection)
-
-    def on_layer(layer: int, rows: Iterable[Rows]) -> None:
-        add_layer(
-            tally, prepared.batch, prepared.selection, layer,
-            zip(prepared.blocks, rows, strict=True), logarithms=model.engine.logarithms,
-        )  # fmt: skip
-
-    model.engine.run(prepared.tokens, prepared.blocks, on_layer)
-
-
-def add_counts(tally: Tally, selection: Selection) -> None:
-    """Add what does not depend on heads: queries, chance and the simple rules' right guesses."""
-    place = (selection.block, selection.relation)
-    np.add.at(tally.queries, place, selection.queries)
-    np.add.at(tally.chance, place, selection.chance)
-    np.add.at(tally.guesses, selection.relation, selection.guesses)
-
-
-@torch.inference_mode()
-def add_layer(
-    tally: Tally,
-    batch: Batch,
-    selection: Selection | None,
-    layer: int,
-    rows: Iterable[tuple[Block, Rows]],
+    model: Model,
+    kept: Iterable[Prepared],
+    relations: Sequence[Relation],
     *,
-    logarithms: bool,
-) -> None:
-    """Add one layer's rows on one batch, block by block."""
-    profile = ProfileRows(tally.profile, batch, layer, logarithms=logarithms)
-    parts: list[tuple[Tensor, Tensor]] = []
-    for number, (block, own) in enumerate(rows):
-        if selection is not None:
-            parts.append(selection.parts[number].sums(own, logarithms=logarithms))
-        profile.add(block, own)
-    if selection is not None:
-        sums = selection.sums(parts)
-        # the rows of a selection are distinct, so plain indexing adds each of them once
-        tally.target[selection.block, selection.relation, layer] += sums.target
-        tally.control[selection.block, selection.relation, layer] += sums.control
-        tally.hits[selection.block, selection.relation, layer] += sums.hits
+    seed: int,
+    progress: Progress = lambda tokens: None,
+    so_far: Pass | None = None,
+    keep: Callable[[], None] = lambda: None,
+) -> Tally:
+    """Run batches again that `measure` kept; the model may have other weights by now.
+
+    Args:
+        model: the model to run.
+        kept: the batches.
+        relations: the relations that they were prepared for.
+        seed: the seed that they were prepared with.
+        progress: see `measure`.
+        so_far: see `measure`.
+        keep: see `measure`.
+
+    Raises:
+        ModelError: a window does not fit into memory.
+    """
+    setting = Setting(model, relations, seed)
+    done = so_far or setting.start()
+    for number, prepared in enumerate(kept):
+        if number >= done.batches:
+            _read(setting, prepared, done)
+            keep()
+        progress(sum(map(len, prepared.batch.windows)))
+    return done.tally
+
+
+def _prepare(
+    setting: Setting, steps: Iterable[Step], done: int
+) -> Iterator[tuple[Step, Prepared | None]]:
+    """Each batch in its turn; one whose sums are there already is prepared only for the twin."""
+    for number, step in enumerate(steps):
+        wanted = step.shared or number >= done
+        yield step, setting.prepare(step.batch) if wanted else None
+
+
+def _read(setting: Setting, prepared: Prepared, done: Pass) -> None:
+    """Run a batch and add its sums."""
+
+    def read(batch: Batch) -> Found:
+        # halves have other cells than the whole
+        own = prepared if batch is prepared.batch else setting.prepare(batch)
+        return read_batch(setting.model, own)
+
+    parts = in_memory(prepared.batch, read)
+    for part in parts:
+        part.add_to(done.tally)
+    done.batches += 1
+    done.tokens += sum(map(len, prepared.batch.windows))
+    done.halved += len(parts) > 1

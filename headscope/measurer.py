@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headscope.example import Example
-    from headscope.measure import Prepared
     from headscope.models import Model
+    from headscope.reading import Prepared
     from headscope.schedule import Choose
-    from headscope.tally import Tally
+    from headscope.tally import Pass, Tally
 
 BATCH_TOKENS = 2_048
 """Tokens of one forward pass; bounds memory."""
 Progress = Callable[[int], None]
 ProgressOf = Callable[[int, int], None]
+Keep = Callable[[], None]
 
 
 @runtime_checkable
@@ -32,6 +33,8 @@ class Measurer(Protocol):
 
     again: int
     """Tokens that the twin of the last measured model is to read."""
+    resumes: bool
+    """Whether it goes on with sums that were kept, and says when there are new ones to keep."""
 
     def load(self, name: str, **how: Any) -> Model:
         """The model and its facts; `how` is what `headscope.models.load_model` takes.
@@ -40,15 +43,19 @@ class Measurer(Protocol):
             ModelError: see there.
         """
 
+    def check_twin(self) -> None:
+        """Refuse a loaded model that can have no twin; see `headscope.twin.check_twin`."""
+
     def measure(
         self, text: Iterable[Window], synthetic: Sequence[Window], relations: Sequence[Relation],
-        *, seed: int, share: Choose, progress: Progress,
+        *, seed: int, share: Choose, progress: Progress, so_far: Pass, keep: Keep,
     ) -> Tally:  # fmt: skip
         """The sums of the loaded model; see `headscope.measure.measure`."""
 
     def measure_twin(
-        self, relations: Sequence[Relation], *, seed: int, progress: Progress
-    ) -> Tally:
+        self, relations: Sequence[Relation], *, seed: int, progress: Progress, so_far: Pass,
+        keep: Keep,
+    ) -> Tally:  # fmt: skip
         """The sums of its twin on the windows that `share` chose before."""
 
     def find_examples(
@@ -60,6 +67,8 @@ class Measurer(Protocol):
 
 class InProcess:
     """Reads the model in this process. A model that is asked for again is not loaded again."""
+
+    resumes = True
 
     def __init__(self) -> None:
         self.again = 0
@@ -84,29 +93,39 @@ class InProcess:
             self._asked = (name, how)
         return self._model
 
+    def check_twin(self) -> None:
+        """Refuse a loaded model that can have no twin; see `headscope.twin.check_twin`."""
+        from headscope.twin import check_twin
+
+        check_twin(self.model.engine)
+
     def measure(
         self, text: Iterable[Window], synthetic: Sequence[Window], relations: Sequence[Relation],
-        *, seed: int, share: Choose, progress: Progress,
+        *, seed: int, share: Choose, progress: Progress, so_far: Pass, keep: Keep,
     ) -> Tally:  # fmt: skip
         """The sums of the loaded model; see `headscope.measure.measure`."""
         from headscope.measure import measure
 
         tally, self._kept = measure(
             self.model, text, synthetic, relations, seed=seed, batch_tokens=BATCH_TOKENS,
-            share=share, progress=progress,
+            share=share, progress=progress, so_far=so_far, keep=keep,
         )  # fmt: skip
         self.again = sum(len(window) for each in self._kept for window in each.batch.windows)
         return tally
 
     def measure_twin(
-        self, relations: Sequence[Relation], *, seed: int, progress: Progress
-    ) -> Tally:
+        self, relations: Sequence[Relation], *, seed: int, progress: Progress, so_far: Pass,
+        keep: Keep,
+    ) -> Tally:  # fmt: skip
         """The sums of its twin on the windows that `share` chose before."""
         from headscope.measure import measure_again
         from headscope.twin import shuffled
 
         with shuffled(self.model.engine, seed=seed):
-            tally = measure_again(self.model, self._kept, relations, progress)
+            tally = measure_again(
+                self.model, self._kept, relations, seed=seed, progress=progress, so_far=so_far,
+                keep=keep,
+            )  # fmt: skip
         self._kept = []
         return tally
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from headscope.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ENGINES = ("auto", "fused", "lens")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def load_model(
     dtype: str = "float32",
     bos: str | None = None,
     engine: str = "auto",
+    device_map: str | None = None,
 ) -> Model:
     """Load a causal language model and check that its patterns are attention patterns.
 
@@ -83,24 +86,34 @@ def load_model(
         dtype: `float32`, `bfloat16` or `float16`.
         bos: text of the token to put before each document; the tokenizer's own when None.
         engine: `fused`, `lens`, or `auto`: fused where the model allows it.
+        device_map: `auto`, `balanced` or `sequential` spread a model that is too large for one
+            device over all of them, the processor too, with accelerate; fused engine only.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
             have another number of heads than the configuration says; or it has attention that
             the fused engine does not know, and that one was asked for.
-        ChoiceError: no such dtype or engine.
+        ChoiceError: no such dtype, engine or device map.
     """
     if dtype not in DTYPES:
         raise ChoiceError("dtype", dtype, DTYPES)
     if engine not in ENGINES:
         raise ChoiceError("engine", engine, ENGINES)
+    if device_map is not None:
+        _check_map(device_map, device, engine)
+        engine = "fused"
     device = _device(device)
     folder, files, commit = _locate(name, revision)
     with _quiet():
-        hf_model = _load_weights(name, folder, DTYPES[dtype])
+        hf_model = _load_weights(name, folder, DTYPES[dtype], device_map)
+        if device_map is None:
+            hf_model = hf_model.to(device)
+        else:
+            device = str(hf_model.get_input_embeddings().weight.device)
         backend = _load_tokenizer(name, folder)
         tokenizer = Tokenizer(backend, name=name, bos=bos)
-        chosen, notes = _engine(name, hf_model.to(device), backend, device, dtype, engine)
+        chosen, notes = _engine(name, hf_model, backend, device, dtype, engine)
+    notes += _spread_note(hf_model)
     config = hf_model.config
     heads = config.num_attention_heads
     model = Model(
@@ -156,6 +169,27 @@ def _device(asked: str) -> str:
     return asked
 
 
+def _check_map(device_map: str, device: str, engine: str) -> None:
+    if device_map not in DEVICE_MAPS:
+        raise ChoiceError("device map", device_map, DEVICE_MAPS)
+    if device != "auto":
+        raise ModelError(f"--device-map chooses the devices; leave --device {device} out")
+    if engine == "lens":
+        raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
+    if find_spec("accelerate") is None:
+        raise ModelError("--device-map needs accelerate; install it with: pip install accelerate")
+
+
+def _spread_note(hf_model: Any) -> tuple[str, ...]:
+    """Where the parts of a model lie that was spread over several devices."""
+    places = getattr(hf_model, "hf_device_map", {}).values()
+    devices = list(dict.fromkeys(str(place) for place in places))
+    if not devices:
+        return ()
+    named = [f"cuda:{name}" if name.isdigit() else name for name in devices]
+    return (f"spread by accelerate over {', '.join(named)}",)
+
+
 def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     """The folder or GGUF file, its weight files, and the hub's commit."""
     path, commit = locate(name, revision)
@@ -176,10 +210,14 @@ def _locate(name: str, revision: str | None) -> tuple[Path, list[Path], str]:
     return path, files, commit
 
 
-def _load_weights(name: str, folder: Path, dtype: torch.dtype) -> Any:
+def _load_weights(
+    name: str, folder: Path, dtype: torch.dtype, device_map: str | None = None
+) -> Any:
     where: dict[str, Any] = {"pretrained_model_name_or_path": folder}
     if folder.is_file():
         where = {"pretrained_model_name_or_path": folder.parent, "gguf_file": folder.name}
+    if device_map is not None:
+        where["device_map"] = device_map
     try:
         return AutoModelForCausalLM.from_pretrained(
             **where, dtype=dtype, attn_implementation="eager", use_safetensors=True,

@@ -19,7 +19,7 @@ from headscope.deal import deal
 from headscope.engine import whole
 from headscope.errors import PatternError
 from headscope.judge import judge
-from headscope.measure import add_counts, add_layer
+from headscope.reading import add_counts, add_sums, layer_sums
 from headscope.relations import check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
@@ -82,7 +82,9 @@ def score_patterns(
             add_counts(tally, selection)
         for layer in range(layers):
             rows = [(block, array[layer][None])]
-            add_layer(tally, batch, selection, layer, rows, logarithms=False)
+            sums = layer_sums(batch, selection, tally.profile, layer, rows, logarithms=False)
+            if selection is not None and sums is not None:
+                add_sums(tally, selection, layer, sums)
     info = {
         "model": {"name": name, "layers": layers, "heads": heads},
         "types": sorted({relation.type for relation in relations}),

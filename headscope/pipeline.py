@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,17 @@ from headscope.corpus.plan import TextWindows, plan_pairs, plan_repeats
 from headscope.corpus.window import Window
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
-from headscope.judge import judge
+from headscope.facts import describe_input
+from headscope.judge import judge, versions
 from headscope.measurer import InProcess, Measurer
-from headscope.relations import TYPES, check_relations, relations_of
+from headscope.relations import check_relations, relations_of
 from headscope.relations.relation import Relation
+from headscope.resume import resume, run_facts
 from headscope.run import Run
-from headscope.store import check_free
+from headscope.state import EVERY, State
+from headscope.store import check_free, save_by
+from headscope.tally import Pass, Tally
+from headscope.workplace import STATE, workplace
 
 if TYPE_CHECKING:
     from headscope.models import Model
@@ -49,10 +55,16 @@ def classify(
     dtype: str = "float32",
     bos: str | None = None,
     engine: str = "auto",
+    device_map: str | None = None,
+    keep_every: float = EVERY,
     progress: Progress = lambda done, total: None,
+    tell: Callable[[str], None] = lambda line: None,
     measurer: Measurer | None = None,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
+
+    With `out` the sums so far are kept beside that folder, and a run that was broken off goes on
+    from there when it is called again in the same way; it ends with the same numbers.
 
     Args:
         model: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name like `gpt2`.
@@ -60,7 +72,8 @@ def classify(
         types: head types to score, all when None.
         relations: the relations to score instead of the table's, for types of one's own.
         out: where to write the run folder; nothing is written when None.
-        overwrite: replace a run that is there already.
+        overwrite: replace a run that is there already, and start anew where sums of another run
+            were kept.
         max_tokens: tokens of text to read, to the end of a window; synthetic stimuli come on top.
         max_length: longest window in tokens, at most the model's context.
         twin: also run the model with its attention matrices shuffled, on a quarter of the text, and
@@ -74,10 +87,14 @@ def classify(
         bos: the token to put before each document; the tokenizer's own when None.
         engine: `fused` never builds a pattern; `lens` hooks TransformerLens' patterns; `auto` is
             fused where the model allows it. Both give the same sums.
+        device_map: `auto` spreads a model that is too large for one device over all of them.
+        keep_every: seconds between two writings of the sums so far.
         progress: called with the tokens done and the tokens in all.
+        tell: called with a line for the user, e.g. that a run goes on.
         measurer: what loads and reads the model; this process when None.
 
     Raises:
+        RunStoppedError: a KeyboardInterrupt, when sums were kept.
         HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
             has its own subclass in `headscope.errors`.
     """
@@ -89,54 +106,69 @@ def classify(
     relations = relations_of(types) if relations is None else check_relations(relations)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
     _check_numbers(max_tokens, max_length, seed)
-    if out is not None:
-        check_free(Path(out), overwrite=overwrite)
-    clock = _Clock()
-    loaded = measurer.load(
-        model, revision=revision, device=device, dtype=dtype, bos=bos, engine=engine
-    )
-    length = min(max_length, loaded.context)
-    clock.lap("load")
-    text, synthetic = windows_of(
-        loaded, relations, corpora, max_tokens=max_tokens, max_length=length, seed=seed
-    )
-    sample = Sample(seed=seed)
-    advance = _Count(progress, text, sum(map(len, synthetic)))
-    tally = measurer.measure(
-        sample.watch(text), synthetic, relations, seed=seed,
-        share=Share(seed=seed) if twin else lambda windows: set(), progress=advance.of_model,
-    )  # fmt: skip
-    clock.lap("measure")
-    chance = None
-    if twin:
-        advance.again = measurer.again
-        chance = measurer.measure_twin(relations, seed=seed, progress=advance.of_twin)
-        clock.lap("twin")
-    settings = {
-        "max_tokens": max_tokens,
-        "max_length": length,
-        "seed": seed,
-        "twin": twin,
-        "bos": bos,
-        "engine": engine,
-    }
-    info = _info(loaded, relations, corpora, text, settings)
-    group = loaded.heads // loaded.key_value_heads
-    run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
-    clock.lap("judge")
-    if examples:
-        windows = [*sample.windows, *synthetic]
-        found = measurer.find_examples(
-            windows, relations, run.evidence, seed=seed, progress=advance.of_examples
+    with _place(out) as work:
+        if out is not None and work is not None:
+            check_free(Path(out), overwrite=overwrite or (work / STATE).is_file())
+        clock = _Clock()
+        loaded = measurer.load(
+            model, revision=revision, device=device, dtype=dtype, bos=bos, engine=engine,
+            device_map=device_map,
+        )  # fmt: skip
+        if twin:
+            measurer.check_twin()
+        length = min(max_length, loaded.context)
+        clock.lap("load")
+        text, synthetic = windows_of(
+            loaded, relations, corpora, max_tokens=max_tokens, max_length=length, seed=seed
         )
-        run = replace(run, examples=tuple(found))
-        clock.lap("examples")
-    run.info["provenance"] |= {
-        "tokens": text.tokens + sum(map(len, synthetic)),
-        "seconds": clock.laps,
-    }
-    if out is not None:
-        run.save(out, overwrite=overwrite)
+        settings = {
+            "max_tokens": max_tokens,
+            "max_length": length,
+            "seed": seed,
+            "twin": twin,
+            "bos": bos,
+            "engine": engine,
+            "device_map": device_map,
+        }
+        info = describe_input(loaded, relations, corpora, settings)
+        state = _state(work, loaded, relations, info, text)
+        state.every = keep_every if measurer.resumes else math.inf
+        if out is not None and measurer.resumes:
+            overwrite = resume(state, Path(out), overwrite=overwrite, tell=tell)
+        sample = Sample(seed=seed)
+        advance = _Count(progress, text, sum(map(len, synthetic)))
+        tally = measurer.measure(
+            sample.watch(text), synthetic, relations, seed=seed,
+            share=Share(seed=seed) if twin else lambda windows: set(),
+            progress=advance.of_model, so_far=state.model, keep=state.keep,
+        )  # fmt: skip
+        clock.lap("measure")
+        chance = None
+        if twin:
+            advance.again = measurer.again
+            chance = measurer.measure_twin(
+                relations, seed=seed, progress=advance.of_twin, so_far=state.twin, keep=state.keep
+            )
+            clock.lap("twin")
+        info["corpora"]["files"] = text.files
+        info["notes"] = [*loaded.notes, *text.notes, *_halved(state)]
+        group = loaded.heads // loaded.key_value_heads
+        run = judge(tally, relations, seed=seed, info=info, kv_group_size=group, twin=chance)
+        clock.lap("judge")
+        if examples:
+            windows = [*sample.windows, *synthetic]
+            found = measurer.find_examples(
+                windows, relations, run.evidence, seed=seed, progress=advance.of_examples
+            )
+            run = replace(run, examples=tuple(found))
+            clock.lap("examples")
+        run.info["provenance"] |= {
+            "tokens": text.tokens + sum(map(len, synthetic)),
+            "seconds": clock.laps,
+        }
+        if out is not None and work is not None:
+            save_by(work, run, Path(out), overwrite=overwrite)
+            state.remove()
     return run
 
 
@@ -163,61 +195,30 @@ def windows_of(
     return text, synthetic
 
 
-def _info(
+def _place(out: str | Path | None) -> AbstractContextManager[Path | None]:
+    """Where the run's unfinished files lie; nowhere when it is not written."""
+    return nullcontext() if out is None else workplace(Path(out))
+
+
+def _state(
+    work: Path | None,
     model: Model,
     relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
+    info: dict[str, Any],
     text: TextWindows,
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    """What `run.json` says of the input."""
-    return {
-        "model": {name: getattr(model, name) for name in _MODEL_FACTS},
-        "types": sorted({relation.type for relation in relations}),
-        "bos": model.tokenizer.bos_string,
-        "corpora": {"asked": [str(path) for path in corpora], "files": text.files},
-        "engine": model.engine.name,
-        "command": _command(model, relations, corpora, settings),
-        "notes": [*model.notes, *text.notes],
-        "settings": settings,
-    }
+) -> State:
+    """A run of which nothing is done yet."""
+    rules = {relation.id: relation.rule for relation in relations}
+    model_pass, twin_pass = (
+        Pass(Tally.zeros(tuple(rules), model.layers, model.heads)) for _ in range(2)
+    )
+    return State(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)
 
 
-def _command(
-    model: Model,
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    settings: dict[str, Any],
-) -> str:
-    """The command that repeats the run; relations of a user's own need their code too."""
-    words = ["headscope", "classify", model.name]
-    if list(corpora) != shipped_corpora():
-        words += [word for path in corpora for word in ("--corpus", str(path))]
-    types = list(dict.fromkeys(relation.type for relation in relations))
-    if types != list(TYPES) and set(types) <= set(TYPES):
-        words += ["--types", ",".join(types)]
-    for name in ("max_tokens", "max_length", "seed"):
-        words += [f"--{name.replace('_', '-')}", str(settings[name])]
-    words += [] if settings["twin"] else ["--no-twin"]
-    words += ["--revision", model.revision] if model.revision else []
-    words += ["--dtype", model.dtype] if model.dtype != "float32" else []
-    words += ["--bos", settings["bos"]] if settings["bos"] else []
-    words += ["--engine", settings["engine"]] if settings["engine"] != "auto" else []
-    return shlex.join(words)
-
-
-_MODEL_FACTS = (
-    "name",
-    "revision",
-    "architecture",
-    "layers",
-    "heads",
-    "key_value_heads",
-    "context",
-    "device",
-    "dtype",
-    "weights_sha256",
-)
+def _halved(state: State) -> list[str]:
+    count = state.model.halved + state.twin.halved
+    note = f"{count} batches did not fit into memory and were read in smaller ones"
+    return [note] if count else []
 
 
 class _Clock:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from headscope.cache import UNREADABLE, StoredExamples, write_examples
@@ -33,6 +30,7 @@ from headscope.record import read_record
 from headscope.run import Run
 from headscope.tables import check_tables, read_evidence, read_heads, table_to_csv
 from headscope.tally import Tally
+from headscope.workplace import NEW, OLD, unwritable, workplace
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -42,8 +40,7 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
     """Refuse a folder that holds something that a run must not replace.
 
     Raises:
-        RunError: a run is there already (and `overwrite` is off), or other files are, or it
-            cannot be written.
+        RunError: a run is there already (and `overwrite` is off), or other files are.
     """
     try:
         if folder.exists() and not folder.is_dir():
@@ -57,21 +54,31 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
                 raise RunError(
                     f"{folder} holds a run already; choose another --out, or add --overwrite"
                 )
-        with _beside(folder.resolve()):
-            pass
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RunError(f"{folder!s:.200} cannot be written: {reason}") from error
+        raise unwritable(folder, error) from error
 
 
 def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
     """Write the tables, the sums, the examples' patterns and the report.
 
-    The files are written beside the folder and then moved into place, so that a run folder is
-    either complete or absent.
+    Raises:
+        RunError: see `check_free`; or the folder cannot be written, or another process is at it.
+    """
+    with workplace(folder) as work:
+        return save_by(work, run, folder, overwrite=overwrite)
+
+
+def save_by(work: Path, run: Run, folder: Path, *, overwrite: bool) -> Path:
+    """Write a run folder by way of its workplace, so that it is either complete or absent.
+
+    Args:
+        work: the run folder's workplace; see `workplace`.
+        run: what to write.
+        folder: the run folder.
+        overwrite: replace a run that is there already.
 
     Raises:
-        RunError: see `check_free`.
+        RunError: see `save`.
     """
     check_free(folder, overwrite=overwrite)
     if run.tally is None and (folder / TALLY).is_file():
@@ -81,17 +88,13 @@ def save(run: Run, folder: Path, *, overwrite: bool = False) -> Path:
         )
     try:
         place = folder.resolve()  # where a link leads is replaced, not the link
-        with _beside(place) as new:
-            _write(run, new)
-            if place.exists():
-                old = new.with_name(new.name + ".old")
-                place.rename(old)
-                new.rename(place)
-                shutil.rmtree(old)
-            else:
-                new.rename(place)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written: {error.strerror or error}") from error
+        (work / NEW).mkdir()
+        _write(run, work / NEW)
+        if place.exists():
+            place.rename(work / OLD)
+        (work / NEW).rename(place)
+    except (OSError, SafetensorError) as error:
+        raise unwritable(folder, error) from error
     return folder
 
 
@@ -170,14 +173,19 @@ def _read_tallies(
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
     own = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
     return (
-        _tally(path, own, relations, shape),
-        _tally(path, twin, relations, shape) if twin else None,
+        tally_of(path, own, relations, shape),
+        tally_of(path, twin, relations, shape) if twin else None,
     )
 
 
-def _tally(
+def tally_of(
     path: Path, arrays: dict[str, ndarray], relations: tuple[str, ...], shape: tuple[int, int]
 ) -> Tally:
+    """Sums that were read from a file.
+
+    Raises:
+        RunError: they are none of such a run.
+    """
     tally = Tally.zeros(relations, *shape)
     wanted = tally.arrays()
     if odd := sorted(wanted.keys() ^ arrays.keys()):
@@ -193,15 +201,3 @@ def _tally(
             raise RunError(f"{path}: {name} holds what is no finite number")
         array[...] = found
     return tally
-
-
-@contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    """A new folder next to the final one, removed unless it was moved away."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    new.chmod(0o755)  # mkdtemp makes it private
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)

@@ -51,6 +51,30 @@ class Profile:
     corners: Float[ndarray, " window"]
     corner: Float[ndarray, "window layer head cell"]
 
+    @classmethod
+    def zeros(cls, layers: int, heads: int) -> Profile:
+        """An empty profile."""
+        per_head = (layers, heads)
+        return cls(
+            queries=np.zeros(()),
+            entropy=np.zeros(per_head),
+            distance=np.zeros(per_head),
+            first_token=np.zeros(per_head),
+            spread=np.zeros(per_head),
+            diagonal=np.zeros((*per_head, OFFSETS)),
+            stripe=np.zeros(per_head),
+            sentence=np.zeros(per_head),
+            corners=np.zeros(PROFILES),
+            corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
+        )
+
+    def __iadd__(self, other: Profile) -> Profile:
+        """Add another profile of the same layers and heads."""
+        for field in fields(Profile):
+            array = getattr(self, field.name)
+            array += getattr(other, field.name)
+        return self
+
 
 @dataclass
 class Tally:
@@ -77,18 +101,7 @@ class Tally:
             queries=np.zeros(per_block),
             chance=np.zeros(per_block),
             guesses=np.zeros((len(relations), GUESSES)),
-            profile=Profile(
-                queries=np.zeros(()),
-                entropy=np.zeros(per_head),
-                distance=np.zeros(per_head),
-                first_token=np.zeros(per_head),
-                spread=np.zeros(per_head),
-                diagonal=np.zeros((*per_head, OFFSETS)),
-                stripe=np.zeros(per_head),
-                sentence=np.zeros(per_head),
-                corners=np.zeros(PROFILES),
-                corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
-            ),
+            profile=Profile.zeros(layers, heads),
         )
 
     @property
@@ -132,3 +145,15 @@ class Tally:
 
 
 _NO_ARRAYS = ("relations", "profile")
+
+
+@dataclass
+class Pass:
+    """One reading of a run's batches: the sums so far, and how much is in them."""
+
+    tally: Tally
+    batches: int = 0
+    tokens: int = 0
+    """Padding left out."""
+    halved: int = 0
+    """Batches that did not fit into memory as they were."""

@@ -15,11 +15,25 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.engine import Engine
+from headscope.errors import ModelError
 
 EVERY = 4
 """The twin reads one window of four: a percentile over heads needs less text than one head."""
 MOST_TOKENS = 16_384
 """Tokens of each stimulus after which the twin has read enough."""
+
+
+def check_twin(engine: Engine) -> None:
+    """Refuse a model that can have no twin, before anything is read.
+
+    Raises:
+        ModelError: an attention layer shows no such matrices, or they are not in memory.
+    """
+    if any(matrix.is_meta for matrix in engine.matrices()):
+        raise ModelError(
+            "some layers fit on no device and are loaded as they are needed, so that their "
+            "matrices cannot be shuffled; run without the twin (--no-twin)"
+        )
 
 
 @contextmanager

@@ -40,6 +40,3 @@ def main() -> None:
     except HeadscopeError as error:
         print(f"headscope: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("headscope: stopped; nothing was written", file=sys.stderr)
-        sys.exit(130)

@@ -9,10 +9,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from headscope.errors import HeadscopeError
 
+
+class _Commands(TyperGroup):
+    """Commands that say what is left when they are interrupted; typer's end without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(f"headscope: {str(stop) or 'stopped; nothing was written'}", file=sys.stderr)
+            raise typer.Exit(130) from stop
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="What does each attention head of a pretrained transformer do, and how sure are we?",
     no_args_is_help=True,
     add_completion=False,

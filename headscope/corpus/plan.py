@@ -48,7 +48,11 @@ class TextWindows:
         self._opened: list[Path] = []
         self._cuts, self._skipped = Cuts(), 0
         # a path that does not exist is found now, not when its turn comes
-        self._streams = [_documents(files, self._opened, seed) for files in _files(corpora)]
+        files = _files(corpora)
+        self.names = [str(path) for own in files for path in own]
+        """All files of the corpora, whether they will be needed or not."""
+        self._sha256: dict[Path, str] = {}
+        self._streams = [_documents(own, self._opened, seed) for own in files]
 
     def __iter__(self) -> Iterator[Window]:
         """The windows, once.
@@ -71,7 +75,11 @@ class TextWindows:
     @property
     def files(self) -> dict[str, str]:
         """Corpus files that were read, with their sha256."""
-        return {str(path): file_sha256(path) for path in sorted(self._opened)}
+        opened = sorted(self._opened)  # more may be opened meanwhile
+        for path in opened:
+            if path not in self._sha256:
+                self._sha256[path] = file_sha256(path)
+        return {str(path): self._sha256[path] for path in opened}
 
     @property
     def notes(self) -> list[str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
-from headscope.measure import measure_again, prepare
+from headscope.measure import Setting, measure_again
 from headscope.measurer import BATCH_TOKENS, InProcess
 from headscope.models import Model
 from headscope.pipeline import MAX_LENGTH, MAX_TOKENS, windows_of
@@ -139,10 +139,10 @@ def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
 
 def _rate(model: Model, steps: Sequence[Step], relations: Sequence[Relation], seed: int) -> float:
     """Seconds for each token, from the last of some batches; the others warm up."""
-    seconds = float("nan")
+    setting, seconds = Setting(model, relations, seed), float("nan")
     for step in steps:
         start = time.perf_counter()
-        measure_again(model, prepare(model, [step], relations, seed), relations)
+        measure_again(model, [setting.prepare(step.batch)], relations, seed=seed)
         seconds = (time.perf_counter() - start) / _tokens(step)
     return seconds
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.measurer import BATCH_TOKENS, Progress, ProgressOf
+from headscope.measurer import BATCH_TOKENS, Keep, Progress, ProgressOf
 from headscope.relations.relation import Relation
 from headscope.schedule import Choose, Step, schedule
 from headscope.sweep.worker import Asked, Failed, Worker, unpack
-from headscope.tally import Tally
+from headscope.tally import Pass, Tally
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +74,8 @@ class Shards:
     Raises:
         HeadscopeError: the cluster cannot be reached, or has fewer processors than workers.
     """
+
+    resumes = False
 
     def __init__(self, workers: int, *, address: str | None = None, threads: int = 1) -> None:
         self.again = 0
@@ -139,11 +141,14 @@ class Shards:
         self._shape = model.layers, model.heads
         return model
 
+    def check_twin(self) -> None:
+        """The workers find out by themselves."""
+
     def measure(
         self, text: Iterable[Window], synthetic: Sequence[Window], relations: Sequence[Relation],
-        *, seed: int, share: Choose, progress: Progress,
+        *, seed: int, share: Choose, progress: Progress, so_far: Pass, keep: Keep,
     ) -> Tally:  # fmt: skip
-        """The sums of the loaded model; see `headscope.measure.measure`."""
+        """The sums of the loaded model, from the start; see `headscope.measure.measure`."""
         self._kept = []
         steps = schedule(text, synthetic, batch_tokens=BATCH_TOKENS, share=share)
         tally = self._add(self._keep(steps), relations, seed, None, progress)
@@ -151,8 +156,9 @@ class Shards:
         return tally
 
     def measure_twin(
-        self, relations: Sequence[Relation], *, seed: int, progress: Progress
-    ) -> Tally:
+        self, relations: Sequence[Relation], *, seed: int, progress: Progress, so_far: Pass,
+        keep: Keep,
+    ) -> Tally:  # fmt: skip
         """The sums of its twin on the windows that `share` chose before."""
         return self._add(self._kept, relations, seed, seed, progress)
 

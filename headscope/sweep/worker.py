@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.engine import Block, OnLayer
 from headscope.errors import HeadscopeError, ModelError
-from headscope.measure import measure_again, prepare
+from headscope.measure import Setting, measure_again
 from headscope.measurer import InProcess
 from headscope.models import Model
 from headscope.relations.relation import Relation
@@ -84,7 +84,9 @@ class Worker:
     ) -> Packed:  # fmt: skip
         """The sums of some batches, of the model itself or of its twin, shuffled by this seed."""
         model = self._load(asked, twin)
-        return pack(measure_again(model, prepare(model, steps, relations, seed), relations))
+        setting = Setting(model, relations, seed)
+        batches = (setting.prepare(step.batch) for step in steps)
+        return pack(measure_again(model, batches, relations, seed=seed))
 
     @_told
     def find_examples(

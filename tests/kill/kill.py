@@ -1,0 +1,128 @@
+"""Runs of the command line that are killed with SIGKILL at random moments and started again.
+
+python -m tests.kill.kill [KILLS]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
+GOES_ON = re.compile(r"goes on .*: ([\d,]+) tokens in ([\d,]+) batches were read(.* twin)?")
+
+
+def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
+    """A short run of mini that writes its state after every batch."""
+    return [
+        "classify", "mini", "--corpus", str(corpus), "--types", "positional,induction,delimiter",
+        "--max-tokens", str(tokens), "--out", str(out), "--keep-every", "0",
+    ]  # fmt: skip
+
+
+def start(words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"NO_COLOR": "1", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def finish(words: list[str]) -> str:
+    """Run to the end; what it said."""
+    process = start(words)
+    _, said = process.communicate()
+    if process.returncode:
+        raise RuntimeError(said)
+    return said
+
+
+def content(run: Path) -> dict[str, bytes]:
+    """Every file of a run folder, without what run.json and the report say of times."""
+    files = {
+        str(path.relative_to(run)): path.read_bytes()
+        for path in sorted(run.rglob("*"))
+        if path.is_file()
+    }
+    times = json.loads(files["run.json"])["provenance"]
+    for name in ("run.json", "report.html"):
+        for value in (times["time"], times.get("seconds", {})):
+            # as run.json spells it, one fact a line, and as the page does
+            for indent, separators in ((1, None), (None, (",", ":"))):
+                text = json.dumps(value, indent=indent, separators=separators)
+                text = text.replace("\n", "\n  ") if indent else text
+                files[name] = files[name].replace(text.encode(), b"when")
+    return files
+
+
+def main() -> None:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "text.txt"
+        corpus.write_text("Alice was very tired. She looked at the old keys again. " * 2000)
+        runs = Path(folder) / "runs"
+        words = arguments(corpus, runs / "whole", tokens=12_000)
+        began = time.perf_counter()
+        finish(words)
+        seconds = time.perf_counter() - began
+        whole = content(runs / "whole")
+        print(f"undisturbed: {seconds:.1f} s")
+        done, runs_done = 0, 0
+        while done < kills:
+            out = runs / f"killed{runs_done}"
+            done += killed_until_done(arguments(corpus, out, tokens=12_000), rng, seconds)
+            runs_done += 1
+            compare(whole, content(out))
+            left = sorted(p.name for p in runs.iterdir() if p.name.startswith("."))
+            if left:
+                raise SystemExit(f"left behind: {left}")
+        print(f"{done} kills in {runs_done} runs; every file as of the undisturbed run")
+
+
+def killed_until_done(words: list[str], rng: random.Random, seconds: float) -> int:
+    """Kill a run at random moments until it is faster than the kill; how often it was killed."""
+    return sum(1 for _ in kills_of(words, rng, seconds))
+
+
+def kills_of(words: list[str], rng: random.Random, seconds: float) -> Iterator[None]:
+    while True:
+        process = start(words)
+        moment = rng.uniform(0, seconds)
+        try:
+            _, said = process.communicate(timeout=moment)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, said = process.communicate()
+            print(f"killed after {moment:5.1f} s; {_went_on(said)}")
+            yield
+            continue
+        if process.returncode:
+            raise SystemExit(f"exit code {process.returncode}: {said}")
+        print(f"ended before {moment:.1f} s; {_went_on(said)}")
+        return
+
+
+def _went_on(said: str) -> str:
+    found = GOES_ON.search(said)
+    return f"had gone on after batch {found[2]}{found[3] or ''}" if found else "had begun anew"
+
+
+def compare(one: dict[str, bytes], other: dict[str, bytes]) -> None:
+    """Stop at the first file that is not the same."""
+    if one.keys() != other.keys():
+        raise SystemExit(f"other files: {sorted(one.keys() ^ other.keys())}")
+    for name in one:
+        if one[name] != other[name]:
+            raise SystemExit(f"{name} is not as in the undisturbed run")
+
+
+if __name__ == "__main__":
+    main()
