@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ class State:
             return
         facts = {
             "run": self.run,
+            "code": _code(),
             "names": self.text.names,
             "files": self.text.files,
             "passes": {
@@ -156,12 +158,23 @@ def _digest(facts: str, arrays: dict[str, ndarray]) -> str:
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
     yield from _unlike(facts["run"], run, "")
+    if facts["code"] != _code():
+        yield "headscope's own code has changed since"
     if odd := sorted(set(facts["names"]) ^ set(text.names)):
         there = "new" if odd[0] in text.names else "gone"
         yield f"the corpus file {odd[0]} is {there}"
     for name, sha256 in facts["files"].items():
         if file_sha256(Path(name)) != sha256:
             yield f"the corpus file {name} has changed"
+
+
+@cache
+def _code() -> str:
+    """The sha256 of headscope's code: between two releases it has one version, and many states."""
+    home, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _unlike(then: Any, now: Any, name: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ window never ends inside a sentence unless that sentence alone is longer than th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
@@ -35,7 +35,8 @@ class Cuts:
     sentences_cut: int = 0
     words_lost: int = 0
     """Words of which the tokenizer kept no character."""
-    names: list[str] = field(default_factory=list)
+    first: str = ""
+    """The document in which a sentence was cut first."""
 
 
 def cut_windows(
@@ -89,7 +90,7 @@ def _ranges(
         end = _last_in(sentence_starts, start, start + room)
         if end is None:
             cuts.sentences_cut += 1
-            cuts.names.append(tokenized.document.name)
+            cuts.first = cuts.first or tokenized.document.name
             end = _last_in(word_starts, start, start + room) or min(start + room, total)
         yield start, end
         start = end

@@ -136,7 +136,7 @@ def _notes(cuts: Cuts, skipped: int) -> list[str]:
     if cuts.sentences_cut:
         notes.append(
             f"{cuts.sentences_cut} sentences longer than a window were cut between words "
-            f"(first in {cuts.names[0]})"
+            f"(first in {cuts.first})"
         )
     if cuts.words_lost:
         notes.append(f"{cuts.words_lost} words of which the tokenizer keeps no character left out")

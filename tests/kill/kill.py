@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from headscope.workplace import STATE
+
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
-GOES_ON = re.compile(r"goes on .*: ([\d,]+) tokens in ([\d,]+) batches were read(.* twin)?")
 
 
 def arguments(corpus: Path, out: Path, *, tokens: int) -> list[str]:
@@ -88,11 +87,8 @@ def main() -> None:
 
 
 def killed_until_done(words: list[str], rng: random.Random, seconds: float) -> int:
-    """Kill a run at random moments until it is faster than the kill; how often it was killed."""
-    return sum(1 for _ in kills_of(words, rng, seconds))
-
-
-def kills_of(words: list[str], rng: random.Random, seconds: float) -> Iterator[None]:
+    """Kill a run at random moments until it is complete; how often it was killed."""
+    out, kills = Path(words[words.index("--out") + 1]), 0
     while True:
         process = start(words)
         moment = rng.uniform(0, seconds)
@@ -100,19 +96,36 @@ def kills_of(words: list[str], rng: random.Random, seconds: float) -> Iterator[N
             _, said = process.communicate(timeout=moment)
         except subprocess.TimeoutExpired:
             process.kill()
-            _, said = process.communicate()
-            print(f"killed after {moment:5.1f} s; {_went_on(said)}")
-            yield
+            process.communicate()
+            kills += 1
+            print(f"killed after {moment:5.1f} s; {kept(out)}", flush=True)
+            if complete(out):
+                return kills
             continue
         if process.returncode:
             raise SystemExit(f"exit code {process.returncode}: {said}")
-        print(f"ended before {moment:.1f} s; {_went_on(said)}")
-        return
+        print(f"ended within {moment:.1f} s", flush=True)
+        return kills
 
 
-def _went_on(said: str) -> str:
-    found = GOES_ON.search(said)
-    return f"had gone on after batch {found[2]}{found[3] or ''}" if found else "had begun anew"
+def state_of(out: Path) -> Path:
+    return out.parent / f".{out.name}.partial" / STATE
+
+
+def complete(out: Path) -> bool:
+    """Whether a run was finished: its process was only killed as it ended."""
+    return out.exists() and not state_of(out).exists()
+
+
+def kept(out: Path) -> str:
+    """How far the state beside a run folder says that the run has come."""
+    path = state_of(out)
+    if not path.is_file():
+        return "the run is complete" if complete(out) else "nothing is kept yet"
+    raw = path.read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    passes = json.loads(header["__metadata__"]["headscope"])["passes"]
+    return ", ".join(f"{p['batches']} batches of the {name}" for name, p in passes.items())
 
 
 def compare(one: dict[str, bytes], other: dict[str, bytes]) -> None:
