@@ -32,7 +32,7 @@ def main() -> None:
             engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
         }
         sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
-        for length, tokens in ((256, 4_096), (1_024, 4_096)):
+        for length, tokens, rounds in ((256, 8_192, 3), (1_024, 16_384, 2)):
             windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
             batches = forward_batches(windows)
             work = {
@@ -42,7 +42,7 @@ def main() -> None:
             }
             if length == 256:
                 work["lens"] = lambda windows=windows: classify(models["lens"], windows)
-            seconds = alternate(**work)
+            seconds = alternate(rounds, **work)
             for engine in ("lens", "fused"):
                 if engine in seconds:
                     rows[f"{engine} ÷ bare SDPA at {length}"] = ratio(seconds, engine, "sdpa")

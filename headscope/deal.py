@@ -55,14 +55,14 @@ def chunks(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chun
 def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], set[int]]:
     """Deal windows evenly into all blocks, each stimulus apart; and the windows to profile.
 
-    One text window of four is profiled, of few windows more.
+    One text window of eight is profiled, of few windows more.
     """
     blocks = np.zeros(len(windows), np.int64)
     for stimulus in {window.stimulus for window in windows}:
         rows = np.array([i for i, window in enumerate(windows) if window.stimulus == stimulus])
         blocks[rows] = np.arange(len(rows)) * BLOCKS // len(rows)
     text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
-    # for up to two windows a block the profiled ones lie in different pairs of blocks
+    # for up to two windows a block the profiled ones lie in different stretches of blocks
     every = max(1, min(AT_ONCE // PROFILES, len(text) // 4))
     first = {profile_place(int(blocks[i])): i for i in reversed(text[::every])}
     return blocks, set(first.values())

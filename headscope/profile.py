@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -49,22 +49,29 @@ class ProfileRows:
                 continue
             queries = slice(first - block.queries.start, end - block.queries.start)
             own = rows[row - block.windows.start, :, queries, :end].float()
-            self._add_window(row, first, own.exp() if self.logarithms else own)
+            if self.logarithms:
+                # −∞ for later keys; no probability that is left is as small as this
+                self._add_window(row, first, own.exp(), own.clamp_min(-1e3))
+            else:
+                tiny = torch.finfo(own.dtype).tiny
+                self._add_window(row, first, own, own.clamp_min(tiny).log())
 
-    def _add_window(self, row: int, first: int, own: Float[Tensor, "head query key"]) -> None:
+    def _add_window(
+        self, row: int, first: int, own: Float[Tensor, "head query key"],
+        logs: Float[Tensor, "head query key"],
+    ) -> None:  # fmt: skip
         profile, layer = self.profile, self.layer
         window, place = self.batch.windows[row], profile_place(int(self.batch.blocks[row]))
         length, end = len(window), own.shape[-1]
-        _add_row_sums(profile, layer, first, own)
+        distance, inside = _by_key(own, first, window.sentence_of_token[:end])
+        profile.distance[layer] += _numpy(distance.sum(-1))
+        profile.sentence[layer] += _numpy(inside.sum(-1))
+        _add_row_sums(profile, layer, first, own[..., 0], -(own * logs).sum(-1))
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
         for offset in range(min(OFFSETS, end - 1)):
             sums = rest.diagonal(offset=first - 1 - offset, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
-        sentence = torch.from_numpy(window.sentence_of_token[1:]).to(own.device)
-        same = (sentence[first - 1 : end - 1, None] == sentence[None, : end - 1]).float()
-        # row by row: a sum that torch splits among threads would differ with their number
-        profile.sentence[layer] += _numpy((rest * same).sum(-1).sum(-1))
         if layer == 0:
             profile.queries += end - first
         if first < CORNER <= length:
@@ -90,20 +97,30 @@ class ProfileRows:
         self.profile.stripe[self.layer] += _numpy(stripes)
 
 
+def _by_key(
+    own: Float[Tensor, "head query key"], start: int, sentences: Int[ndarray, " key"]
+) -> tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]]:
+    """Each query's mean distance, and its attention within its sentence, by one product."""
+    number = torch.from_numpy(np.unique(sentences, return_inverse=True)[1]).to(own.device)
+    keys = torch.arange(own.shape[-1], device=own.device)
+    weights = own.new_zeros(own.shape[-1], 1 + int(number.max()) + 1)
+    weights[:, 0] = keys
+    weights[keys[1:], 1 + number[1:]] = 1  # the first token is in no sentence
+    sums = own @ weights
+    inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
+    return keys[start:] - sums[..., 0], inside
+
+
 def _add_row_sums(
-    profile: Profile, layer: int, start: int, own: Float[Tensor, "head query key"]
-) -> None:
-    first = own[..., 0]
-    # −Σ p ln p; a product with 0 is 0 whatever the logarithm, and this is twice as fast as entr
-    entropy = -(own * own.clamp_min(torch.finfo(own.dtype).tiny).log()).sum(-1)
-    keys = torch.arange(own.shape[-1], device=own.device, dtype=own.dtype)
-    query = keys[start:]
+    profile: Profile, layer: int, start: int, first: Float[Tensor, "head query"],
+    entropy: Float[Tensor, "head query"],
+) -> None:  # fmt: skip
+    query = torch.arange(start, start + first.shape[-1], device=first.device, dtype=first.dtype)
     # entropy of the attention beyond the first token, by algebra rather than a second pass
     outside = (1 - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
     within = (entropy - torch.special.entr(first)) / outside + outside.log()
     spread = torch.where(query > 1, within / query.log().clamp_min(1e-9), 0)
     profile.entropy[layer] += _numpy(entropy.sum(-1))
-    profile.distance[layer] += _numpy((query - own @ keys).sum(-1))
     profile.first_token[layer] += _numpy(first.sum(-1))
     profile.spread[layer] += _numpy((spread.clamp(0, 1) * outside).sum(-1))
 
@@ -121,7 +138,7 @@ def describe(profile: Profile) -> pd.DataFrame:
       to 8), `vertical` (half of it on a sixteenth of the keys), `block` (evenly spread, three
       quarters inside the query's sentence), `horizontal` (evenly spread), or `mixed`.
 
-    All are measured on up to 32 text windows; without text they are missing.
+    All are measured on up to 16 text windows; without text they are missing.
     """
     layers, heads = profile.entropy.shape
     index = [(layer, head) for layer in range(layers) for head in range(heads)]

@@ -13,7 +13,7 @@ from headscope.relations.relation import GUESSES
 
 BLOCKS = 64
 """Documents are dealt into blocks by position; intervals come from resampling blocks."""
-PROFILES = 32
+PROFILES = 16
 """Windows that are profiled at most. A profile describes and decides nothing, so that its cost need
 not grow with the run."""
 OFFSETS = 9
@@ -34,7 +34,7 @@ def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
 
 @dataclass
 class Profile:
-    """Sums that describe a head's pattern on at most 32 text windows.
+    """Sums that describe a head's pattern on at most 16 text windows.
 
     All are sums over the queries from position 1 on; `queries` counts them, and each array but
     `corner` is `[layer head]`. What they mean is said where they are divided: `headscope.profile`.
