@@ -19,7 +19,7 @@ from headscope.relations import TYPES
 
 def main() -> None:
     with scratch() as folder:
-        name = gpt2_shape(folder)
+        name = gpt2_shape(folder, vocabulary=50_257)  # it unembeds
         model, lens = load_model(name, device="cpu"), load_model(name, engine="lens", device="cpu")
         windows = text_windows(model, corpora(), tokens=2_048, length=256)
         texts = ["".join(window.strings[1:]) for window in windows]

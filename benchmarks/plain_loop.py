@@ -28,7 +28,7 @@ def main() -> None:
         windows = text_windows(model, corpora(), tokens=1_024, length=256)
         found = [list(find_all(window, RELATIONS, 0)) for window in windows]
         seconds = alternate(
-            3, headscope=lambda: classify(model, windows), loop=lambda: loop(eager, windows, found)
+            1, headscope=lambda: classify(model, windows), loop=lambda: loop(eager, windows, found)
         )
     save("plain_loop", {"plain loop ÷ headscope": ratio(seconds, "loop", "headscope")})
 
