@@ -24,7 +24,6 @@ from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
 from headscope.engine import Engine
 from headscope.errors import ChoiceError, ModelError
-from headscope.lens import LensEngine
 from headscope.locate import locate
 from headscope.tokenizer import Tokenizer
 
@@ -62,9 +61,11 @@ class Model:
         Raises:
             ModelError: the model was loaded for the other engine.
         """
-        if not isinstance(self.engine, LensEngine):
+        # no isinstance: the other engine must not wait seconds for TransformerLens to be imported
+        bridge = getattr(self.engine, "bridge", None)
+        if bridge is None:
             raise ModelError(f"{self.name}: TransformerLens' view of it takes the lens engine")
-        return self.engine.bridge
+        return bridge
 
 
 def load_model(
