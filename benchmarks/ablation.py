@@ -1,4 +1,4 @@
-"""Silencing every head one by one, in units of as many untouched runs over the same rows.
+"""Silencing every head one by one, in units of as many untouched runs over the same rows, in turns.
 
     python benchmarks/ablation.py [MODEL]
 
@@ -9,17 +9,18 @@ layer, so that about half of the layers run again.
 from __future__ import annotations
 
 import sys
+import time
 
 import numpy as np
 import torch
-from side_by_side import alternate, ratio, save
+from side_by_side import save
 
 from headscope.corpus.plan import plan_repeats
 from headscope.interventions.rerun import Rerunner, Rows, silence
 from headscope.interventions.stimulus import repeats
 from headscope.models import load_model
 
-ROWS, LENGTH = 8, 128
+ROWS, LENGTH = 2, 128
 
 
 def main() -> None:
@@ -31,24 +32,23 @@ def main() -> None:
     read = repeats(windows)
     rows = Rows(*map(torch.from_numpy, (read.tokens, read.lengths, read.row, read.position)))
 
-    def untouched() -> None:
-        for _ in range(heads):
-            rerunner.clean(rows)
-
-    def one_by_one() -> None:
-        clean = rerunner.clean(rows)
-        for layer, head in np.ndindex(model.layers, model.heads):
-            rerunner.edited(clean, {layer: silence("mean", clean, layer, [int(head)], 1)})
-
-    seconds = alternate(1, untouched=untouched, one_by_one=one_by_one)
-    rows_found = {
-        f"{heads} heads one by one ÷ {heads} untouched runs": ratio(
-            seconds, "one_by_one", "untouched"
+    seconds = {"untouched": 0.0, "one by one": 0.0}
+    clean = rerunner.clean(rows)
+    for layer, head in np.ndindex(model.layers, model.heads):
+        start = time.perf_counter()
+        rerunner.clean(rows)
+        between = time.perf_counter()
+        rerunner.edited(clean, {layer: silence("mean", clean, layer, [int(head)], 1)})
+        seconds["untouched"] += between - start
+        seconds["one by one"] += time.perf_counter() - between
+    found = {
+        f"{heads} heads one by one ÷ {heads} untouched runs": round(
+            seconds["one by one"] / seconds["untouched"], 3
         ),
-        "seconds": {each: round(times[0], 1) for each, times in seconds.items()},
-        "model": name,
+        "seconds": {name: round(value, 1) for name, value in seconds.items()},
+        "model": name.rsplit("/", 1)[-1],
     }
-    save("ablation", rows_found)
+    save("ablation", found)
 
 
 if __name__ == "__main__":

@@ -106,10 +106,13 @@ def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]
         name: _shuffled([p for p in lexicon.pairs if p.relation == name], rng, count * PER_RELATION)
         for name in RELATIONS
     }
+    firsts = {
+        upos: sorted({p.first for p in lexicon.pairs if p.upos == upos}) for upos in TEMPLATES
+    }
     documents = []
     for i in range(count):
         sentences = [
-            _sentence(decks[name][i * PER_RELATION + k], lexicon, rng)
+            _sentence(decks[name][i * PER_RELATION + k], lexicon, firsts, rng)
             for k in range(PER_RELATION)
             for name in RELATIONS
             if decks[name]
@@ -122,11 +125,13 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _Sentence = tuple[str, Sequence[str], str]
 
 
-def _sentence(pair: WordPair, lexicon: Lexicon, rng: np.random.Generator) -> _Sentence:
+def _sentence(
+    pair: WordPair, lexicon: Lexicon, firsts: dict[str, list[str]], rng: np.random.Generator
+) -> _Sentence:
     first, second = (pair.first, pair.second) if rng.random() < 0.5 else (pair.second, pair.first)
     near = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
-    pool = [p.first for p in lexicon.pairs if p.upos == pair.upos and p.first.lower() not in near]
-    words = [first, *(str(word) for word in rng.choice(sorted(set(pool)), 2, replace=False))]
+    pool = [word for word in firsts[pair.upos] if word.lower() not in near]
+    words = [first, *(str(word) for word in rng.choice(pool, 2, replace=False))]
     order = rng.permutation(3)
     template = TEMPLATES[pair.upos][int(rng.integers(len(TEMPLATES[pair.upos])))]
     return template, [words[k] for k in order] + [second], pair.upos

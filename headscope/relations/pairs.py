@@ -79,8 +79,11 @@ def span_pairs(
 
 def no_pairs() -> Pairs:
     """No pair at all: what an inapplicable window gives."""
-    empty = np.empty(0, np.int64)
-    return Pairs(empty, empty, empty, np.empty(0))
+    return _NONE
+
+
+_EMPTY = np.empty(0, np.int64)
+_NONE = Pairs(_EMPTY, _EMPTY, _EMPTY, np.empty(0))
 
 
 def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
