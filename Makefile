@@ -18,7 +18,8 @@ demo: install
 # the tests that need the real model say so and skip when it cannot be had
 test: lint
 	-$(MAKE) --no-print-directory $(SMOLLM2)
-	$(PYTHON) -m pytest --jaxtyping-packages=headscope,beartype.beartype
+	$(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+		--jaxtyping-packages=headscope,beartype.beartype
 
 # measured side by side and by hand; CORPUS is a folder of long annotated documents, such as GUM
 bench: install

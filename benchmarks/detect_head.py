@@ -21,7 +21,7 @@ def main() -> None:
     with scratch() as folder:
         name = gpt2_shape(folder, vocabulary=50_257)  # it unembeds
         model, lens = load_model(name, device="cpu"), load_model(name, engine="lens", device="cpu")
-        windows = text_windows(model, corpora(), tokens=2_048, length=256)
+        windows = text_windows(model, corpora(), tokens=4_096, length=256)
         texts = ["".join(window.strings[1:]) for window in windows]
         bridge: Any = lens.engine.bridge
 
@@ -30,7 +30,7 @@ def main() -> None:
                 for text in texts:
                     detect_head(bridge, text, kind)
 
-        seconds = alternate(3, headscope=lambda: classify(model, windows), detect_head=detect)
+        seconds = alternate(2, headscope=lambda: classify(model, windows), detect_head=detect)
     whole = ratio(seconds, "detect_head", "headscope")
     per_type = whole / len(HEAD_NAMES) * len(TYPES)
     save("detect_head", {"detect_head ÷ headscope, per type and token": round(per_type, 2),

@@ -4,7 +4,8 @@
 
 The bare pass is the model as transformers loads it, without unembedding: `sdpa` by the framework's
 kernel, `eager` with every pattern returned. classify reads the windows, finds all pairs of all six
-types, runs the model and sums; twin and examples are left out, which are options.
+types, runs the model and sums; twin and examples are left out, which are options. At length 256 the
+run is as long as one by default.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headscope.corpus.window import Window
 from headscope.measure import measure
 from headscope.measurer import BATCH_TOKENS
 from headscope.models import Model, load_model
+from headscope.pipeline import MAX_TOKENS
 from headscope.relations import relations_of
 
 RELATIONS = relations_of()
@@ -32,7 +34,7 @@ def main() -> None:
             engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
         }
         sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
-        for length, tokens, rounds in ((256, 8_192, 3), (1_024, 16_384, 2)):
+        for length, tokens, rounds in ((256, MAX_TOKENS, 2), (1_024, 16_384, 2)):
             windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
             batches = forward_batches(windows)
             work = {
@@ -52,7 +54,7 @@ def main() -> None:
 
 
 def forward_batches(windows: Sequence[Window]) -> list[torch.Tensor]:
-    """The same batches as classify's: about 2,048 tokens, the longest windows first."""
+    """The same batches as classify's: about 1,024 tokens, the longest windows first."""
     import numpy as np
 
     from headscope.batches import batches

@@ -18,6 +18,7 @@ from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
 from headscope.measure import measure
+from headscope.measurer import ACCELERATOR_BATCH_TOKENS
 from headscope.models import load_model
 
 LAYERS, HEADS, WIDTH = 48, 25, 1_600
@@ -59,7 +60,7 @@ def repeats(length: int, count: int) -> list[Window]:
 
 
 def run(model: Any, windows: list[Window]) -> None:
-    measure(model, [], windows, RELATIONS, seed=0, batch_tokens=8_192)
+    measure(model, [], windows, RELATIONS, seed=0, batch_tokens=ACCELERATOR_BATCH_TOKENS)
     torch.cuda.synchronize()
 
 

@@ -28,7 +28,8 @@ BLOCK_CELLS = 2**20
 LEAST_ROWS = 16
 CHECKED_TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""How far a probability may be from that of the model's own eager attention."""
+"""How far a probability may be from that of the model's own eager attention. Scores of several
+hundreds are rounded by more: such a model is read by its own softmax instead."""
 _UNKNOWN = ("softcap", "s_aux", "position_bias", "head_mask")
 """Arguments by which a model asks for more than softmax(q·k·scale) over earlier positions."""
 

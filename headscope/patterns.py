@@ -71,6 +71,27 @@ def score_patterns(
     """
     arrays, windows = _pair_up(patterns, document, tokens)
     relations = relations_of(types) if relations is None else check_relations(relations)
+    tally = _tally(arrays, windows, relations, seed)
+    info = {
+        "model": {"name": name, "layers": tally.layers, "heads": tally.heads},
+        "types": sorted({relation.type for relation in relations}),
+        "settings": {"seed": seed},
+        "engine": "given patterns",
+        "notes": [],
+    }
+    run = judge(tally, relations, seed=seed, info=info)
+    if out is not None:
+        run.save(out, overwrite=overwrite)
+    return run
+
+
+def _tally(
+    arrays: Sequence[Tensor],
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    seed: int,
+) -> Tally:
+    """The sums over arrays `[layer head query key]`, each a batch of its own."""
     layers, heads = arrays[0].shape[:2]
     tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
     blocks, profiled = deal(windows)
@@ -85,17 +106,7 @@ def score_patterns(
             sums = layer_sums(batch, selection, tally.profile, layer, rows, logarithms=False)
             if selection is not None and sums is not None:
                 add_sums(tally, selection, layer, sums)
-    info = {
-        "model": {"name": name, "layers": layers, "heads": heads},
-        "types": sorted({relation.type for relation in relations}),
-        "settings": {"seed": seed},
-        "engine": "given patterns",
-        "notes": [],
-    }
-    run = judge(tally, relations, seed=seed, info=info)
-    if out is not None:
-        run.save(out, overwrite=overwrite)
-    return run
+    return tally
 
 
 def window_of_tokens(tokens: Sequence[str], document: Document | None = None) -> Window:

@@ -16,7 +16,7 @@ from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.facts import describe_input
 from headscope.judge import judge, versions
-from headscope.measurer import InProcess, Measurer
+from headscope.measurer import InProcess, Measurer, batch_tokens_on
 from headscope.relations import check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.resume import resume, run_facts
@@ -124,6 +124,7 @@ def classify(
         settings = {
             "max_tokens": max_tokens,
             "max_length": length,
+            "batch_tokens": batch_tokens_on(loaded.device),
             "seed": seed,
             "twin": twin,
             "bos": bos,

@@ -10,6 +10,8 @@ import pytest
 
 # no test may wait for a network
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a process of tests
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 SMOLLM2 = Path(

@@ -66,6 +66,15 @@ def check_suffix(path: Path, *known: str) -> str:
     return path.suffix
 
 
+def check_targets(out: Path | None, figure: Path | None) -> None:
+    """Refuse a table or picture that cannot be written: minutes of work must not end there."""
+    for path, suffixes in ((out, (".csv",)), (figure, PICTURES)):
+        if path is not None:
+            check_suffix(path, *suffixes)
+            if path.is_dir():
+                raise HeadscopeError(f"{path} is a folder; name a file")
+
+
 def draw(figure: Any, path: Path) -> bytes:
     """A figure as the bytes of a picture."""
     from io import BytesIO
@@ -103,3 +112,11 @@ def write_file(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise HeadscopeError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def write_files(files: Mapping[Path, bytes], *, tell: bool = True) -> None:
+    """Write files, replacing what is there, and say so."""
+    for path, content in files.items():
+        write_file(path, content)
+        if tell:
+            print(f"written to {path}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import PICTURES, app, check_suffix, draw, print_rich, write_file
+from headscope.cli.app import app, check_targets, draw, print_rich, write_files
 from headscope.errors import HeadscopeError
 
 _MODEL = typer.Argument(help="mini, a hub name such as gpt2, a folder, or a .gguf file.")
@@ -34,26 +34,20 @@ def collapse(
     quiet: Annotated[bool, _QUIET] = False,
 ) -> None:
     """Say what head diversity is worth: the loss when a layer's heads share one pattern."""
-    _check_targets(out, figure)
+    check_targets(out, figure)
     from headscope.interventions.collapse import collapse as run_collapse
-    from headscope.interventions.curves import collapse_figure, collapse_lines, with_mixing
-    from headscope.interventions.mixing import unmix
-    from headscope.models import load_model
+    from headscope.interventions.curves import collapse_figure, collapse_lines
     from headscope.progress import progress_bar
 
-    loaded = load_model(model)
     with progress_bar(quiet=quiet) as advance:
         table = run_collapse(
-            loaded, corpus or (), max_tokens=max_tokens, seed=seed, progress=advance
+            model, corpus or (), mixing=mixing, max_tokens=max_tokens, seed=seed, progress=advance
         )
-        if mixing:
-            apart = unmix(loaded, corpus or (), max_tokens=max_tokens, seed=seed, progress=advance)
-            table = with_mixing(table, apart)
     files = {out: _csv(table)} if out else {}
     if figure:
         files[figure] = draw(collapse_figure(table, model), figure)
     print_rich(collapse_lines(table, model))
-    _write(files)
+    write_files(files)
 
 
 @app.command()
@@ -80,7 +74,7 @@ def prune(
     quiet: Annotated[bool, _QUIET] = False,
 ) -> None:
     """Rank heads by importance, and say what the loss is as more and more are masked."""
-    _check_targets(out, figure)
+    check_targets(out, figure)
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
     from headscope.interventions.curves import prune_figure, prune_lines, smaller_lines
@@ -112,24 +106,9 @@ def prune(
     if smaller is not None:
         print_rich(smaller_lines(smaller))
         print(f"written to {save}")
-    _write(files)
-
-
-def _check_targets(out: Path | None, figure: Path | None) -> None:
-    """Minutes of work must not end at a file that cannot be written."""
-    for path, suffixes in ((out, (".csv",)), (figure, PICTURES)):
-        if path is not None:
-            check_suffix(path, *suffixes)
-            if path.is_dir():
-                raise HeadscopeError(f"{path} is a folder; name a file")
+    write_files(files)
 
 
 def _csv(table: object) -> bytes:
     text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")  # type: ignore[attr-defined]
     return text.encode()
-
-
-def _write(files: dict[Path, bytes]) -> None:
-    for path, content in files.items():
-        write_file(path, content)
-        print(f"written to {path}")

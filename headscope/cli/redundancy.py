@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import PICTURES, app, check_suffix, draw, print_rich, write_file
+from headscope.cli.app import app, check_targets, draw, print_rich, write_files
 from headscope.cli.look import Format
 
 
@@ -27,10 +27,7 @@ def redundancy(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Say how alike a model's heads are: nearest heads, clusters, a map, groups compared."""
-    if out:
-        check_suffix(out, ".csv")
-    if figure:
-        check_suffix(figure, *PICTURES)
+    check_targets(out, figure)
     from headscope.progress import progress_bar
     from headscope.redundant.redundancy import redundancy as compare_heads
     from headscope.redundant.show import redundancy_lines
@@ -38,13 +35,11 @@ def redundancy(
 
     with progress_bar(quiet=quiet) as advance:
         found = compare_heads(run, corpus or (), windows=windows, progress=advance)
-    if out:
-        write_file(out, write_redundancy(found, "csv").encode("utf-8"))
+    files = {out: write_redundancy(found, "csv").encode("utf-8")} if out else {}
     if figure:
-        write_file(figure, draw(found.figure(), figure))
-    if format is not Format.table:
+        files[figure] = draw(found.figure(), figure)
+    if format is Format.table:
+        print_rich(redundancy_lines(found))
+    else:
         print(write_redundancy(found, format.value), end="")
-        return
-    print_rich(redundancy_lines(found))
-    for path in filter(None, (out, figure)):
-        print(f"written to {path}")
+    write_files(files, tell=format is Format.table)

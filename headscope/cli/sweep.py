@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import PICTURES, app, check_suffix, draw, print_rich, write_file
+from headscope.cli.app import app, check_targets, draw, print_rich, write_files
 from headscope.cli.look import Format
-from headscope.errors import HeadscopeError
 
 _LIST = "repeatable, or separated by commas"
 
@@ -107,27 +106,21 @@ def emergence(
     format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
 ) -> None:
     """Say how many heads of each type exist at each revision of a sweep."""
-    for path, suffixes in ((out, (".csv",)), (figure, PICTURES)):
-        if path is not None:
-            check_suffix(path, *suffixes)
-            if path.is_dir():
-                raise HeadscopeError(f"{path} is a folder; name a file")
+    check_targets(out, figure)
     from headscope.listing import write_heads
     from headscope.sweep.cells import read_cells
     from headscope.sweep.emergence import emergence as count
     from headscope.sweep.show import emergence_figure, emergence_lines
 
     table = count(read_cells(sweep))
-    if out:
-        write_file(out, write_heads(table, "csv").encode("utf-8"))
+    files = {out: write_heads(table, "csv").encode("utf-8")} if out else {}
     if figure:
-        write_file(figure, draw(emergence_figure(table), figure))
-    if format is not Format.table:
+        files[figure] = draw(emergence_figure(table), figure)
+    if format is Format.table:
+        print_rich(emergence_lines(table))
+    else:
         print(write_heads(table, format.value), end="")
-        return
-    print_rich(emergence_lines(table))
-    for path in filter(None, (out, figure)):
-        print(f"written to {path}")
+    write_files(files, tell=format is Format.table)
 
 
 def _names(given: list[str] | None) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,12 @@ from transformers import AttentionInterface
 
 from headscope import fused
 from headscope.errors import ChoiceError
-from headscope.interventions.text_loss import (
-    MAX_TOKENS,
-    network_of,
-    rise,
-    text_batches,
-    text_loss,
-    token_count,
-)
+from headscope.interventions.layer_losses import Change, layer_losses
+from headscope.interventions.mixing import NO_MIXING, without_mixing
+from headscope.interventions.text_loss import MAX_TOKENS
 from headscope.models import Model, load_model
 
 NAME = "headscope-collapse"
-ALL, UNTOUCHED = "all", "untouched"
-COLUMNS = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
 
 _Pattern = Float[Tensor, "batch head query key"]
 _One = Float[Tensor, "batch 1 query key"]
@@ -40,7 +34,7 @@ _Heads = Float[Tensor, "batch _ position width"]
 
 def collapse(
     model: str | Model, corpus: str | Path | Sequence[str | Path] = (), *,
-    max_tokens: int = MAX_TOKENS, seed: int = 0,
+    mixing: bool = False, max_tokens: int = MAX_TOKENS, seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> pd.DataFrame:  # fmt: skip
     """The loss of a model whose heads share one pattern, layer by layer and in all layers.
@@ -48,40 +42,26 @@ def collapse(
     Args:
         model: a name as for `classify`, or a loaded model.
         corpus: files or folders of text; what ships with headscope when empty.
+        mixing: also put an identity in W_O's place, as the way `no W_O`; see
+            `headscope.interventions.mixing`.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the choice of files and the bootstrap.
         progress: called with the tokens done and the tokens in all passes.
 
     Returns:
-        First the untouched model, then a row per layer (and `all`) × way in `WAYS`: the loss in
-        nats per token, its rise over the untouched model, and the rise's 95 % interval by
-        bootstrap over windows (NaN where there is none). A rise of 0 says that the heads of the
-        layer might as well have had one pattern.
+        The table of `layer_losses`, with a row per layer × way in `WAYS`. A rise of 0 says that
+        the heads of the layer might as well have had one pattern.
 
     Raises:
-        ModelError: the model cannot be loaded, or does not run under the fused engine.
+        ModelError: the model cannot be loaded, or does not run under the fused engine, or its
+            heads together are not as wide as the residual stream and W_O is to be an identity.
         CorpusError: the text cannot be read.
     """
     loaded = load_model(model) if isinstance(model, str) else model
-    network = network_of(loaded)
-    text = text_batches(loaded, corpus, max_tokens=max_tokens, seed=seed)
-    targets = {str(layer): {layer} for layer in range(loaded.layers)}
-    targets[ALL] = set(range(loaded.layers))
-    done, total = 0, token_count(text) * (1 + len(targets) * len(WAYS))
-
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, total)
-
-    base = text_loss(network, text, advance)
-    rows = [("", UNTOUCHED, base.mean, 0.0, float("nan"), float("nan"))]
-    for name, layers in targets.items():
-        for how in WAYS:
-            with collapsed(network, layers, how):
-                loss = text_loss(network, text, advance)
-            rows.append((name, how, loss.mean, *rise(loss, base, seed=seed)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    ways: dict[str, Change] = {how: partial(collapsed, how=how) for how in WAYS}
+    if mixing:
+        ways[NO_MIXING] = partial(without_mixing, loaded.name)
+    return layer_losses(loaded, ways, corpus, max_tokens=max_tokens, seed=seed, progress=progress)
 
 
 def _mean(pattern: _Pattern) -> _One:

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
-from headscope.interventions.collapse import ALL, UNTOUCHED
+from headscope.interventions.layer_losses import ALL, UNTOUCHED
+from headscope.interventions.mixing import NO_MIXING
 from headscope.interventions.prune import IMPORTANCE, KEPT, RANDOM, TYPE, Pruning
 from headscope.interventions.smaller import Smaller
 
-NO_MIXING = "no W_O"
 _LINES = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}
 _ORDERS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}
 """Colours that colour-blind readers tell apart too (Okabe and Ito 2008)."""
@@ -29,14 +29,6 @@ def collapse_lines(table: pd.DataFrame, model: str) -> RenderableType:
         interval = _interval(row.ci_low, row.ci_high)
         shown.add_row(row.layer, row.how, f"{row.loss:.4f}", f"{row.rise:+.4f}", interval)
     return Group(title, Text(), shown)
-
-
-def with_mixing(table: pd.DataFrame, apart: pd.DataFrame) -> pd.DataFrame:
-    """The table of `collapse` with the rows of `unmix` below each layer's, as the way `no W_O`."""
-    rows = pd.concat([table, apart[apart["layer"] != ""].assign(how=NO_MIXING)])
-    order = {layer: place for place, layer in enumerate(dict.fromkeys(table["layer"]))}
-    return rows.sort_values("layer", key=lambda layer: layer.map(order), kind="stable",
-                            ignore_index=True)  # fmt: skip
 
 
 def collapse_figure(table: pd.DataFrame, model: str) -> Figure:

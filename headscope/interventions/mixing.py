@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,12 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.fused import attention_layers
-from headscope.interventions.text_loss import (
-    MAX_TOKENS,
-    network_of,
-    rise,
-    text_batches,
-    text_loss,
-    token_count,
-)
+from headscope.interventions.layer_losses import layer_losses
+from headscope.interventions.text_loss import MAX_TOKENS
 from headscope.models import Model, load_model
 from headscope.projections import output_projection
 
-ALL, UNTOUCHED = "all", "untouched"
+NO_MIXING = "no W_O"
 
 
 def unmix(
@@ -44,8 +39,7 @@ def unmix(
         progress: called with the tokens done and the tokens in all passes.
 
     Returns:
-        First the untouched model, then a row per layer and `all`: `layer`, `loss` in nats per
-        token, its `rise`, and the rise's 95 % interval `ci_low`, `ci_high` over windows.
+        The table of `layer_losses`, with the one way `no W_O`.
 
     Raises:
         ModelError: the model does not run under the fused engine, or its heads together are not as
@@ -53,24 +47,14 @@ def unmix(
         CorpusError: the text cannot be read.
     """
     loaded = load_model(model) if isinstance(model, str) else model
-    network = network_of(loaded)
-    text = text_batches(loaded, corpus, max_tokens=max_tokens, seed=seed)
-    outputs = [output_projection(attention) for attention in attention_layers(network)]
-    targets = {str(layer): [output] for layer, output in enumerate(outputs)} | {ALL: outputs}
-    done, total = 0, token_count(text) * (1 + len(targets))
+    ways = {NO_MIXING: partial(without_mixing, loaded.name)}
+    return layer_losses(loaded, ways, corpus, max_tokens=max_tokens, seed=seed, progress=progress)
 
-    def advance(tokens: int) -> None:
-        nonlocal done
-        done += tokens
-        progress(done, total)
 
-    base = text_loss(network, text, advance)
-    rows = [("", base.mean, 0.0, float("nan"), float("nan"))]
-    for name, changed in targets.items():
-        with unmixed(loaded.name, changed):
-            loss = text_loss(network, text, advance)
-        rows.append((name, loss.mean, *rise(loss, base, seed=seed)))
-    return pd.DataFrame(rows, columns=["layer", "loss", "rise", "ci_low", "ci_high"])
+def without_mixing(name: str, network: Any, layers: set[int]) -> AbstractContextManager[None]:
+    """A context within which W_O of these layers is a block-diagonal identity; see `unmixed`."""
+    attention = attention_layers(network)
+    return unmixed(name, [output_projection(attention[layer]) for layer in sorted(layers)])
 
 
 @contextmanager

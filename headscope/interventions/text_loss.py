@@ -18,12 +18,12 @@ from headscope.corpus.plan import TextWindows
 from headscope.data import shipped_corpora
 from headscope.errors import CorpusError, HeadscopeError, ModelError
 from headscope.fused import FusedEngine
+from headscope.measurer import batch_tokens_on
 from headscope.models import Model
 
 MAX_TOKENS = 8_192
 """Tokens of text by default: about forty windows, each read some dozens of times."""
 MAX_LENGTH = 256
-BATCH_TOKENS = 2_048
 LOGIT_CELLS = 2**24
 """Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""
 RESAMPLES = 2_000
@@ -88,7 +88,9 @@ def text_batches(
     windows = [window for window in text if len(window) > 1]
     if not windows:
         raise CorpusError(f"{', '.join(map(str, corpora))}: no text with a token to predict")
-    return list(batches(windows, np.zeros(len(windows), int), set(), tokens=BATCH_TOKENS))
+    return list(
+        batches(windows, np.zeros(len(windows), int), set(), tokens=batch_tokens_on(model.device))
+    )
 
 
 def token_count(text: Sequence[Batch]) -> int:

@@ -15,8 +15,7 @@ from torch import Tensor
 from headscope.batches import batches
 from headscope.corpus.window import Window
 from headscope.interventions.rerun import Rerunner, Rows
-
-BATCH_TOKENS = 2_048
+from headscope.measurer import batch_tokens_on
 
 
 def writes(
@@ -36,7 +35,8 @@ def writes(
     layers, heads, _, width = len(matrices), *matrices[0].shape
     z_norm, norm = np.zeros((layers, heads)), np.zeros((layers, heads))
     mean, tokens_read = np.zeros((layers, heads, width)), 0
-    for batch in batches(windows, np.zeros(len(windows), np.int64), set(), tokens=BATCH_TOKENS):
+    blocks, size = np.zeros(len(windows), np.int64), batch_tokens_on(rerunner.model.device)
+    for batch in batches(windows, blocks, set(), tokens=size):
         tokens = batch.tokens().to(rerunner.model.device)
         lengths = torch.tensor([len(window) for window in batch.windows])
         nothing = torch.zeros(0, dtype=torch.long)

@@ -15,7 +15,7 @@ from rich.text import Text
 from headscope.data import shipped_corpora
 from headscope.errors import HeadscopeError
 from headscope.measure import Setting, measure_again
-from headscope.measurer import BATCH_TOKENS, InProcess
+from headscope.measurer import InProcess, batch_tokens_on
 from headscope.models import Model
 from headscope.pipeline import MAX_LENGTH, MAX_TOKENS, windows_of
 from headscope.relations import relations_of
@@ -97,11 +97,11 @@ def plan_lines(plans: Sequence[Plan], spec: Spec, workers: int) -> RenderableTyp
     told = [
         f"\n{len(left)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "
         f"about {_time(seconds)} of reading in one process; asked for: {processes}.",
-        f"Shards and tokens are counted. Time is reckoned from {PROBED - 1} batch of up to "
-        f"{BATCH_TOKENS:,} tokens, read just now on this machine by the first revision of each "
-        "model; to load, judge and write comes on top, some seconds a run, and workers share the "
-        "cores. Memory is the most that this process had once that batch was read; every worker "
-        "has about as much, and the driver that of its libraries.",
+        f"Shards and tokens are counted. Time is reckoned from {PROBED - 1} batch, read just "
+        "now on this machine by the first revision of each model; to load, judge and write comes "
+        "on top, some seconds a run, and workers share the cores. Memory is the most that this "
+        "process had once that batch was read; every worker has about as much, and the driver "
+        "that of its libraries.",
     ]
     failed = dict.fromkeys((each.cell.model, each.error) for each in plans if each.error)
     told += [f"{model}: {error}" for model, error in failed]
@@ -121,7 +121,7 @@ def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
             max_length=min(settings.get("max_length", MAX_LENGTH), model.context), seed=seed,
         )  # fmt: skip
         share: Choose = Share(seed=seed) if settings.get("twin", True) else lambda windows: set()
-        steps = schedule(text, synthetic, batch_tokens=BATCH_TOKENS, share=share)
+        steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
         count, tokens, again, probe = 0, 0, 0, list[Step]()
         for shard in shards(steps):
             count += 1

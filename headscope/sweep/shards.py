@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.measurer import BATCH_TOKENS, Keep, Progress, ProgressOf
+from headscope.measurer import Keep, Progress, ProgressOf, batch_tokens_on
 from headscope.relations.relation import Relation
 from headscope.schedule import Choose, Step, schedule
 from headscope.sweep.worker import Asked, Failed, Worker, unpack
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headscope.example import Example
     from headscope.models import Model
 
-BATCHES = 2
+BATCHES = 4
 """Batches of a shard: some seconds of work, so that few are lost with a worker."""
 WAITING = 2
 """Shards that a worker has at most, the one that it reads included; bounds memory."""
@@ -85,6 +85,7 @@ class Shards:
         self._kept: list[Step] = []
         self._asked = Asked("", {})
         self._shape: tuple[int, int] = (0, 0)
+        self._batch_tokens = 0
 
     def __enter__(self) -> Shards:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
@@ -139,6 +140,7 @@ class Shards:
         first, *_ = [worker.facts.remote(self._asked) for worker in self._workers]
         model: Model = _got(first)
         self._shape = model.layers, model.heads
+        self._batch_tokens = batch_tokens_on(model.device)
         return model
 
     def check_twin(self) -> None:
@@ -150,7 +152,7 @@ class Shards:
     ) -> Tally:  # fmt: skip
         """The sums of the loaded model, from the start; see `headscope.measure.measure`."""
         self._kept = []
-        steps = schedule(text, synthetic, batch_tokens=BATCH_TOKENS, share=share)
+        steps = schedule(text, synthetic, batch_tokens=self._batch_tokens, share=share)
         tally = self._add(self._keep(steps), relations, seed, None, progress)
         self.again = sum(len(window) for step in self._kept for window in step.batch.windows)
         return tally

@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.fused import attention_layers
-from headscope.interventions.collapse import COLUMNS, WAYS, collapse, collapsed
+from headscope.interventions.collapse import WAYS, collapse, collapsed
+from headscope.interventions.layer_losses import COLUMNS
 from headscope.interventions.mixing import unmix
 from headscope.interventions.text_loss import (
     TextLoss,
