@@ -13,9 +13,10 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 # once and whole, or a line of a million dots would be tried from each of them
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
 
-LONGEST = 1_000_000
-"""Characters of one document. A longer text is several, so that a run that reads the first of them
-need not find and tokenize the words of all; novels stay whole."""
+LONGEST = 200_000
+"""Characters of one document. A longer text is several: the words and tokens of a document are in
+memory together, a hundred bytes and more for each character, and are found before its first window
+is read."""
 
 
 def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +24,7 @@ from headscope.schedule import schedule
 from headscope.sweep.shards import BATCHES, Shard, Shards, shards
 from headscope.sweep.worker import Asked, Failed, Worker, pack, unpack
 from headscope.tally import Tally
+from tests.test_cli import headscope
 
 TYPES = ["positional", "delimiter", "induction"]
 WRITTEN = ("evidence.csv", "heads.csv", "tally.safetensors", "patterns/examples.safetensors")
@@ -221,3 +226,40 @@ def test_a_model_that_is_not_there_fails_and_the_workers_go_on(cluster, alone, g
         hs.classify("nowhere/at/all", measurer=cluster)
     run = hs.classify(str(gpt2_folder), corpus, measurer=cluster, examples=False, **OPTIONS)
     assert run.heads["primary"].tolist() == hs.load(alone).heads["primary"].tolist()
+
+
+@pytest.fixture
+def running_cluster():
+    """The address of a Ray cluster that somebody else has started."""
+    pytest.importorskip("ray")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    process = subprocess.Popen(
+        [Path(sys.executable).parent / "ray", "start", "--head", "--block", "--num-cpus=2",
+         "--node-ip-address=127.0.0.1", f"--port={address.partition(':')[2]}",
+         "--include-dashboard=false", "--disable-usage-stats"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    said = []
+    while (line := process.stdout.readline()) and "--block" not in line:
+        said.append(line)
+    assert process.poll() is None, "".join(said)
+    yield address
+    assert process.poll() is None  # it is not ours to end
+    process.terminate()
+    process.wait(60)
+
+
+def test_a_running_cluster_is_joined_and_left_running(
+    running_cluster, alone, gpt2_folder, corpus, tmp_path
+):
+    file = tmp_path / "sweep.yaml"
+    settings = {"models": [str(gpt2_folder)], "corpora": [str(corpus)], "out": str(tmp_path / "s")}
+    file.write_text(json.dumps(settings | OPTIONS))  # JSON is YAML
+    for _ in range(2):  # the second time nothing is left to do
+        done = headscope("sweep", file, "--address", running_cluster, "--engine-workers", 2)
+        assert done.returncode == 0, done.stderr
+    (run,) = (path.parent for path in (tmp_path / "s").rglob("heads.csv"))
+    assert equal_files(alone, run)
+    assert "as it was" in done.stderr
