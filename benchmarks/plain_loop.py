@@ -1,4 +1,4 @@
-"""classify beside the loop that one would write: output_attentions, a row per pair, pandas.
+"""classify beside the loop that one would write, by output_attentions and pandas.
 
     python benchmarks/plain_loop.py CORPUS …
 
@@ -25,10 +25,10 @@ def main() -> None:
     with scratch() as folder:
         name = gpt2_shape(folder)
         model, eager = load_model(name, device="cpu"), bare(name, "eager")
-        windows = text_windows(model, corpora(), tokens=1_024, length=256)
+        windows = text_windows(model, corpora(), tokens=4_096, length=256)
         found = [list(find_all(window, RELATIONS, 0)) for window in windows]
         seconds = alternate(
-            1, headscope=lambda: classify(model, windows), loop=lambda: loop(eager, windows, found)
+            2, headscope=lambda: classify(model, windows), loop=lambda: loop(eager, windows, found)
         )
     save("plain_loop", {"plain loop ÷ headscope": ratio(seconds, "loop", "headscope")})
 
@@ -41,15 +41,14 @@ def loop(network: Any, windows: list[Window], found: list[list[Any]]) -> pd.Data
         for layer, attention in enumerate(out.attentions):
             for index, result in relations:
                 for side in (result.targets, result.controls):
-                    values = attention[0][:, side.query, side.key].numpy()
-                    for head, row in enumerate(values):
-                        tables.append(
-                            pd.DataFrame(
-                                {"relation": RELATIONS[index].id, "layer": layer, "head": head,
-                                 "side": side is result.targets, "owner": side.owner,
-                                 "mass": row * side.weight}
-                            )
-                        )  # fmt: skip
+                    values = attention[0][:, side.query, side.key].numpy() * side.weight
+                    tables.append(
+                        pd.DataFrame(
+                            {"relation": RELATIONS[index].id, "layer": layer,
+                             "head": np.repeat(np.arange(len(values)), values.shape[1]),
+                             "side": side is result.targets, "mass": values.ravel()}
+                        )
+                    )  # fmt: skip
     table = pd.concat(tables)
     return table.groupby(["relation", "layer", "head", "side"])["mass"].sum()
 

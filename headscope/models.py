@@ -20,6 +20,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from headscope.activations import fuse_activations
 from headscope.attention import check_patterns
 from headscope.corpus.read import file_sha256
 from headscope.engine import Engine
@@ -107,6 +108,7 @@ def load_model(
     folder, files, commit = _locate(name, revision)
     with _quiet():
         hf_model = _load_weights(name, folder, DTYPES[dtype], device_map)
+        fuse_activations(hf_model)
         if device_map is None:
             hf_model = hf_model.to(device)
         else:

@@ -7,6 +7,8 @@ from contextlib import suppress
 import pytest
 import torch
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
+from transformers import AutoModelForCausalLM
+from transformers.activations import NewGELUActivation
 
 from headscope.attention import check_patterns
 from headscope.errors import ChoiceError, ModelError
@@ -23,6 +25,21 @@ def test_every_layout_loads_with_its_shape(model_folder):
     assert model.context == 256
     assert model.tokenizer.bos_string == "<|endoftext|>"
     assert list(model.weights_sha256) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager")
+    assert any(isinstance(module, NewGELUActivation) for module in plain.modules())
+    loaded = load_model(str(gpt2_folder), engine=engine).engine
+    network = loaded.network if engine == "fused" else loaded.bridge
+    assert not any(isinstance(module, NewGELUActivation) for module in network.modules())
+    tokens = torch.arange(40)[None]
+    with torch.inference_mode():
+        ours, theirs = network(tokens), plain(tokens).logits
+    ours = ours.logits if engine == "fused" else ours
+    assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
+    assert float(theirs.std()) > 0.1
 
 
 def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
