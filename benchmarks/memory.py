@@ -28,7 +28,7 @@ from headscope.models import load_model
 LENGTHS = (256, 1_024, 2_048)
 TOKENS = (50_000, 500_000)
 SAMPLES = 3
-"""Of each number of tokens: what is to be equal is as small as the allocator's moods."""
+"""Processes for each number of tokens, of which the median counts: peaks vary by some MB."""
 
 
 def main() -> None:

@@ -15,8 +15,7 @@ _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|\n\s*
 
 LONGEST = 200_000
 """Characters of one document. A longer text is several: the words and tokens of a document are in
-memory together, a hundred bytes and more for each character, and are found before its first window
-is read."""
+memory together, and are found before its first window is read."""
 
 
 def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
