@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from side_by_side import save
 
-from headscope.corpus.plan import plan_repeats
-from headscope.interventions.rerun import Rerunner, Rows, silence
-from headscope.interventions.stimulus import repeats
-from headscope.models import load_model
+from headscope.measure.stimuli import plan_repeats
+from headscope.models.load import load_model
+from headscope.studies.ablate.rerun import Rerunner, Rows, silence
+from headscope.studies.ablate.stimulus import repeats
 
 ROWS, LENGTH = 2, 128
 

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from headscope.relations.relation import MIN_QUERIES
-from headscope.store import load
+from headscope.runs.store import load
 
 KEY = ["type", "relation", "layer", "head"]
 

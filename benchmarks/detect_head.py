@@ -13,8 +13,8 @@ from forward import classify
 from side_by_side import alternate, corpora, gpt2_shape, ratio, save, scratch, text_windows
 from transformer_lens.head_detector import HEAD_NAMES, detect_head
 
-from headscope.models import load_model
-from headscope.relations import TYPES
+from headscope.models.load import load_model
+from headscope.relations import head_types
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
 
         seconds = alternate(2, headscope=lambda: classify(model, windows), detect_head=detect)
     whole = ratio(seconds, "detect_head", "headscope")
-    per_type = whole / len(HEAD_NAMES) * len(TYPES)
+    per_type = whole / len(HEAD_NAMES) * len(head_types())
     save("detect_head", {"detect_head ÷ headscope, per type and token": round(per_type, 2),
                          "detect_head (3 types) ÷ headscope (6 types)": whole})  # fmt: skip
 

@@ -17,9 +17,9 @@ import torch
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.measure import measure
-from headscope.measurer import BATCH_TOKENS
-from headscope.models import Model, load_model
+from headscope.measure.backend import BATCH_TOKENS
+from headscope.measure.measure import measure
+from headscope.models.load import Model, load_model
 from headscope.pipeline import MAX_TOKENS
 from headscope.relations import relations_of
 
@@ -57,10 +57,10 @@ def forward_batches(windows: Sequence[Window]) -> list[torch.Tensor]:
     """The same batches as classify's: about 1,024 tokens, the longest windows first."""
     import numpy as np
 
-    from headscope.batches import batches
+    from headscope.measure.batches import batches
 
     blocks = np.zeros(len(windows), np.int64)
-    return [batch.tokens() for batch in batches(windows, blocks, set(), tokens=BATCH_TOKENS)]
+    return [batch.tokens() for batch in batches(windows, blocks, {}, tokens=BATCH_TOKENS)]
 
 
 @torch.inference_mode()

@@ -17,9 +17,9 @@ from forward import RELATIONS
 from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
-from headscope.measure import measure
-from headscope.measurer import ACCELERATOR_BATCH_TOKENS
-from headscope.models import load_model
+from headscope.measure.backend import ACCELERATOR_BATCH_TOKENS
+from headscope.measure.measure import measure
+from headscope.models.load import load_model
 
 LAYERS, HEADS, WIDTH = 48, 25, 1_600
 

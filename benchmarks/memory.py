@@ -20,10 +20,10 @@ from forward import RELATIONS
 from side_by_side import corpora, gpt2_shape, save, scratch
 from soak import copies
 
-from headscope.corpus.plan import TextWindows
-from headscope.measure import measure
-from headscope.measurer import BATCH_TOKENS
-from headscope.models import load_model
+from headscope.measure.backend import BATCH_TOKENS
+from headscope.measure.measure import measure
+from headscope.measure.stimuli import TextWindows
+from headscope.models.load import load_model
 
 LENGTHS = (256, 1_024, 2_048)
 TOKENS = (50_000, 500_000)

@@ -17,8 +17,8 @@ from forward import RELATIONS, classify
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.models import load_model
-from headscope.selection import _find_all as find_all
+from headscope.measure.selection import _find_all as find_all
+from headscope.models.load import load_model
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from forward import classify
 from side_by_side import corpora, gpt2_shape, save, scratch, text_windows
 from torch.profiler import ProfilerActivity, profile
 
-from headscope.models import load_model
+from headscope.models.load import load_model
 
 SHOWN = 8
 

@@ -14,9 +14,9 @@ import numpy as np
 from forward import RELATIONS, classify
 from side_by_side import alternate, corpora, gpt2_shape, save, scratch, text_windows
 
-from headscope.measure import measure
-from headscope.measurer import BATCH_TOKENS
-from headscope.models import load_model
+from headscope.measure.backend import BATCH_TOKENS
+from headscope.measure.measure import measure
+from headscope.models.load import load_model
 
 
 def main() -> None:

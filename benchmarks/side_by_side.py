@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from headscope.corpus.plan import TextWindows
+from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import Window
-from headscope.data import mini_folder, shipped_corpora
-from headscope.models import Model
+from headscope.measure.stimuli import TextWindows
+from headscope.models.load import Model
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import headscope as hs
-from headscope.data import shipped_corpora
+from headscope.corpus.shipped import shipped_corpora
 
 TOKENS = 2_000_000
 TOKENS_OF_A_COPY = 40_000

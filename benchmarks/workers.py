@@ -13,9 +13,9 @@ import statistics
 import numpy as np
 from side_by_side import corpora, gpt2_shape, save, scratch
 
+from headscope.api import Run
 from headscope.pipeline import classify
-from headscope.run import Run
-from headscope.sweep.shards import Shards
+from headscope.studies.sweep.ray.shards import Shards
 
 TOKENS, ROUNDS = 4_000, 2
 
@@ -39,10 +39,10 @@ def main() -> None:
 
 
 def by(workers: int, name: str) -> Run:
-    with Shards(workers) as measurer:
+    with Shards(workers) as backend:
         return classify(
             name, corpora(), max_tokens=TOKENS, twin=False, examples=False, device="cpu",
-            measurer=measurer,
+            backend=backend,
         )  # fmt: skip
 
 

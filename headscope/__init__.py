@@ -15,46 +15,118 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headscope.architecture.anatomy import anatomy as anatomy
-    from headscope.circuits.weigh import weights as weights
-    from headscope.comparison.compare import compare as compare
+    __version__: str
+    from headscope.api import Run as Run
+    from headscope.api import load as load
+    from headscope.api import score_patterns as score_patterns
+    from headscope.api import windows as windows
+    from headscope.corpus.document import Document as Document
     from headscope.corpus.read import read_corpus as read_corpus
+    from headscope.corpus.shipped import data_folder as data_folder
+    from headscope.corpus.spelled import window_of_tokens as window_of_tokens
+    from headscope.corpus.window import Window as Window
     from headscope.errors import HeadscopeError as HeadscopeError
-    from headscope.head_view import show as show
-    from headscope.interventions.collapse import collapse as collapse
-    from headscope.interventions.prune import prune as prune
-    from headscope.patterns import score_patterns as score_patterns
     from headscope.pipeline import classify as classify
-    from headscope.redundant.redundancy import redundancy as redundancy
-    from headscope.run import Run as Run
-    from headscope.store import load as load
+    from headscope.relations import controls as controls
+    from headscope.relations import head_types as head_types
+    from headscope.relations import register as register
+    from headscope.relations.declare import Floor as Floor
+    from headscope.relations.declare import relation as relation
+    from headscope.relations.pairs import Pairs as Pairs
+    from headscope.relations.pairs import pairs as pairs
+    from headscope.relations.relation import Relation as Relation
+    from headscope.relations.types import HeadType as HeadType
+    from headscope.settings import Settings as Settings
+    from headscope.studies.ablate.result import Ablation as Ablation
+    from headscope.studies.ablate.run import ablate as ablate
+    from headscope.studies.ablate.writes import Writes as Writes
+    from headscope.studies.ablate.writes import writes as writes
+    from headscope.studies.anatomy.published import published_shapes as published_shapes
+    from headscope.studies.anatomy.result import Anatomy as Anatomy
+    from headscope.studies.anatomy.run import anatomy as anatomy
+    from headscope.studies.collapse.result import Collapse as Collapse
+    from headscope.studies.collapse.run import collapse as collapse
+    from headscope.studies.compare.result import Comparison as Comparison
+    from headscope.studies.compare.run import compare as compare
+    from headscope.studies.prune.result import Pruning as Pruning
+    from headscope.studies.prune.run import prune as prune
+    from headscope.studies.redundancy.result import Redundancy as Redundancy
+    from headscope.studies.redundancy.run import redundancy as redundancy
+    from headscope.studies.sweep.emergence import emergence as emergence
+    from headscope.studies.sweep.result import Emergence as Emergence
+    from headscope.studies.sweep.result import Sweep as Sweep
+    from headscope.studies.sweep.run import sweep as sweep
+    from headscope.studies.validation.calibrate import calibrate as calibrate
+    from headscope.studies.validation.calibrate_result import Calibration as Calibration
+    from headscope.studies.validation.verify import verify as verify
+    from headscope.studies.validation.verify_result import Verification as Verification
+    from headscope.studies.weights.result import WeightEvidence as WeightEvidence
+    from headscope.studies.weights.run import weights as weights
+    from headscope.views.show import show as show
+    from headscope.views.study import Study as Study
 
 _HOMES = {
-    "anatomy": "headscope.architecture.anatomy",
-    "classify": "headscope.pipeline",
-    "collapse": "headscope.interventions.collapse",
-    "compare": "headscope.comparison.compare",
-    "load": "headscope.store",
-    "prune": "headscope.interventions.prune",
-    "read_corpus": "headscope.corpus.read",
-    "redundancy": "headscope.redundant.redundancy",
-    "score_patterns": "headscope.patterns",
-    "show": "headscope.head_view",
-    "weights": "headscope.circuits.weigh",
+    "Ablation": "headscope.studies.ablate.result",
+    "Anatomy": "headscope.studies.anatomy.result",
+    "Calibration": "headscope.studies.validation.calibrate_result",
+    "Collapse": "headscope.studies.collapse.result",
+    "Comparison": "headscope.studies.compare.result",
+    "Document": "headscope.corpus.document",
+    "Emergence": "headscope.studies.sweep.result",
+    "Floor": "headscope.relations.declare",
+    "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
-    "Run": "headscope.run",
+    "Pairs": "headscope.relations.pairs",
+    "Pruning": "headscope.studies.prune.result",
+    "Redundancy": "headscope.studies.redundancy.result",
+    "Relation": "headscope.relations.relation",
+    "Run": "headscope.api",
+    "Settings": "headscope.settings",
+    "Study": "headscope.views.study",
+    "Sweep": "headscope.studies.sweep.result",
+    "Verification": "headscope.studies.validation.verify_result",
+    "WeightEvidence": "headscope.studies.weights.result",
+    "Window": "headscope.corpus.window",
+    "Writes": "headscope.studies.ablate.writes",
+    "ablate": "headscope.studies.ablate.run",
+    "anatomy": "headscope.studies.anatomy.run",
+    "calibrate": "headscope.studies.validation.calibrate",
+    "classify": "headscope.pipeline",
+    "collapse": "headscope.studies.collapse.run",
+    "compare": "headscope.studies.compare.run",
+    "controls": "headscope.relations",
+    "data_folder": "headscope.corpus.shipped",
+    "emergence": "headscope.studies.sweep.emergence",
+    "head_types": "headscope.relations",
+    "load": "headscope.api",
+    "pairs": "headscope.relations.pairs",
+    "prune": "headscope.studies.prune.run",
+    "published_shapes": "headscope.studies.anatomy.published",
+    "read_corpus": "headscope.corpus.read",
+    "redundancy": "headscope.studies.redundancy.run",
+    "register": "headscope.relations",
+    "relation": "headscope.relations.declare",
+    "score_patterns": "headscope.api",
+    "show": "headscope.views.show",
+    "sweep": "headscope.studies.sweep.run",
+    "verify": "headscope.studies.validation.verify",
+    "weights": "headscope.studies.weights.run",
+    "window_of_tokens": "headscope.corpus.spelled",
+    "windows": "headscope.api",
+    "writes": "headscope.studies.ablate.writes",
 }
-__all__ = [
-    "HeadscopeError", "Run", "anatomy", "classify", "collapse", "compare", "load", "prune",
-    "read_corpus", "redundancy", "score_patterns", "show", "weights",
-]  # fmt: skip
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("headscope")
     if name not in _HOMES:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, "__version__"])

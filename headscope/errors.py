@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST = 1200
+"""Characters of a message; file names and options may have thousands."""
+
 
 class HeadscopeError(Exception):
-    """Anything that a user can put right: the message says how."""
+    """Anything that a user can put right: the message says how.
+
+    It is one line of characters that a terminal shows, whatever is in the names that it quotes: an
+    escape sequence in a file's name must not write over the screen.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shown(str(message)))
 
 
 class ModelError(HeadscopeError):
@@ -29,8 +39,16 @@ class RunError(HeadscopeError):
     """A run folder is missing, damaged, or in the way."""
 
 
+class WriteError(HeadscopeError):
+    """A file to write is there already, or cannot be written."""
+
+
 class RunStoppedError(KeyboardInterrupt):
     """A run was interrupted; the message says how to go on."""
+
+
+class ArgumentError(HeadscopeError):
+    """An argument of a public function is none that it takes."""
 
 
 class ShapeError(HeadscopeError, ValueError):
@@ -38,7 +56,21 @@ class ShapeError(HeadscopeError, ValueError):
 
 
 class ChoiceError(HeadscopeError):
-    """A name that is none of the choices."""
+    """A name that is none of the choices.
+
+    >>> raise ChoiceError("dtype", "int8", ["float32", "float16"])
+    Traceback (most recent call last):
+    headscope.errors.ChoiceError: no dtype named 'int8'; choose from: float32, float16
+    """
 
     def __init__(self, what: str, asked: str, choices: Iterable[str]) -> None:
-        super().__init__(f"no {what} named {asked!r}; choose from: {', '.join(choices)}")
+        super().__init__(f"no {what} named {asked!r:.80}; choose from: {', '.join(choices)}")
+
+
+def _shown(message: str) -> str:
+    """A message on one line, without what a terminal would obey, and not too long."""
+    if len(message) > LONGEST:
+        message = f"{message[: LONGEST - 400]} … {message[-390:]}"
+    if message.isprintable():
+        return message
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)

@@ -10,7 +10,11 @@ _HEAD = re.compile(r"[Ll]?(\d{1,6})[Hh.](\d{1,6})")
 
 
 def head_name(layer: int, head: int) -> str:
-    """The printed name of a head, e.g. `L5H1`."""
+    """The printed name of a head, e.g. `L5H1`.
+
+    >>> head_name(5, 1)
+    'L5H1'
+    """
     return f"L{layer}H{head}"
 
 
@@ -19,6 +23,12 @@ def parse_head(text: str) -> tuple[int, int]:
 
     Raises:
         HeadscopeError: the text is neither form.
+
+    >>> parse_head("L5H1"), parse_head("5.1")
+    ((5, 1), (5, 1))
+    >>> parse_head("5")
+    Traceback (most recent call last):
+    headscope.errors.HeadscopeError: '5' is not a head; write L5H1 or 5.1 for layer 5, head 1
     """
     match = _HEAD.fullmatch(text.strip())
     if match is None:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.data import MINI, mini_folder
+from headscope.corpus.shipped import MINI, mini_folder
 
 
 @pytest.fixture(scope="module")

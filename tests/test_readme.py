@@ -5,32 +5,32 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import headscope as hs
 from headscope.cli import app
-from tests.conftest import SENTENCES
-from tests.relations.examples import KEYS
+from tests.helpers.texts import SENTENCES
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["use", "extend"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["use"])
 def test_the_python_blocks_run(block, gpt2_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "en_ewt-ud-dev.conllu").write_text(SENTENCES)
     # the README's model is large, and has a layer 17
     block = block.replace('"model.gguf"', f"{str(gpt2_folder)!r}").replace("L17H3", "L1H3")
-    n = len(KEYS)
-    patterns = np.tril(np.ones((1, 1, n, n))) / np.arange(1, n + 1)[:, None]
-    names = {"hs": hs, "patterns": patterns, "tokens": KEYS}
+    names = {"hs": hs}
     exec(block, names)
     assert "run" in names
     assert len(names["run"].heads) == 8
-    if "why" in block:
-        assert capsys.readouterr().out.startswith("L1H3: ")
+    assert set(names["mine"].evidence["relation"]) == {"two-back"}
+    assert capsys.readouterr().out.startswith("L1H3: ")
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 120
 
 
 def test_every_command_in_the_readme_exists():
@@ -44,3 +44,8 @@ def test_every_folder_in_the_readme_exists():
     root = Path(__file__).parents[1]
     for path in re.findall(r"`((?:headscope|data|tests|benchmarks)/[\w/]*)`", README):
         assert (root / path).is_dir(), path
+
+
+def test_the_table_of_types_says_what_the_types_say():
+    for kind in hs.head_types().values():
+        assert f"| {kind.name} | {kind.looks_at} | {kind.rivals} |" in README

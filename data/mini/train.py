@@ -24,7 +24,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from headscope.controlled.sentences import controlled_corpus
+from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import corpus_files, read_documents
 
 BOS = "<|endoftext|>"

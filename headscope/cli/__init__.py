@@ -5,38 +5,46 @@ Heavy imports happen inside the commands, so that `headscope --help` answers at 
 
 from __future__ import annotations
 
-import io
 import sys
 
 from headscope.cli.app import app
+from headscope.cli.terminal import BROKEN_PIPE, ReaderGoneError, flush, ready, warn
 from headscope.errors import HeadscopeError
 
-# each module adds its commands to the application, in the order of `--help`
-from headscope.cli import run  # isort: skip
-from headscope.cli import look  # isort: skip
-from headscope.cli import compare  # isort: skip
-from headscope.cli import weigh  # isort: skip
-from headscope.cli import known  # isort: skip
-from headscope.cli import anatomy  # isort: skip
-from headscope.cli import causes  # isort: skip
-from headscope.cli import prune  # isort: skip
-from headscope.cli import redundancy  # isort: skip
-from headscope.cli import sweep  # isort: skip
+# each module adds its command to the application, in the order of `--help`
+from headscope.cli import classify  # isort: skip  # noqa: F401
+from headscope.cli import sweep  # isort: skip  # noqa: F401
+from headscope.cli import weights  # isort: skip  # noqa: F401
+from headscope.cli import anatomy  # isort: skip  # noqa: F401
+from headscope.cli import heads  # isort: skip  # noqa: F401
+from headscope.cli import why  # isort: skip  # noqa: F401
+from headscope.cli import show  # isort: skip  # noqa: F401
+from headscope.cli import report  # isort: skip  # noqa: F401
+from headscope.cli import atlas  # isort: skip  # noqa: F401
+from headscope.cli import models  # isort: skip  # noqa: F401
+from headscope.cli import data  # isort: skip  # noqa: F401
+from headscope.cli import compare  # isort: skip  # noqa: F401
+from headscope.cli import emergence  # isort: skip  # noqa: F401
+from headscope.cli import redundancy  # isort: skip  # noqa: F401
+from headscope.cli import verify  # isort: skip  # noqa: F401
+from headscope.cli import calibrate  # isort: skip  # noqa: F401
+from headscope.cli import ablate  # isort: skip  # noqa: F401
+from headscope.cli import prune  # isort: skip  # noqa: F401
+from headscope.cli import collapse  # isort: skip  # noqa: F401
 
-__all__ = [
-    "anatomy", "app", "causes", "compare", "known", "look", "main", "prune", "redundancy",
-    "run", "sweep", "weigh",
-]  # fmt: skip
+__all__ = ["app", "main"]
 
 
 def main() -> None:
     """Run the command line; what a user can put right ends with one message and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # file names that are not UTF-8, and terminals that are not, must not end in a traceback
-            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        ready()
+        try:
+            app()
+        finally:
+            flush()
+    except ReaderGoneError:
+        sys.exit(BROKEN_PIPE)
     except HeadscopeError as error:
-        print(f"headscope: {error}", file=sys.stderr)
+        warn(f"headscope: {error}".replace("\n", "↵"))  # a file may be called so; one line it is
         sys.exit(2)

@@ -6,18 +6,26 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import app, print_rich
-from headscope.cli.look import Format
+from headscope.cli import complete
+from headscope.cli.app import MEASURE, command
+from headscope.cli.options import Device, Format, Printed, Revision
+from headscope.cli.terminal import print_rich, put
 from headscope.errors import HeadscopeError
 
 
-@app.command()
+@command(
+    MEASURE,
+    "headscope anatomy mini --check",
+    "headscope anatomy",
+    "headscope anatomy gpt2 --context 4096 --format csv",
+)
 def anatomy(
     model: Annotated[
         str | None,
         typer.Argument(
             help="As for classify; also a config.json, a folder without weights, or a published "
-            "shape such as gpt-2-s. The published shapes if none."
+            "shape such as gpt-2-s. The published shapes if none.",
+            autocompletion=complete.models,
         ),
     ] = None,
     published: Annotated[
@@ -37,39 +45,53 @@ def anatomy(
     dtype: Annotated[
         str, typer.Option(help="Of the cache: float16, float32 or bfloat16.")
     ] = "float16",
-    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
+    format: Printed = Format.table,
     check: Annotated[
         bool, typer.Option("--check", help="Run the model and check what its layers compute.")
     ] = False,
+    revision: Revision = None,
+    device: Device = "auto",
 ) -> None:
     """Count a model's parameters, by formula and as they are, and its key/value cache."""
     if model is None or published:
-        if model is not None or check:
-            given = "--check" if model is None else f"{model} and --published"
-            raise HeadscopeError(f"{given}: the list of published shapes takes no model")
+        asked = {"--check": check, "--revision": revision, "--device": device != "auto"}
+        _refuse(model, [name for name, value in asked.items() if value])
         _print_published(context, batch, dtype, format)
         return
-    from headscope.architecture.anatomy import anatomy as count
-    from headscope.architecture.show import anatomy_lines
-    from headscope.architecture.write import write_anatomy
+    from headscope.studies.anatomy.run import anatomy as count
+    from headscope.studies.anatomy.view import anatomy_lines
+    from headscope.studies.anatomy.write import write_anatomy
 
     found = count(
-        model, context=context, batch=1 if batch is None else batch, dtype=dtype, check=check
+        model,
+        context=context,
+        batch=1 if batch is None else batch,
+        dtype=dtype,
+        check=check,
+        revision=revision,
+        device=device,
     )
     if format is Format.table:
         print_rich(anatomy_lines(found))
     else:
-        print(write_anatomy(found, format.value), end="")
+        put(write_anatomy(found, format.value))
     if not found.holds:
         raise typer.Exit(1)
 
 
-def _print_published(context: int | None, batch: int | None, dtype: str, format: Format) -> None:
-    from headscope.architecture.published import BATCH, CONTEXT, published_table
-    from headscope.architecture.show import published_lines
-    from headscope.architecture.write import write_published
+def _refuse(model: str | None, asked: list[str]) -> None:
+    """The list of published shapes has nothing to do with a model."""
+    given = [f"{model} and --published"] if model is not None else asked
+    if given:
+        raise HeadscopeError(f"{given[0]}: the list of published shapes takes no model")
 
-    table = published_table(
+
+def _print_published(context: int | None, batch: int | None, dtype: str, format: Format) -> None:
+    from headscope.studies.anatomy.published import BATCH, CONTEXT, published_shapes
+    from headscope.studies.anatomy.view import published_lines
+    from headscope.studies.anatomy.write import write_published
+
+    table = published_shapes(
         context=CONTEXT if context is None else context,
         batch=BATCH if batch is None else batch,
         dtype=dtype,
@@ -77,4 +99,4 @@ def _print_published(context: int | None, batch: int | None, dtype: str, format:
     if format is Format.table:
         print_rich(published_lines(table))
     else:
-        print(write_published(table, format.value), end="")
+        put(write_published(table, format.value))

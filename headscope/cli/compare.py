@@ -8,16 +8,12 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import (
-    PICTURES,
-    app,
-    check_new,
-    check_suffix,
-    draw,
-    print_rich,
-    write_new,
-)  # fmt: skip
-from headscope.cli.look import Format
+from headscope.cli import complete
+from headscope.cli.app import COMPARE, command
+from headscope.cli.files import CSV, HTML, PICTURES, check_targets, draw, say_written
+from headscope.cli.options import Format, Overwrite
+from headscope.cli.terminal import print_rich, put
+from headscope.runs.write import write_files
 
 
 class Rows(StrEnum):
@@ -29,9 +25,15 @@ class Rows(StrEnum):
     depth = "depth"
 
 
-@app.command()
+@command(
+    COMPARE,
+    "headscope compare runs/mini runs/gpt2",
+    "headscope compare runs/one runs/two --table relations --out changes.csv --html changes.html",
+)
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Two run folders or more.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Two run folders or more.", autocompletion=complete.runs)
+    ],
     format: Annotated[Format, typer.Option(help="How to print; json has every table.")] = (
         Format.table
     ),
@@ -43,26 +45,24 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the rows to this new .csv.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the rows to this .csv.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw atlases and shares: a new .png, .svg or .pdf file.")
+        Path | None, typer.Option(help="Draw atlases and shares: a .png, .svg or .pdf file.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write one page, without network: a new .html file.")
+        Path | None, typer.Option(help="Write one page, without network: a .html file.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare runs with the first: changed heads and lifts; shares of heads by depth.
 
     Runs of the same layers × heads are compared head by head. A difference of lift counts as sure
     where the two intervals do not overlap.
     """
-    for path, suffixes in ((out, (".csv",)), (figure, PICTURES), (html, (".html",))):
-        if path:
-            check_suffix(path, *suffixes)
-            check_new(path)
-    from headscope.comparison.compare import compare as compare_runs
-    from headscope.comparison.show import comparison_lines
-    from headscope.comparison.write import comparison_csv, comparison_json
+    check_targets((out, CSV), (figure, PICTURES), (html, HTML), overwrite=overwrite)
+    from headscope.studies.compare.run import compare as compare_runs
+    from headscope.studies.compare.view import comparison_lines
+    from headscope.studies.compare.write import comparison_csv, comparison_json
 
     found = compare_runs(*runs)
     files = {}
@@ -74,10 +74,9 @@ def compare(
     if html:
         files[html] = found.html().encode("utf-8", "backslashreplace")
     csv = comparison_csv(found, rows) if format is Format.csv else ""
-    write_new(files)
+    write_files(files, overwrite=overwrite)
     if format is Format.table:
         print_rich(comparison_lines(found))
-        for path in files:
-            print(f"written to {path}")
     else:
-        print(comparison_json(found) if format is Format.json else csv, end="")
+        put(comparison_json(found) if format is Format.json else csv)
+    say_written(files if format is Format.table else ())

@@ -1,68 +1,52 @@
-"""Commands that change heads and read what it costs: one pattern for all, or fewer heads."""
+"""`headscope prune`: how many heads are needed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.app import app, check_targets, draw, print_rich, write_files
-from headscope.errors import HeadscopeError
-
-_MODEL = typer.Argument(help="mini, a hub name such as gpt2, a folder, or a .gguf file.")
-_CORPUS = typer.Option(
-    help="CoNLL-U or plain text: a file or a folder; repeatable; ours by default."
+from headscope.cli import complete
+from headscope.cli.app import CAUSES, command
+from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.options import (
+    Corpus,
+    Device,
+    Model,
+    Overwrite,
+    Picture,
+    Quiet,
+    Revision,
+    Seed,
+    Tokens,
 )
-_TOKENS = typer.Option(help="Tokens of text to read, about.")
-_SEED = typer.Option(help="Seeds every draw.")
-_FIGURE = typer.Option(help="A .png, .svg or .pdf file with the curves.")
-_QUIET = typer.Option("--quiet", "-q", help="No progress on stderr.")
+from headscope.cli.terminal import print_rich
+from headscope.errors import HeadscopeError
+from headscope.runs.write import write_files
 
 
-@app.command()
-def collapse(
-    model: Annotated[str, _MODEL],
-    corpus: Annotated[list[Path] | None, _CORPUS] = None,
-    max_tokens: Annotated[int, _TOKENS] = 8_192,
-    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
-    figure: Annotated[Path | None, _FIGURE] = None,
-    mixing: Annotated[
-        bool, typer.Option("--mixing", help="Also put an identity in W_O's place, layer by layer.")
-    ] = False,
-    seed: Annotated[int, _SEED] = 0,
-    quiet: Annotated[bool, _QUIET] = False,
-) -> None:
-    """Say what head diversity is worth: the loss when a layer's heads share one pattern."""
-    check_targets(out, figure)
-    from headscope.interventions.collapse import collapse as run_collapse
-    from headscope.interventions.curves import collapse_figure, collapse_lines
-    from headscope.progress import progress_bar
-
-    with progress_bar(quiet=quiet) as advance:
-        table = run_collapse(
-            model, corpus or (), mixing=mixing, max_tokens=max_tokens, seed=seed, progress=advance
-        )
-    files = {out: _csv(table)} if out else {}
-    if figure:
-        files[figure] = draw(collapse_figure(table, model), figure)
-    print_rich(collapse_lines(table, model))
-    write_files(files)
-
-
-@app.command()
+@command(
+    CAUSES,
+    "headscope prune mini --run runs/mini --figure prune.pdf --out prune.csv",
+    "headscope prune mini --save smaller --keep 0.5",
+)
 def prune(
-    model: Annotated[str, _MODEL],
+    model: Model,
     run: Annotated[
-        Path | None, typer.Option(help="A run folder of this model: heads are pruned by type too.")
+        Path | None,
+        typer.Option(
+            help="A run folder of this model: heads are pruned by type too.",
+            autocompletion=complete.runs,
+        ),
     ] = None,
-    corpus: Annotated[list[Path] | None, _CORPUS] = None,
-    max_tokens: Annotated[int, _TOKENS] = 8_192,
+    corpus: Corpus = None,
+    max_tokens: Tokens = 8_192,
     out: Annotated[
         Path | None,
         typer.Option(help="Write the curve to this .csv file, and each head to FILE-heads.csv."),
     ] = None,
-    figure: Annotated[Path | None, _FIGURE] = None,
+    figure: Picture = None,
     save: Annotated[
         Path | None,
         typer.Option(help="Write a smaller model with the most important heads; needs --keep."),
@@ -70,45 +54,55 @@ def prune(
     keep: Annotated[
         float | None, typer.Option(help="Share of every layer's heads to keep, e.g. 0.5.")
     ] = None,
-    seed: Annotated[int, _SEED] = 0,
-    quiet: Annotated[bool, _QUIET] = False,
+    overwrite: Overwrite = False,
+    seed: Seed = 0,
+    revision: Revision = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
 ) -> None:
     """Rank heads by importance, and say what the loss is as more and more are masked."""
-    check_targets(out, figure)
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    by_head = None if out is None else out.with_name(f"{out.stem}-heads.csv")
+    check_targets((by_head, CSV), overwrite=overwrite)
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
-    from headscope.interventions.curves import prune_figure, prune_lines, smaller_lines
-    from headscope.interventions.prune import prune as run_prune
-    from headscope.interventions.smaller import check_smaller, save_smaller
-    from headscope.models import load_model
-    from headscope.progress import progress_bar
-    from headscope.store import load
+    from headscope.measure.text_loss import MAX_LENGTH
+    from headscope.runs.named import the_model, the_run
+    from headscope.studies.prune.run import prune as run_prune
+    from headscope.studies.prune.smaller import check_smaller, save_smaller
+    from headscope.studies.prune.view import prune_lines, smaller_lines
+    from headscope.views.progress import progress_bar
 
-    classified = None if run is None else load(run)
+    classified = None if run is None else the_run(run)
     with progress_bar(quiet=quiet) as advance:
-        loaded = load_model(model)
+        loaded = the_model(model, revision=revision, device=device, longest=MAX_LENGTH)
         if save is not None and keep is not None:
             check_smaller(loaded, keep, save)
-        result = run_prune(
-            loaded, corpus or (), run=classified, max_tokens=max_tokens, seed=seed,
+        found = run_prune(
+            loaded,
+            corpus or (),
+            run=classified,
+            max_tokens=max_tokens,
+            seed=seed,
             progress=advance,
-        )  # fmt: skip
+        )
         smaller = None
         if save is not None and keep is not None:
-            smaller = save_smaller(loaded, result.importance, keep, save, text=result.text)
+            smaller = save_smaller(loaded, found.importance, keep, save, text=found.text)
     files = {}
-    if out:
-        files[out] = _csv(result.curve)
-        files[out.with_name(f"{out.stem}-heads.csv")] = _csv(result.heads)
+    if out is not None and by_head is not None:
+        files = {out: found.csv().encode("utf-8"), by_head: _csv(found.heads)}
     if figure:
-        files[figure] = draw(prune_figure(result), figure)
-    print_rich(prune_lines(result))
+        files[figure] = draw(found.figure(), figure)
+    write_files(files, overwrite=overwrite)
+    print_rich(prune_lines(found))
     if smaller is not None:
         print_rich(smaller_lines(smaller))
-        print(f"written to {save}")
-    write_files(files)
+        say_written([save] if save else [])
+    say_written(files)
 
 
-def _csv(table: object) -> bytes:
-    text: str = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")  # type: ignore[attr-defined]
-    return text.encode()
+def _csv(table: Any) -> bytes:
+    from headscope.runs.tables import table_to_csv
+
+    return table_to_csv(table).encode("utf-8")

@@ -7,39 +7,49 @@ from typing import Annotated
 
 import typer
 
-from headscope.cli.app import app, check_targets, draw, print_rich, write_files
-from headscope.cli.look import Format
+from headscope.cli.app import COMPARE, command
+from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.options import Device, Format, OtherText, Overwrite, Printed, Quiet, Run, Source
+from headscope.cli.terminal import print_rich, put
+from headscope.runs.write import write_files
 
 
-@app.command()
+@command(
+    COMPARE,
+    "headscope redundancy runs/mini --figure map.png",
+    "headscope redundancy runs/mini --windows 64 --format json",
+)
 def redundancy(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Run,
     out: Annotated[Path | None, typer.Option(help="Write each head's row to this .csv.")] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the map of heads: a .png, .svg or .pdf file.")
     ] = None,
+    overwrite: Overwrite = False,
     windows: Annotated[int, typer.Option(help="Windows of text to read.")] = 32,
-    corpus: Annotated[
-        list[Path] | None,
-        typer.Option(help="Text, as for classify; repeatable; the run's own by default."),
-    ] = None,
-    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    corpus: OtherText = None,
+    format: Printed = Format.table,
+    device: Device = "auto",
+    source: Source = None,
+    quiet: Quiet = False,
 ) -> None:
     """Say how alike a model's heads are: nearest heads, clusters, a map, groups compared."""
-    check_targets(out, figure)
-    from headscope.progress import progress_bar
-    from headscope.redundant.redundancy import redundancy as compare_heads
-    from headscope.redundant.show import redundancy_lines
-    from headscope.redundant.write import write_redundancy
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.studies.redundancy.run import redundancy as compare_heads
+    from headscope.studies.redundancy.view import redundancy_lines
+    from headscope.studies.redundancy.write import write_redundancy
+    from headscope.views.progress import progress_bar
 
     with progress_bar(quiet=quiet) as advance:
-        found = compare_heads(run, corpus or (), windows=windows, progress=advance)
+        found = compare_heads(
+            run, corpus or (), windows=windows, device=device, source=source, progress=advance
+        )
     files = {out: write_redundancy(found, "csv").encode("utf-8")} if out else {}
     if figure:
         files[figure] = draw(found.figure(), figure)
+    write_files(files, overwrite=overwrite)
     if format is Format.table:
         print_rich(redundancy_lines(found))
     else:
-        print(write_redundancy(found, format.value), end="")
-    write_files(files, tell=format is Format.table)
+        put(write_redundancy(found, format.value))
+    say_written(files if format is Format.table else ())

@@ -1,21 +1,28 @@
-"""`headscope sweep` and `headscope emergence`: many runs, and what comes along the revisions."""
+"""`headscope sweep`: many runs, a folder each."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.app import app, check_targets, draw, print_rich, write_files
-from headscope.cli.look import Format
+from headscope.cli.app import MEASURE, command
+from headscope.cli.options import Quiet
+from headscope.cli.settings import takes_settings
+from headscope.cli.terminal import print_rich, say, warn
 
 _LIST = "repeatable, or separated by commas"
 
 
-@app.command()
+@command(
+    MEASURE,
+    "headscope sweep stages.yaml --dry-run",
+    "headscope sweep --models checkpoints/ --revisions step128,step1000 --out runs/stages",
+)
+@takes_settings(without=("revision",), said=True)
 def sweep(
+    settings: dict[str, Any],
     file: Annotated[
         Path | None,
         typer.Argument(help="YAML with models, revisions, corpora, out and classify's settings."),
@@ -34,13 +41,9 @@ def sweep(
         list[str] | None,
         typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
     ] = None,
-    types: Annotated[str | None, typer.Option(help="Head types, separated by commas.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Tokens of text for each run.")] = None,
-    twin: Annotated[bool | None, typer.Option(help="Compare with shuffled twins.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seeds every draw.")] = None,
     engine_workers: Annotated[
         int | None,
         typer.Option(
@@ -56,71 +59,63 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
 
     Options replace the file's keys. Runs that are complete are kept, so that the same command goes
-    on after a stop. What fails is named in sweep.csv and at the end, with exit code 1.
+    on after a stop. What fails is named in sweep.csv and at the end, with exit code 1; a dry run
+    that finds what would fail ends with 2.
     """
-    from headscope.sweep.spec import read_spec
-
-    spec = read_spec(
-        file, models=_names(models), revisions=_names(revisions), corpora=corpus, types=types,
-        out=None if out is None else str(out), max_tokens=max_tokens, twin=twin, seed=seed,
-    )  # fmt: skip
-    from headscope.sweep.processes import measurer_of, workers_of
-
-    workers, note = workers_of(engine_workers, address)
+    asked = {
+        "models": _names(models),
+        "revisions": _names(revisions),
+        "corpora": corpus,
+        "out": None if out is None else str(out),
+        **settings,
+    }
     if dry_run:
-        from headscope.sweep.plan import plan, plan_lines
-
-        print_rich(plan_lines(plan(spec), spec, workers))
+        _print_plan(file, asked, engine_workers, address)
         return
-    from headscope.progress import progress_bar
-    from headscope.sweep.cells import TABLE
-    from headscope.sweep.show import sweep_lines
-    from headscope.sweep.sweep import sweep as run_sweep
+    from headscope.studies.sweep.cells import TABLE
+    from headscope.studies.sweep.run import sweep as run_sweep
+    from headscope.studies.sweep.view import sweep_lines
+    from headscope.views.progress import progress_bar
 
-    if note:
-        print(f"headscope: {note}", file=sys.stderr)
-    say = (lambda _: None) if quiet else (lambda line: print(line, file=sys.stderr))
+    tell = (lambda _: None) if quiet else warn
     try:
-        with progress_bar(quiet=quiet) as advance, measurer_of(workers, address) as measurer:
-            cells = run_sweep(spec, measurer=measurer, progress=advance, say=say)
+        with progress_bar(quiet=quiet) as advance:
+            found = run_sweep(
+                file,
+                workers=engine_workers,
+                address=address,
+                progress=advance,
+                tell=tell,
+                **asked,
+            )
     except KeyboardInterrupt:
-        print("headscope: stopped; complete runs are kept, and the same command goes on",
-              file=sys.stderr)  # fmt: skip
+        warn("headscope: stopped; complete runs are kept, and the same command goes on")
         raise typer.Exit(130) from None
-    print_rich(sweep_lines(cells))
-    print(f"\nwritten to {spec.out}; see {spec.out / TABLE}")
-    if any(cell.error for cell in cells):
+    print_rich(sweep_lines(found.cells))
+    say(f"\nwritten to {found.out}; see {found.out / TABLE}")
+    if any(cell.error for cell in found.cells):
         raise typer.Exit(1)
 
 
-@app.command()
-def emergence(
-    sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
-    out: Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw it: a .png, .svg or .pdf file.")] = None,
-    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
+def _print_plan(
+    file: Path | None, asked: dict[str, Any], workers: int | None, address: str | None
 ) -> None:
-    """Say how many heads of each type exist at each revision of a sweep."""
-    check_targets(out, figure)
-    from headscope.listing import write_heads
-    from headscope.sweep.cells import read_cells
-    from headscope.sweep.emergence import emergence as count
-    from headscope.sweep.show import emergence_figure, emergence_lines
+    """What there is to do; ends with 2 if something of it would fail."""
+    from headscope.studies.sweep.plan import plan, plan_lines
+    from headscope.studies.sweep.processes import workers_of
+    from headscope.studies.sweep.spec import read_spec
 
-    table = count(read_cells(sweep))
-    files = {out: write_heads(table, "csv").encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(emergence_figure(table), figure)
-    if format is Format.table:
-        print_rich(emergence_lines(table))
-    else:
-        print(write_heads(table, format.value), end="")
-    write_files(files, tell=format is Format.table)
+    spec = read_spec(file, **asked)
+    count, _ = workers_of(workers, address)
+    plans = plan(spec)
+    print_rich(plan_lines(plans, spec, count))
+    if any(each.error for each in plans):
+        raise typer.Exit(2)
 
 
 def _names(given: list[str] | None) -> list[str]:

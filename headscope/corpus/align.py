@@ -13,7 +13,9 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.corpus.content import shared_words
 from headscope.corpus.document import Document, Mention
+from headscope.corpus.marks import divides
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 
 
@@ -47,22 +49,45 @@ def cut_windows(
     max_length: int,
     cuts: Cuts,
     stimulus: str = "text",
+    number: int = -1,
 ) -> Iterator[Window]:
-    """Windows of at most `max_length` tokens, the beginning-of-text token included."""
+    """Windows of at most `max_length` tokens, the beginning-of-text token included.
+
+    Args:
+        tokenized: the document.
+        bos: the beginning-of-text token.
+        bos_string: its text.
+        max_length: tokens of the longest window.
+        cuts: where to count what was cut.
+        stimulus: see `Window.stimulus`.
+        number: see `Window.document`.
+    """
     document = tokenized.document
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words_lost += int((last < first).sum())
-    for number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
+    within = ~divides(document)
+    for place, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
         inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
+        inner = inside[within[inside]]
         words = _word_table(document, inside, first - start + 1, last - start + 1)
         yield Window(
-            name=f"{document.name}#{number}",
+            name=f"{document.name}#{place}",
             tokens=np.concatenate([[bos], tokenized.tokens[start:end]]),
             strings=(bos_string, *tokenized.strings[start:end]),
             words=words,
             mentions=_mention_table(document, inside, words),
+            inner=_positions(first[inner] - start + 1, last[inner] - start + 1),
             stimulus=stimulus,
+            document=number,
         )
+
+
+def _positions(
+    first: Int[ndarray, " word"], last: Int[ndarray, " word"]
+) -> Int[ndarray, " position"]:
+    """All positions of some words."""
+    spans = [np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]
+    return np.unique(np.concatenate(spans)) if spans else np.empty(0, np.int64)
 
 
 def _word_tokens(
@@ -142,6 +167,7 @@ def _mention_table(
         entity=_texts(mention.entity for mention in kept),
         surface=_texts(_surface(document, mention) for mention in kept),
         lemma=_texts((head.lemma or head.form).lower() for head in heads),
+        shared=shared_words(document, kept),
         pronoun=pronoun,
         personal=pronoun & prs,
     )

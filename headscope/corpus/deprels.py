@@ -16,5 +16,8 @@ def own_label(label: str) -> str:
     """The label under which a dependency counts: itself, or its parent when it has no row.
 
     `nmod:poss` counts as itself, `nmod:desc` as `nmod`.
+
+    >>> own_label("nmod:poss"), own_label("nmod:desc")
+    ('nmod:poss', 'nmod')
     """
     return label if label in DEPRELS else label.split(":")[0]

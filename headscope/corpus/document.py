@@ -37,7 +37,12 @@ class Mention:
 
 @dataclass(frozen=True)
 class Document:
-    """A text with its words in order, and its mentions in the order of their first words."""
+    """A text with its words in order, and its mentions in the order of their first words.
+
+    >>> words = (Word("Go", 0, 2, sentence=0), Word(".", 2, 3, sentence=0))
+    >>> Document("d", "Go.", words).sentences
+    1
+    """
 
     name: str
     text: str
@@ -47,6 +52,8 @@ class Document:
     """Discontinuous mentions, which headscope leaves out."""
     source: str = field(default="", compare=False)
     """The file that it was read from."""
+    whole: str = field(default="", compare=False)
+    """The long text that it is a piece of; empty for what is a text by itself."""
 
     @property
     def sentences(self) -> int:

@@ -17,7 +17,14 @@ _PART = re.compile(r"\[\d+/\d+\]$")  # e5[1/2]: one part of a discontinuous ment
 
 @dataclass
 class EntityReader:
-    """Collects the mentions of one document while its words are read in order."""
+    """Collects the mentions of one document while its words are read in order.
+
+    >>> reader = EntityReader("a.conllu")
+    >>> reader.read("(e1-person(e2-place)", word=0, line=1)
+    >>> reader.read("e1)", word=2, line=3)
+    >>> reader.mentions
+    [('e2', 0, 0), ('e1', 0, 2)]
+    """
 
     place: str
     """The file, for messages."""

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from headscope.arguments import takes
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.corpus.text import read_texts
@@ -25,18 +26,24 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     Raises:
         CorpusError: a path that does not exist or is no file or folder, a folder without corpus
             files, or a suffix that headscope does not read.
+
+    >>> corpus_files(["ring.pdf"])
+    Traceback (most recent call last):
+    headscope.errors.CorpusError: ring.pdf: no such corpus file or folder
     """
     files: list[Path] = []
     for path in map(Path, paths):
         mode = _mode(path)
         if stat.S_ISDIR(mode):
-            found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+            found = sorted(
+                p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()
+            )
             # notes beside a treebank are no corpus: text counts only where nothing is annotated
-            annotated = [p for p in found if p.suffix == ".conllu"]
+            annotated = [p for p in found if p.suffix.lower() == ".conllu"]
             if not found:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
             files += annotated or found
-        elif path.suffix not in SUFFIXES:
+        elif path.suffix.lower() not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
                 f"a corpus is {' or '.join(SUFFIXES)}"
@@ -67,12 +74,13 @@ def read_documents(files: Iterable[Path]) -> Iterator[Document]:
     """
     for path in files:
         text = _decode(path)
-        if path.suffix == ".conllu":
+        if path.suffix.lower() == ".conllu":
             yield from read_conllu(path, text)
         else:
             yield from read_texts(path.stem, text, source=str(path))
 
 
+@takes()
 def read_corpus(path: str | Path) -> list[Document]:
     """All documents of a file, or of a folder in the order of names.
 
@@ -80,6 +88,17 @@ def read_corpus(path: str | Path) -> list[Document]:
         CorpusError: with file and line; see `read_conllu`.
     """
     return list(read_documents(corpus_files([path])))
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a regular file; see `_decode`.
+
+    Raises:
+        CorpusError: there is none, or it is no UTF-8 text.
+    """
+    if not stat.S_ISREG(_mode(path)):
+        raise CorpusError(f"{path}: no file; a pipe or a device may never end")
+    return _decode(path)
 
 
 def file_sha256(path: Path) -> str:
@@ -101,6 +120,11 @@ def _decode(path: Path) -> str:
             f"{path}: {size / 1e6:,.0f} MB, and {MOST_BYTES / 1e6:.0f} MB at most can be read; "
             "split it into several files"
         )
+    if encoding := _wide_encoding(raw):
+        raise CorpusError(
+            f"{path}: {encoding} text, and a corpus is UTF-8; convert it, for example with: "
+            f"iconv -f {encoding} -t UTF-8"
+        )
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         text = raw.decode("utf-8")
@@ -113,3 +137,25 @@ def _decode(path: Path) -> str:
     if not text.strip():
         raise CorpusError(f"{path}: the file is empty")
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _wide_encoding(raw: bytes) -> str:
+    """The encoding of text in two or four bytes a character, by its mark or its many NULs.
+
+    Without a mark it may well decode as UTF-8, a NUL behind every letter.
+    """
+    for mark in (
+        codecs.BOM_UTF32_LE,
+        codecs.BOM_UTF32_BE,
+    ):  # before UTF-16, whose mark it begins by
+        if raw.startswith(mark):
+            return "UTF-32"
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    start = raw[:4096]
+    nulls = start.count(0)
+    if len(start) < 8 or nulls < len(start) / 4:
+        return ""
+    if nulls > 0.6 * len(start):
+        return "UTF-32LE" if start[0] else "UTF-32BE"
+    return "UTF-16LE" if start[0] else "UTF-16BE"

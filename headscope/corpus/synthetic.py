@@ -37,6 +37,12 @@ def repeat_windows(
         count: number of windows.
         seed: the same seed gives the same windows.
         max_length: the model's context; shorter contexts get shorter copies.
+
+    >>> spell = lambda tokens: [f"<{token}>" for token in tokens]
+    >>> (window,) = repeat_windows(np.arange(1, 40), 0, spell, count=1, seed=0, max_length=7)
+    >>> n = window.copy_length
+    >>> n, len(window), bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
+    (3, 7, True)
     """
     longest = min(LONGEST, (max_length - 1) // 2, len(vocabulary))
     shortest = min(SHORTEST, longest)
@@ -47,5 +53,8 @@ def repeat_windows(
         copied = rng.choice(vocabulary, size=n, replace=False)
         tokens = np.concatenate([[bos], copied, copied])
         strings = tuple(spell(tokens.tolist()))
-        windows.append(Window(f"repeat#{i}", tokens, strings, copy_length=n, stimulus="repeat"))
+        window = Window(
+            f"repeat#{i}", tokens, strings, copy_length=n, stimulus="repeat", document=i
+        )
+        windows.append(window)
     return windows

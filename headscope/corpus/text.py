@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headscope.corpus.document import Document, Word
 from headscope.errors import CorpusError
@@ -23,6 +24,10 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
 
     Raises:
         CorpusError: there is no word in the text.
+
+    >>> long = "Word for word. " * 20_000
+    >>> [(document.name, len(document.text)) for document in read_texts("book", long)]
+    [('book.1', 200000), ('book.2', 100000)]
     """
     if len(text) <= LONGEST:
         yield read_text(name, text, source=source)
@@ -32,7 +37,8 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
         end = _piece_end(text, start)
         if _WORD.search(text, start, end):
             found += 1
-            yield read_text(f"{name}.{found}", text[start:end], source=source)
+            piece = read_text(f"{name}.{found}", text[start:end], source=source)
+            yield replace(piece, whole=source or name)
         start = end
     if not found:
         raise CorpusError(f"{source or name}: no word in this text")
@@ -59,6 +65,10 @@ def read_text(name: str, text: str, *, source: str = "") -> Document:
 
     Raises:
         CorpusError: there is no word in the text.
+
+    >>> document = read_text("ring", "Don't look! It's gone.")
+    >>> [(word.form, word.sentence) for word in document.words]
+    [("Don't", 0), ('look', 0), ('!', 0), ("It's", 1), ('gone', 1), ('.', 1)]
     """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     words: list[Word] = []

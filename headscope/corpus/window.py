@@ -5,7 +5,7 @@ All positions are token positions in the window; position 0 is the beginning-of-
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,13 @@ class WordTable:
     def __len__(self) -> int:
         return len(self.first)
 
+    def before(self, end: int) -> WordTable:
+        """The words that end before a position; one whose head does not has none."""
+        kept = np.flatnonzero(self.last < end)
+        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        columns["head"] = np.where(columns["head"] < len(kept), columns["head"], -1)
+        return WordTable(**columns)
+
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
         """For each dependency relation, the rows of the words that hang on another by it."""
@@ -62,16 +69,29 @@ class MentionTable:
     """The whole mention in lower case."""
     lemma: ndarray
     """The head word's lemma in lower case."""
+    shared: Bool[ndarray, "item item"]
+    """Mentions that have a word of content in common, wherever it stands in them."""
     pronoun: Bool[ndarray, " item"]
     personal: Bool[ndarray, " item"]
     """Personal, possessive or reflexive pronouns; no demonstratives or relatives."""
+
+    def before(self, end: int) -> MentionTable:
+        """The mentions that end before a position."""
+        kept = self.last < end
+        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        columns["shared"] = columns["shared"][:, kept]
+        return MentionTable(**columns)
 
     def __len__(self) -> int:
         return len(self.first)
 
 
 def no_words() -> WordTable:
-    """A table without words, for text that was never written by anyone."""
+    """A table without words, for text that was never written by anyone.
+
+    >>> len(no_words()), no_words().dependents
+    (0, {})
+    """
     empty, text = np.empty(0, np.int64), np.empty(0, "U1")
     return WordTable(empty, empty, empty, empty, text, text, text)
 
@@ -79,7 +99,8 @@ def no_words() -> WordTable:
 def no_mentions() -> MentionTable:
     """A table without mentions."""
     empty, text, flag = np.empty(0, np.int64), np.empty(0, "U1"), np.empty(0, bool)
-    return MentionTable(empty, empty, text, text, text, flag, flag)
+    shared = np.empty((0, 0), bool)
+    return MentionTable(empty, empty, text, text, text, shared, flag, flag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +114,33 @@ class Window:
     """Each token as text; the fragments of one character show as replacement characters."""
     words: WordTable = field(default_factory=no_words)
     mentions: MentionTable = field(default_factory=no_mentions)
+    inner: Int[ndarray, " item"] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Positions of tokens within a word, a number or a symbol: their marks divide nothing."""
     copy_length: int = 0
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
     stimulus: str = "text"
     """`text` for natural text, `repeat` for repeated random tokens, `pairs` for sentences made
     around related words."""
+    document: int = -1
+    """Number of its document among those of its stimulus; a long text in pieces is one document.
+    A window with -1 is a document by itself."""
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def cut(self, length: int) -> Window:
+        """The window's first tokens, with the words and mentions that lie among them whole."""
+        if length >= len(self):
+            return self
+        return replace(
+            self,
+            tokens=self.tokens[:length],
+            strings=self.strings[:length],
+            words=self.words.before(length),
+            mentions=self.mentions.before(length),
+            inner=self.inner[self.inner < length],
+            copy_length=self.copy_length if length > 2 * self.copy_length else 0,
+        )
 
     @cached_property
     def sentence_of_token(self) -> Int[ndarray, " token"]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headscope.corpus.document import Document, Word
-from headscope.data import data_folder
+from headscope.corpus.shipped import data_folder
 from headscope.errors import CorpusError
 
 RELATIONS = ("synonym", "antonym", "hypernym", "category", "part-whole")
@@ -64,7 +64,11 @@ class Lexicon:
 
 @cache
 def shipped_pairs() -> Lexicon:
-    """The pairs that ship with headscope."""
+    """The pairs that ship with headscope.
+
+    >>> sorted(shipped_pairs().related["antonym"]["hot"])
+    ['cold']
+    """
     return read_pairs(data_folder() / "word_pairs.csv")
 
 

@@ -1,23 +1,84 @@
-"""The table of relations. A new head type is one new file with its rows, and one line here."""
+"""The table of head types. A new one is one new file with its relations, and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
 
+from headscope.arguments import Kind, made_by, takes
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import coreference, delimiter, induction, positional, semantic, syntactic
 from headscope.relations.relation import Relation
+from headscope.relations.types import HeadType
 
 STIMULI = ("text", "repeat", "pairs")
 
-TYPES: dict[str, Sequence[Relation]] = {
-    "positional": positional.RELATIONS,
-    "delimiter": delimiter.RELATIONS,
-    "induction": induction.RELATIONS,
-    "syntactic": syntactic.RELATIONS,
-    "coreference": coreference.RELATIONS,
-    "semantic": semantic.RELATIONS,
-}
+_SHIPPED = (
+    positional.TYPE,
+    delimiter.TYPE,
+    induction.TYPE,
+    syntactic.TYPE,
+    coreference.TYPE,
+    semantic.TYPE,
+)
+ENTRY_POINTS = "headscope.types"
+"""The group of entry points by which an installed package brings head types of its own."""
+_registered: dict[str, HeadType] = {}
+
+
+@takes(head_type=made_by("an hs.HeadType", HeadType))
+def register(head_type: HeadType) -> HeadType:
+    """Make a head type known to every command and study of this process.
+
+    A package does the same for all processes by an entry point of the group `headscope.types`
+    that names a `HeadType`.
+
+    Raises:
+        HeadscopeError: another type has its name, or its relations cannot stand side by side.
+    """
+    known = head_types().get(head_type.name)
+    if known is not None and known != head_type:
+        raise HeadscopeError(
+            f"a head type called {head_type.name} is there already; choose another name"
+        )
+    check_relations(head_type.relations)
+    _registered[head_type.name] = head_type
+    return head_type
+
+
+def head_types() -> dict[str, HeadType]:
+    """All head types by name: those that ship, those of installed packages, those registered."""
+    shipped = {each.name: each for each in _SHIPPED}
+    return shipped | _installed() | _registered
+
+
+@cache
+def _installed() -> dict[str, HeadType]:
+    found = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            head_type = entry.load()
+        except Exception as error:  # another package's code may fail in any way
+            raise HeadscopeError(
+                f"the head type {entry.value} cannot be loaded: {error}"
+            ) from error
+        if not isinstance(head_type, HeadType):
+            raise HeadscopeError(f"{entry.value} is no HeadType, as {ENTRY_POINTS} asks for")
+        check_relations(head_type.relations)
+        found[head_type.name] = head_type
+    return found
+
+
+def _relations(value: Any) -> tuple[Relation, ...]:
+    found = tuple(value)
+    if not found or not all(isinstance(each, Relation) for each in found):
+        raise TypeError
+    return found
+
+
+RELATIONS = Kind("a list of relations, of at least one", _relations)
 
 
 def relations_of(types: Sequence[str] | None = None) -> list[Relation]:
@@ -26,10 +87,12 @@ def relations_of(types: Sequence[str] | None = None) -> list[Relation]:
     Raises:
         ChoiceError: there is no such type.
     """
+    known = head_types()
     for name in types or ():
-        if name not in TYPES:
-            raise ChoiceError("head type", name, TYPES)
-    return [row for name, rows in TYPES.items() if types is None or name in types for row in rows]
+        if name not in known:
+            raise ChoiceError("head type", name, known)
+    chosen = [each for each in known.values() if types is None or each.name in types]
+    return [relation for each in chosen for relation in each.relations]
 
 
 def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
@@ -53,9 +116,9 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
         for stimulus in relation.stimuli:
             if stimulus not in STIMULI:
                 raise ChoiceError(f"stimulus for {relation.id}", stimulus, STIMULI)
-        if relation.rule.beat_guess_by is not None and relation.guess is None:
+        if relation.rule.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(
-                f"{relation.id}: its rule asks to beat a simple rule (beat_guess_by), but the "
-                "relation has no guess to compare with"
+                f"{relation.id}: its rule asks to beat a simple rule (beat_baseline_by), but the "
+                "relation has no baseline to compare with"
             )
     return relations

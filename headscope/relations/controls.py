@@ -19,17 +19,36 @@ def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
 
     A head that spreads its attention evenly gains nothing. The first token is left out: it
     is where heads rest.
+
+    >>> window = Window("w", np.arange(4), ("<s>", "a", "b", "c"))
+    >>> targets = pairs(np.array([3]), np.array([2]))
+    >>> drawn = other_keys(window, targets, np.random.default_rng(0))
+    >>> set(drawn.query.tolist()) | set(drawn.key.tolist()) <= {1, 3}
+    True
     """
     return _same_query(targets, np.arange(1, len(window)), rng)
 
 
 def keys_from(pool: Int[ndarray, " position"], targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, keys from a sorted pool of positions, strictly before the query."""
+    """Same query, keys from a sorted pool of positions, strictly before the query.
+
+    >>> targets = pairs(np.array([9]), np.array([4]))
+    >>> drawn = keys_from(np.array([2, 4, 20]), targets, np.random.default_rng(0))
+    >>> set(drawn.key.tolist())
+    {2}
+    """
     return _same_query(targets, pool, rng, strict=True)
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Other query, same distance: a head with a fixed offset gains nothing."""
+    """Other query, same distance: a head with a fixed offset gains nothing.
+
+    >>> window = Window("w", np.arange(40), ("a",) * 40)
+    >>> targets = pairs(np.array([30]), np.array([28]))
+    >>> drawn = same_distance(window, targets, np.random.default_rng(0))
+    >>> set((drawn.query - drawn.key).tolist()), set(drawn.owner.tolist())
+    ({2}, {30})
+    """
     distance = np.repeat(targets.query - targets.key, DRAWS)
     owner = np.repeat(targets.owner, DRAWS)
     # the first query for which this distance does not reach the first token

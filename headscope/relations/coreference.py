@@ -15,7 +15,8 @@ from numpy import ndarray
 
 from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import GUESSES, Relation, Rule
+from headscope.relations.relation import BASELINES, Relation, Rule
+from headscope.relations.types import HeadType
 
 FLOOR = 0.1
 SOURCE = (
@@ -38,9 +39,11 @@ def pronoun(mentions: MentionTable) -> _Table:
 
 
 def nominal(mentions: MentionTable) -> _Table:
-    """A name's or noun's query may go to another that has a different head word."""
-    differs = mentions.lemma[:, None] != mentions.lemma[None, :]
-    return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & differs)
+    """A name's or noun's query may go to another that shares no word with it.
+
+    "Margit Solheim" is no other word for "Solheim": a head that looks for duplicates finds it.
+    """
+    return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & ~mentions.shared)
 
 
 def same_word(mentions: MentionTable) -> _Table:
@@ -76,10 +79,10 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     return without(drawn, targets)
 
 
-def guess_nearest(window: Window, targets: Pairs, *, rule: Antecedents) -> Int[ndarray, " rule"]:
+def nearest_baseline(window: Window, targets: Pairs, *, rule: Antecedents) -> Int[ndarray, " rule"]:
     """Queries for which the nearest eligible mention is an antecedent (Clark et al. 2019, 4.3)."""
     mentions = window.mentions
-    right = np.zeros(GUESSES, np.int64)
+    right = np.zeros(BASELINES, np.int64)
     eligible = _eligible(mentions, rule)
     for query in targets.queries:
         rows = np.flatnonzero(mentions.last == query)
@@ -116,8 +119,8 @@ def _row(name: str, rule: Antecedents, meaning: str, taggable: bool = True) -> R
         name,
         partial(antecedents, rule=rule),
         partial(rivals, rule=rule),
-        Rule(FLOOR, SOURCE, meaning, taggable, beat_guess_by=BEAT_NEAREST_BY),
-        guess=partial(guess_nearest, rule=rule),
+        Rule(FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_NEAREST_BY),
+        baseline=partial(nearest_baseline, rule=rule),
     )
 
 
@@ -127,3 +130,14 @@ RELATIONS = [
     # reported apart: these are duplicates, which a duplicate-token head finds as well
     _row("same-word", same_word, "an earlier mention by the same word", taggable=False),
 ]
+
+TYPE = HeadType(
+    name="coreference",
+    letter="C",
+    colour="#cc79a7",
+    marker="v",
+    relations=tuple(RELATIONS),
+    looks_at="earlier mentions of the same entity by another word",
+    rivals="same query, mentions of other entities nearer and farther; the nearest mention",
+    behaviour="pronoun",
+)

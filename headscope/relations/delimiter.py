@@ -13,6 +13,7 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
+from headscope.relations.types import HeadType
 
 SINK_FLOOR = 0.5
 SINK_SOURCE = (
@@ -27,15 +28,20 @@ SOURCE = (
 TIMES_CHANCE = 3.0
 
 _SENTENCE_END = frozenset(".!?…。！？")
+_SYMBOLS = frozenset("#%&*@/\\§¶†‡‰‱′″‴")
+"""Marks by Unicode's classes that stand for words or for nothing, and divide no text."""
 _OPEN_CLOSE = frozenset(("Ps", "Pe", "Pi", "Pf"))
 
 
 @lru_cache(maxsize=1 << 17)
 def kinds(token: str) -> frozenset[str]:
-    """The delimiter kinds of a token's text; a token of letters, digits or spaces has none.
+    """The delimiter kinds of a token's text; one of letters, digits, symbols or spaces has none.
 
     A token of several marks, such as `."`, is of the kind of each; `punctuation` is any token
     that holds marks and nothing else.
+
+    >>> sorted(kinds('."')), sorted(kinds(" (")), sorted(kinds("word"))
+    (['punctuation', 'quote-bracket', 'sentence-end'], ['punctuation', 'quote-bracket'], [])
     """
     text = token.strip(" \t")
     if text and not text.strip("\r\n"):
@@ -43,6 +49,8 @@ def kinds(token: str) -> frozenset[str]:
     text = text.strip()
     categories = [unicodedata.category(char) for char in text]
     if not text or not all(category.startswith("P") for category in categories):
+        return frozenset()
+    if not _SYMBOLS.isdisjoint(text):
         return frozenset()
     found = {"punctuation"}
     if any(char in _SENTENCE_END for char in text):
@@ -64,20 +72,33 @@ def earlier_delimiters(window: Window, kind: str) -> Pairs:
 
 
 def earlier_keys(length: int, keys: ndarray) -> Pairs:
-    """Every query of a window with all of these keys that come before it."""
+    """Every query of a window with all of these keys that come before it.
+
+    >>> found = earlier_keys(4, np.array([1, 2]))
+    >>> list(zip(found.query.tolist(), found.key.tolist()))
+    [(2, 1), (3, 1), (3, 2)]
+    """
     query, column = np.nonzero(np.arange(length)[:, None] > keys[None, :])
     return pairs(query, keys[column])
 
 
 def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, earlier keys that are no delimiter of any kind, nor the first token."""
-    plain = np.array([not kinds(token) for token in window.strings])
+    plain = np.array([not own for own in kinds_of(window)])
     plain[0] = False
     return keys_from(np.flatnonzero(plain), targets, rng)
 
 
+def kinds_of(window: Window) -> list[frozenset[str]]:
+    """The delimiter kinds of each token of a window; none within a word or a number."""
+    found = [kinds(token) for token in window.strings]
+    for position in window.inner:
+        found[position] = frozenset()
+    return found
+
+
 def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
-    mask = np.array([kind in kinds(token) for token in window.strings])
+    mask = np.array([kind in own for own in kinds_of(window)])
     mask[0] = False
     return mask
 
@@ -109,3 +130,14 @@ RELATIONS = [
         for kind, meaning in _MEANING.items()
     ),
 ]
+
+TYPE = HeadType(
+    name="delimiter",
+    letter="D",
+    colour="#56b4e9",
+    marker="s",
+    relations=tuple(RELATIONS),
+    looks_at="the first token (the sink), punctuation, ends of sentences, line breaks, quotes",
+    rivals="same query, keys that are no delimiter",
+    behaviour="text",
+)

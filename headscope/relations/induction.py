@@ -17,6 +17,7 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
+from headscope.relations.types import HeadType
 
 FLOOR = 0.4
 SOURCE = (
@@ -31,7 +32,13 @@ NATURAL_SOURCE = (
 
 
 def in_second_copy(window: Window, shift: int) -> Pairs:
-    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`."""
+    """In `[bos, r, r]`: the second copy's queries with their places in the first, plus `shift`.
+
+    >>> window = Window("w", np.array([0, 7, 8, 9, 7, 8, 9]), ("",) * 7, copy_length=3)
+    >>> found = in_second_copy(window, shift=1)
+    >>> list(zip(found.query.tolist(), found.key.tolist()))
+    [(4, 2), (5, 3), (6, 4)]
+    """
     n = window.copy_length
     first_copy = np.arange(1, n + 1)
     query, key = first_copy + n, first_copy + shift
@@ -39,7 +46,13 @@ def in_second_copy(window: Window, shift: int) -> Pairs:
 
 
 def follower_of_earlier_same(window: Window) -> Pairs:
-    """Every query with the tokens that followed earlier occurrences of its own token."""
+    """Every query with the tokens that followed earlier occurrences of its own token.
+
+    >>> window = Window("w", np.array([0, 7, 8, 9, 7]), ("",) * 5)
+    >>> found = follower_of_earlier_same(window)
+    >>> list(zip(found.query.tolist(), found.key.tolist()))
+    [(4, 2)]
+    """
     same = np.tril(window.tokens[:, None] == window.tokens[None, :], k=-1)
     same[:, 0] = False
     query, earlier = np.nonzero(same)
@@ -77,3 +90,15 @@ RELATIONS = [
         Rule(NATURAL_FLOOR, NATURAL_SOURCE, _AFTER_EARLIER),
     ),
 ]
+
+TYPE = HeadType(
+    name="induction",
+    letter="I",
+    colour="#d55e00",
+    marker="D",
+    relations=tuple(RELATIONS),
+    looks_at="on `[bos, r, r]` the token after the earlier copy, or the copy; in text what "
+    "followed the same token before",
+    rivals="same query, other keys; in text the same distance",
+    behaviour="repeat",
+)

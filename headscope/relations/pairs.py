@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
+
+from headscope.arguments import Kind, maybe, takes
+from headscope.errors import ShapeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +40,40 @@ class Pairs:
         return distinct_values(self.owner)
 
 
+def _places(value: Any) -> ndarray:
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError
+    return array.astype(np.int64, copy=False)
+
+
+_PLACES = Kind("a row of whole numbers, the places of tokens", _places)
+
+
+@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES))
 def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
-    """Cells of weight 1; keys after the query are left out."""
+    """Cells of weight 1; keys after the query are left out.
+
+    Raises:
+        ShapeError: there are not as many of one as of the other.
+
+    >>> found = pairs(np.array([1, 2, 3]), np.array([0, 1, 4]))
+    >>> found.query.tolist(), found.key.tolist()
+    ([1, 2], [0, 1])
+    """
+    if len({len(each) for each in (query, key, owner) if each is not None}) > 1:
+        raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
     back = key <= query
     owner = query if owner is None else owner
     return Pairs(query[back], key[back], owner[back], np.ones(int(back.sum())))
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
-    """Sorted distinct values; numpy's own `unique` hashes, which takes longer for these."""
+    """Sorted distinct values; numpy's own `unique` hashes, which takes longer for these.
+
+    >>> distinct_values(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
     ordered = np.sort(values)
     kept = np.ones(len(ordered), bool)
     kept[1:] = ordered[1:] != ordered[:-1]
@@ -52,7 +81,12 @@ def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]
 
 
 def without(drawn: Pairs, targets: Pairs) -> Pairs:
-    """The drawn cells that are no target cells, of which there is at least one."""
+    """The drawn cells that are no target cells, of which there is at least one.
+
+    >>> drawn = pairs(np.array([5, 5]), np.array([1, 2]))
+    >>> without(drawn, pairs(np.array([5]), np.array([2]))).key.tolist()
+    [1]
+    """
     size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
     taken, own = (np.sort(targets.query * size + targets.key), drawn.query * size + drawn.key)
     place = np.minimum(np.searchsorted(taken, own), len(taken) - 1)
@@ -60,7 +94,11 @@ def without(drawn: Pairs, targets: Pairs) -> Pairs:
 
 
 def distinct(found: Pairs) -> Pairs:
-    """Equal target cells counted once: two words can share a token."""
+    """Equal target cells counted once: two words can share a token.
+
+    >>> len(distinct(pairs(np.array([5, 5]), np.array([2, 2]))))
+    1
+    """
     size = int(found.query.max(initial=0)) + 1
     _, first = np.unique(found.query * size + found.key, return_index=True)
     return found if len(first) == len(found) else found.take(first)
@@ -69,7 +107,12 @@ def distinct(found: Pairs) -> Pairs:
 def span_pairs(
     query: ndarray, first: ndarray, last: ndarray, owner: ndarray | None = None
 ) -> Pairs:
-    """Every query with all positions of its span `first` … `last` (both included)."""
+    """Every query with all positions of its span `first` … `last` (both included).
+
+    >>> found = span_pairs(np.array([9]), np.array([3]), np.array([5]))
+    >>> found.query.tolist(), found.key.tolist()
+    ([9, 9, 9], [3, 4, 5])
+    """
     length = np.asarray(last) - first + 1
     row = np.repeat(np.arange(len(length)), length)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
@@ -78,7 +121,11 @@ def span_pairs(
 
 
 def no_pairs() -> Pairs:
-    """No pair at all: what an inapplicable window gives."""
+    """No pair at all: what an inapplicable window gives.
+
+    >>> len(no_pairs())
+    0
+    """
     return _NONE
 
 
@@ -92,6 +139,12 @@ def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
     A query's mass is a sum over its target keys, so its control is the mean over its control
     keys times the number of its target keys. Queries for which no control could be drawn are
     left out on both sides: the lift compares like with like or not at all.
+
+    >>> targets = pairs(np.array([5, 6]), np.array([1, 1]))
+    >>> controls = pairs(np.array([5, 5]), np.array([2, 3]))
+    >>> kept, weighed = balance(targets, controls)
+    >>> kept.query.tolist(), weighed.weight.tolist()
+    ([5], [0.5, 0.5])
     """
     size = int(max(targets.owner.max(initial=0), controls.owner.max(initial=0))) + 1
     wanted = np.bincount(targets.owner, minlength=size)

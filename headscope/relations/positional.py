@@ -14,6 +14,7 @@ from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
+from headscope.relations.types import HeadType
 
 OFFSETS = range(9)
 FLOOR = 0.4
@@ -25,7 +26,13 @@ SOURCE = (
 
 
 def at_offset(window: Window, offset: int) -> Pairs:
-    """Every query with the key `offset` positions back, the first token left out as a key."""
+    """Every query with the key `offset` positions back, the first token left out as a key.
+
+    >>> window = Window("w", np.arange(5), ("a",) * 5)
+    >>> found = at_offset(window, 2)
+    >>> list(zip(found.query.tolist(), found.key.tolist()))
+    [(3, 1), (4, 2)]
+    """
     # on repeated random tokens only the first copy is random: the second can be predicted
     end = window.copy_length + 1 if window.copy_length else len(window)
     query = np.arange(1 + offset, end)
@@ -51,3 +58,14 @@ def _rows() -> list[Relation]:
 _PLACES = {0: "the current token", 1: "the previous token"}
 
 RELATIONS = _rows()
+
+TYPE = HeadType(
+    name="positional",
+    letter="P",
+    colour="#0072b2",
+    marker="o",
+    relations=tuple(RELATIONS),
+    looks_at="the token 0 to 8 back, on text and on random tokens",
+    rivals="same query, other keys",
+    behaviour="text",
+)

@@ -14,9 +14,9 @@ from headscope.relations.pairs import Pairs, balance
 
 FindPairs = Callable[[Window], Pairs]
 DrawControl = Callable[[Window, Pairs, np.random.Generator], Pairs]
-Guess = Callable[[Window, Pairs], Int[ndarray, " rule"]]
+Baseline = Callable[[Window, Pairs], Int[ndarray, " rule"]]
 
-GUESSES = 65
+BASELINES = 65
 """Simple rules that a head is compared with: rule d > 0 is "always d tokens back", rule 0 is
 "the nearest earlier mention"."""
 MIN_QUERIES = 50
@@ -40,7 +40,7 @@ class Rule:
     """False for relations that are reported only."""
     times_chance: float | None = None
     """Least mass in units of the mass that a uniform head would put there."""
-    beat_guess_by: float | None = None
+    beat_baseline_by: float | None = None
     """Least distance of the hit rate above the best simple rule."""
     companion: str | None = None
     """A relation whose mass must clear the same floor, where it was measured."""
@@ -61,7 +61,7 @@ class Relation:
     rule: Rule
     stimuli: tuple[str, ...] = ("text",)
     """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words)."""
-    guess: Guess | None = None
+    baseline: Baseline | None = None
     """Counts for each simple rule the queries that it gets right."""
     has_hits: bool = True
     """Whether a hit rate makes sense: not where the target is the first token."""
@@ -73,15 +73,15 @@ class Relation:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class PairSet:
     """What one relation found in one window."""
 
     targets: Pairs
     controls: Pairs
-    guesses: Int[ndarray, " rule"]
+    baselines: Int[ndarray, " rule"]
 
 
-def find(relation: Relation, window: Window, seed: Sequence[int]) -> Found | None:
+def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | None:
     """The relation's balanced targets and controls in a window; None when it has none."""
     if window.stimulus not in relation.stimuli:
         return None
@@ -92,17 +92,22 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> Found | Non
     targets, controls = balance(targets, controls)
     if not len(targets):
         return None
-    guesses = np.zeros(GUESSES, np.int64)
-    if relation.guess is not None:
-        guesses = relation.guess(window, targets)
-    return Found(targets, controls, guesses)
+    baselines = np.zeros(BASELINES, np.int64)
+    if relation.baseline is not None:
+        baselines = relation.baseline(window, targets)
+    return PairSet(targets, controls, baselines)
 
 
-def guess_by_offset(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:
+def offset_baseline(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:
     """Queries that "always look d tokens back" gets right, for d from 1 to 64.
 
     The baseline of Clark et al. 2019 (section 4.2) and Voita et al. 2019 (section 5.2).
+
+    >>> from headscope.relations.pairs import pairs
+    >>> targets = pairs(np.array([4, 5, 9]), np.array([3, 4, 2]))
+    >>> offset_baseline(Window("w", np.arange(10), ("a",) * 10), targets)[[1, 2, 7]].tolist()
+    [2, 0, 1]
     """
     distance = targets.query - targets.key
-    inside = distance[(distance > 0) & (distance < GUESSES)]
-    return np.bincount(inside, minlength=GUESSES)
+    inside = distance[(distance > 0) & (distance < BASELINES)]
+    return np.bincount(inside, minlength=BASELINES)

@@ -16,7 +16,8 @@ from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import GUESSES, Relation, Rule
+from headscope.relations.relation import BASELINES, Relation, Rule
+from headscope.relations.types import HeadType
 
 FLOOR = 0.1
 SOURCE = (
@@ -61,10 +62,10 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
     return without(drawn, targets)
 
 
-def guess_nearest(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:
+def nearest_baseline(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:
     """Queries for which the nearest earlier word of the key's class is related."""
     words = window.words
-    right = np.zeros(GUESSES, np.int64)
+    right = np.zeros(BASELINES, np.int64)
     classes = np.array([_CLASSES.get(upos, "") for upos in words.upos.tolist()], "U4")
     for query, own in zip(targets.queries, _word_at(words, targets.queries), strict=True):
         alike = np.flatnonzero(classes[:own] == classes[own])
@@ -119,9 +120,20 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        Rule(FLOOR, SOURCE, _MEANINGS[name], beat_guess_by=BEAT_NEAREST_BY),
+        Rule(FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_NEAREST_BY),
         ("text", "pairs"),
-        guess_nearest,
+        nearest_baseline,
     )
     for name in NAMES
 ]
+
+TYPE = HeadType(
+    name="semantic",
+    letter="M",
+    colour="#e69f00",
+    marker="P",
+    relations=tuple(RELATIONS),
+    looks_at="an earlier synonym, antonym, kind, co-member, part or whole",
+    rivals="same query, unrelated words of the same class nearer and farther; the nearest of them",
+    behaviour="pairs",
+)

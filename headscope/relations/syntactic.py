@@ -12,8 +12,9 @@ from functools import partial
 from headscope.corpus.deprels import DEPRELS
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
-from headscope.relations.relation import Relation, Rule, guess_by_offset
+from headscope.relations.relation import Relation, Rule, offset_baseline
 from headscope.relations.syntactic_control import same_distance_same_class
+from headscope.relations.types import HeadType
 
 FLOOR = 0.1
 SOURCE = (
@@ -47,9 +48,20 @@ RELATIONS = [
         f"{deprel}:{direction}",
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         same_distance_same_class,
-        Rule(FLOOR, SOURCE, meaning.format(deprel), beat_guess_by=BEAT_OFFSET_BY),
-        guess=guess_by_offset,
+        Rule(FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_OFFSET_BY),
+        baseline=offset_baseline,
     )
     for deprel in DEPRELS
     for direction, meaning in _MEANING.items()
 ]
+
+TYPE = HeadType(
+    name="syntactic",
+    letter="S",
+    colour="#009e73",
+    marker="^",
+    relations=tuple(RELATIONS),
+    looks_at="a word's head or dependent, one relation for each UD relation and direction",
+    rivals="other query, same distance, key of the same word class; the best fixed distance",
+    behaviour="agreement",
+)

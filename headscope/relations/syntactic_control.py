@@ -36,8 +36,10 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     owner, key_word = targets.owner[last], key_word[last]
     query, key, owner = unlinked.draw(
         words.last[np.searchsorted(words.last, owner)] - words.last[key_word],
-        unlinked.classes[key_word], owner, rng,
-    )  # fmt: skip
+        unlinked.classes[key_word],
+        owner,
+        rng,
+    )
     if not len(query):
         return no_pairs()
     return span_pairs(words.last[query], words.first[key], words.last[key], owner)

@@ -4,10 +4,10 @@ import numpy as np
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
-from headscope.corpus.plan import TextWindows
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.text import read_text
-from headscope.tokenizer import Tokenizer
+from headscope.measure.stimuli import TextWindows
+from headscope.models.tokenizer import Tokenizer
 
 
 def by_characters(document: Document, size: int = 2) -> TokenizedDocument:

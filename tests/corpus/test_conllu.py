@@ -6,7 +6,7 @@ import pytest
 
 from headscope import read_corpus
 from headscope.errors import CorpusError
-from tests.conftest import SENTENCES
+from tests.helpers.texts import SENTENCES
 
 
 def read(tmp_path: Path, text: str | bytes) -> list:
@@ -122,17 +122,18 @@ def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message
     assert message in str(error.value)
 
 
-def test_gum_words_stand_where_the_text_says(gum):
+def test_words_stand_where_the_text_says(annotated):
     """On real data the rebuilt text must hold every word at its offsets, across genres."""
-    for name in ("GUM_vlog_pizzeria", "GUM_court_loan", "GUM_academic_salinity"):
-        (document,) = read_corpus(gum / f"{name}.conllu")
-        assert all(document.text[w.start : w.end] == w.form for w in document.words)
-        lines = (gum / f"{name}.conllu").read_text().splitlines()
-        sentences = [line[9:].strip() for line in lines if line.startswith("# text = ")]
-        assert len(sentences) == document.sentences
-        place = 0
-        for sentence in sentences:
-            place = document.text.index(sentence, place) + len(sentence)
+    for path in annotated:
+        parts = path.read_text(encoding="utf-8").split("# newdoc id = ")[1:]
+        for document, part in zip(read_corpus(path), parts, strict=True):
+            assert all(document.text[w.start : w.end] == w.form for w in document.words)
+            lines = part.splitlines()
+            sentences = [line[9:].strip() for line in lines if line.startswith("# text = ")]
+            assert len(sentences) == document.sentences
+            place = 0
+            for sentence in sentences:
+                place = document.text.index(sentence, place) + len(sentence)
 
 
 ROW = "{}\t{}\t{}\tX\t_\t_\t{}\tdep\t_\t{}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headscope.corpus.spelled import window_of_tokens
 from headscope.corpus.word_pairs import (
     RELATIONS,
     TEMPLATES,
@@ -13,7 +14,6 @@ from headscope.corpus.word_pairs import (
     shipped_pairs,
 )
 from headscope.errors import CorpusError
-from headscope.patterns import window_of_tokens
 from headscope.relations import relations_of
 from tests.relations.examples import RELATED_TEXT, RELATED_TOKENS
 

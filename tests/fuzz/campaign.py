@@ -1,6 +1,6 @@
 """Bad input for as long as one likes: `make fuzz`, or `python -m tests.fuzz.campaign --minutes 10`.
 
-Hypothesis draws treebanks, texts and altered run folders; `--engine atheris`, where atheris is
+Hypothesis draws treebanks, texts, altered run folders, bad command lines and bad calls; `--engine atheris`, where atheris is
 installed, mutates the bytes of a corpus file by the coverage of the readers. A fault is an
 exception that is none of headscope's, an input that takes ten seconds, or a gigabyte.
 """
@@ -23,6 +23,10 @@ from hypothesis import strategies as st
 from tests.limits import MEGABYTES, Hang, no_hang
 
 ROUND = 200  # inputs drawn from one seed
+
+
+class BadEndError(AssertionError):
+    """A bad command line or call that was not refused as it should be."""
 
 
 def main() -> None:
@@ -79,16 +83,21 @@ def _draw(work: Path, seconds: float, first_seed: int) -> int:
 
 def _place(error: BaseException) -> str:
     """The kind of a fault, and where in headscope it arose, if there."""
+    if isinstance(error, BadEndError):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "/headscope/" in frame.filename] or frames
     return f"{type(error).__name__} at {Path(own[-1].filename).name}:{own[-1].lineno}"
 
 
 def _targets(work: Path) -> dict[str, tuple[st.SearchStrategy, Callable[..., bool]]]:
+    from tests.fuzz import calls, commands
     from tests.fuzz.corpora import check_corpus_file, conllu_bytes, text_bytes
+    from tests.fuzz.desk import make_desk
     from tests.fuzz.folders import changes, check_folder, make_run
 
     sound = make_run(work / "sound")
+    desk = make_desk(work / "desk")
     alterations = st.tuples(st.lists(changes, min_size=1, max_size=3), st.integers(0, 3))
     return {
         "conllu": (conllu_bytes, lambda raw: check_corpus_file(work / "any.conllu", raw)),
@@ -99,15 +108,29 @@ def _targets(work: Path) -> dict[str, tuple[st.SearchStrategy, Callable[..., boo
                 sound, work, made[0], sign=made[1] > 0, pictures=made[1] == 3
             ),
         ),
+        "command": (
+            st.sampled_from(list(commands.attempts(desk))),
+            lambda line: _refused(commands.try_command(desk, line)),
+        ),
+        "call": (
+            st.sampled_from(list(calls.attempts(desk))),
+            lambda each: _refused(calls.try_call(desk, *each)),
+        ),
     }
+
+
+def _refused(fault: object | None) -> bool:
+    if fault is not None:
+        raise BadEndError(str(fault))
+    return False
 
 
 def _mutate(target: str, work: Path, seconds: int) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["headscope.corpus", "headscope.relations"]):
-        from tests.conftest import SENTENCES
         from tests.fuzz.corpora import check_corpus_file
+        from tests.helpers.texts import SENTENCES
 
     (work / "seeds").mkdir()
     (work / "seeds" / "sentences").write_text(SENTENCES, encoding="utf-8")

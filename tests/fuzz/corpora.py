@@ -14,7 +14,7 @@ from headscope.corpus.read import read_corpus
 from headscope.errors import CorpusError
 from headscope.relations import relations_of
 from headscope.relations.relation import find
-from tests.conftest import SENTENCES
+from tests.helpers.texts import SENTENCES
 
 LONGEST_MESSAGE = 1000
 RELATIONS = relations_of(["delimiter", "syntactic", "coreference", "semantic"])

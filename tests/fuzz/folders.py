@@ -14,20 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 from rich.console import Console
 
 import headscope as hs
-from headscope.cli.app import draw
+from headscope.api import load
+from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
-from headscope.example import Example
-from headscope.figures import FIGURES
-from headscope.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
-from headscope.listing import list_heads, write_heads
-from headscope.report.inline import atlas_html
-from headscope.store import load
-from headscope.summary import head_lines, summary
-from headscope.verify import verify
+from headscope.measure.example import Example
+from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
+from headscope.runs.listing import list_heads, write_heads
+from headscope.studies.validation.verify import verify
+from headscope.views.figures import FIGURES
+from headscope.views.report.inline import atlas_html
+from headscope.views.summary import head_lines, summary
 
 FILES = (RUN, *CHECKED)
 TABLES = (EVIDENCE, HEADS)
@@ -43,10 +44,22 @@ def make_run(folder: Path) -> Path:
         [a] * 8, None, [tokens] * 8, types=["positional", "induction"], name="=m"
     )
     examples = [
-        Example(1, 0, "induction/repeat", "best", 0.5, "t#0", tuple(tokens), 6, (3,), a[1, 0].astype(np.float16)),
+        Example(
+            1, 0, "induction/repeat", "best", 0.5, "t#0", tuple(tokens), 6, (3,), a[1, 0].astype(np.float16),
+            positions=(0, *range(5, 13)), left_out=(0.25,), length=20, more_targets=1,
+        ),
         Example(1, 0, "", "ordinary", float("nan"), "t#1", ("<s>", "x"), -1, (), np.eye(2, dtype=np.float16)),
     ]  # fmt: skip
-    made = hs.Run(run.heads, run.evidence, run.rules, run.info, run.tally, run.tally, examples)
+    cause = {
+        "kind": "head", "layer": 0, "head": 1, "type": "induction", "heads": "L0H1",
+        "behaviour": "repeat", "how": "mean", "n": 96, "clean": -2.5, "ablated": -4.75,
+        "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
+        "control_low": -0.25, "control_high": 0.0, "agrees": True,
+    }  # fmt: skip
+    made = hs.Run(
+        run.heads, run.evidence, run.rules, run.info, run.tally, run.tally, examples,
+        pd.DataFrame([cause]),
+    )  # fmt: skip
     return made.save(folder)
 
 
@@ -89,6 +102,17 @@ def signed(folder: Path) -> None:
             name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
             for name in CHECKED if (folder / name).is_file()
         }  # fmt: skip
+        path.write_text(json.dumps(info), encoding="utf-8")
+    sign_record(path)
+
+
+def sign_record(path: Path) -> None:
+    """State the checksum of what run.json says: of its JSON with sorted keys, without spaces."""
+    with suppress(*NOT_JSON, AttributeError):
+        info = json.loads(_raw(path))
+        info["provenance"].pop("sha256", None)
+        text = json.dumps(info, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        info["provenance"]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
         path.write_text(json.dumps(info), encoding="utf-8")
 
 

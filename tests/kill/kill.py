@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headscope.workplace import STATE
+from headscope.runs.lock import CHECKPOINT
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 
@@ -44,15 +44,18 @@ def finish(words: list[str]) -> str:
 
 
 def content(run: Path) -> dict[str, bytes]:
-    """Every file of a run folder, without what run.json and the report say of times."""
+    """Every file of a run folder, without times and the way from this folder to its model."""
     files = {
         str(path.relative_to(run)): path.read_bytes()
         for path in sorted(run.rglob("*"))
         if path.is_file()
     }
-    times = json.loads(files["run.json"])["provenance"]
+    info = json.loads(files["run.json"])
+    times = info["provenance"]
+    places = json.dumps(info.get("places"), indent=1).replace("\n", "\n ")
+    files["run.json"] = files["run.json"].replace(places.encode(), b"where")
     for name in ("run.json", "report.html"):
-        for value in (times["time"], times.get("seconds", {})):
+        for value in (times["time"], times.get("seconds", {}), times.get("sha256")):
             # as run.json spells it, one fact a line, and as the page does
             for indent, separators in ((1, None), (None, (",", ":"))):
                 text = json.dumps(value, indent=indent, separators=separators)
@@ -109,7 +112,7 @@ def killed_until_done(words: list[str], rng: random.Random, seconds: float) -> i
 
 
 def state_of(out: Path) -> Path:
-    return out.parent / f".{out.name}.partial" / STATE
+    return out.parent / f".{out.name}.partial" / CHECKPOINT
 
 
 def complete(out: Path) -> bool:

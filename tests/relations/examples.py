@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
-from tests.conftest import SENTENCES
+from tests.helpers.texts import SENTENCES
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
 KEYS = [

@@ -7,8 +7,8 @@ import pytest
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Word
+from headscope.corpus.spelled import window_of_tokens
 from headscope.corpus.window import Window
-from headscope.patterns import window_of_tokens
 from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.delimiter import kinds, no_delimiters

@@ -7,7 +7,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import ChoiceError
-from headscope.relations import TYPES, relations_of
+from headscope.relations import head_types, relations_of
 from tests.relations.examples import EXAMPLES, KEYS, KEYS_TEXT, LETTERS, Example
 
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.relation)
@@ -62,6 +62,18 @@ def test_a_uniform_head_scores_the_share_of_target_keys(example):
     assert found["chance"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["all types", "one type"])
+@every_example
+def test_a_uniform_head_hits_each_target_as_often_as_any_other_key(example, alone):
+    """A row of q equal keys, the first token left out, gives each of them a q-th of its hit."""
+    if example.relation == "delimiter/first-token":
+        return
+    types = [example.relation.split("/")[0]] if alone else None
+    found = row(example, pattern(example, habit="uniform"), types=types)
+    expected = np.mean([len(keys) / q for q, keys in example.targets.items()])
+    assert found["hit_rate"] == pytest.approx(expected, abs=1e-6)
+
+
 same_query = [e for e in EXAMPLES if e.relation.split("/")[0] in ("positional", "delimiter")]
 
 
@@ -91,7 +103,7 @@ def test_a_document_too_short_contributes_nothing(example):
 
 def test_the_examples_cover_every_type_and_all_relations_but_sister_rows():
     covered = {e.relation for e in EXAMPLES}
-    assert {e.split("/")[0] for e in covered} == set(TYPES)
+    assert {e.split("/")[0] for e in covered} == set(head_types())
     rest = {r.id for r in relations_of() if r.type not in ("syntactic", "positional")} - covered
     assert rest == set()
 
@@ -187,8 +199,8 @@ def test_relations_of_ones_own_are_checked_before_any_work():
         check_relations([one, one])
     with pytest.raises(ChoiceError, match="no stimulus for induction/repeat named 'texts'; choose"):
         check_relations([replace(one, stimuli=("texts",))])
-    rule = replace(one.rule, beat_guess_by=0.1)
-    with pytest.raises(hs.HeadscopeError, match="has no guess to compare with"):
+    rule = replace(one.rule, beat_baseline_by=0.1)
+    with pytest.raises(hs.HeadscopeError, match="has no baseline to compare with"):
         check_relations([replace(one, rule=rule)])
 
 

@@ -1,0 +1,220 @@
+"""The pages that are made from the code, so that they cannot say anything else.
+
+Everything goes into `generated/`: the relations' tables, a page for each command, the Python
+interface, and copies of the notebooks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+import headscope
+from headscope.relations import relations_of
+from headscope.relations.relation import Relation
+
+EXAMPLES = "examples.toml"
+STIMULUS = {"text": "text", "repeat": "random tokens", "pairs": "word pairs"}
+
+
+def generate(docs: Path) -> None:
+    """Write the pages below `docs/generated`; files that are right already keep their time."""
+    pages = {
+        "parts/relations.md": relation_tables(),
+        "api.md": api_page(),
+        **command_pages(tomllib.loads((docs / EXAMPLES).read_text("utf-8"))),
+    }
+    for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
+        pages[f"notebooks/{notebook.name}"] = notebook.read_text("utf-8")
+    for name, text in pages.items():
+        write(docs / "generated" / name, text)
+    wanted = {docs / "generated" / name for name in pages}
+    for path in (docs / "generated").rglob("*.*"):
+        if path.is_file() and path not in wanted:
+            path.unlink()
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file unless it holds the text already."""
+    if not path.is_file() or path.read_text("utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+def relation_tables() -> str:
+    """A section per head type: what it is, its relations, their controls, floors and baselines."""
+    parts = []
+    for name, own in groupby(relations_of(), key=lambda relation: relation.type):
+        rows = list(own)
+        module = inspect.getmodule(plain(rows[0].pairs))
+        parts += [f"### {name}", inspect.cleandoc(module.__doc__ or ""), relation_table(rows)]
+        parts += definitions("Control", {plain(row.control) for row in rows})
+        parts += definitions("Baseline", {plain(row.baseline) for row in rows if row.baseline})
+        floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
+        parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
+    return "\n\n".join(parts) + "\n"
+
+
+def relation_table(rows: Sequence[Relation]) -> str:
+    """One line per relation."""
+    header = ("relation", "looks at", "read on", "control", "floor", "also asked")
+    return "\n".join(table(header, map(relation_cells, rows)))
+
+
+def relation_cells(row: Relation) -> tuple[str, ...]:
+    """What the table says of one relation."""
+    read = ", ".join(STIMULUS[stimulus] for stimulus in row.stimuli)
+    control = f"`{plain(row.control).__name__}`"
+    return f"`{row.name}`", row.rule.meaning, read, control, f"{row.rule.floor:g}", asked(row)
+
+
+def asked(row: Relation) -> str:
+    """What the rule of a relation asks for beside the conditions that all relations share."""
+    rule, said = row.rule, []
+    if not rule.taggable:
+        said.append("reported, never tagged")
+    if rule.times_chance is not None:
+        said.append(f"mass ≥ {rule.times_chance:g} × that of a uniform head")
+    if rule.beat_baseline_by is not None:
+        said.append(f"hit rate ≥ baseline + {rule.beat_baseline_by:.2f}")
+    if rule.companion is not None:
+        said.append(f"the same floor on `{rule.companion}`")
+    return "; ".join(said) or "–"
+
+
+def definitions(what: str, functions: Iterable[Any]) -> list[str]:
+    """What the docstrings of these functions say, in the order of their names."""
+    ordered = sorted(functions, key=lambda function: function.__name__)
+    return [
+        f"**{what} `{each.__name__}`.** {inspect.cleandoc(each.__doc__ or '')}" for each in ordered
+    ]
+
+
+def plain(function: Any) -> Any:
+    """The function that a partial one was made of."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def capital(text: str) -> str:
+    """The text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def api_page() -> str:
+    """What `import headscope as hs` offers, from the docstrings."""
+    lines = ["# Python interface", "", "All of it is there after `import headscope as hs`.", ""]
+    kinds = {
+        "Functions": inspect.isroutine,
+        "Classes": inspect.isclass,
+        "Modules": inspect.ismodule,
+    }
+    for title, is_kind in kinds.items():
+        names = [name for name in headscope.__all__ if is_kind(getattr(headscope, name))]
+        if names:
+            lines += [f"## {title}", ""]
+        for name in names:
+            lines += directive(name, getattr(headscope, name))
+    return "\n".join(lines)
+
+
+def directive(name: str, what: Any) -> list[str]:
+    """The lines that show one name."""
+    if inspect.ismodule(what):
+        body = [f".. automodule:: {what.__name__}", "   :members:"]
+    elif inspect.isclass(what):
+        body = [f".. autoclass:: headscope.{name}"]
+        body += [] if issubclass(what, BaseException) else ["   :members:"]
+    else:
+        body = [f".. autofunction:: headscope.{name}"]
+    return ["```{eval-rst}", *body, "```", ""]
+
+
+def command_pages(examples: dict[str, list[str]]) -> dict[str, str]:
+    """A page for each command of the shell, and one that lists them."""
+    import typer
+
+    from headscope.cli import app
+
+    group = typer.main.get_command(app)
+    commands: dict[str, Any] = group.commands  # type: ignore[attr-defined]
+    pages = {
+        f"commands/{name}.md": command_page(name, command, examples[name])
+        for name, command in commands.items()
+    }
+    rows = [f"| [`{name}`]({name}.md) | {short(command)} |" for name, command in commands.items()]
+    tree = ["```{toctree}", ":hidden:", *commands, "```"]
+    head = ["# Commands", "", "| command | what it does |", "|---|---|"]
+    pages["commands/index.md"] = "\n".join([*head, *rows, "", *tree, ""])
+    return pages
+
+
+def short(command: Any) -> str:
+    """The first line of a command's help."""
+    return inspect.cleandoc(command.help).partition("\n")[0]
+
+
+def command_page(name: str, command: Any, examples: Sequence[str]) -> str:
+    """A command's help, its arguments and options, and examples."""
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option"]
+    words = " ".join(argument_words(each) for each in arguments)
+    lines = [f"# {name}", "", inspect.cleandoc(command.help), "", "```text"]
+    lines += [" ".join(f"headscope {name} [OPTIONS] {words}".split()), "```", ""]
+    lines += ["## Examples", "", "```shell", *examples, "```", ""]
+    if arguments:
+        rows = [(f"`{each.name.upper()}`", each.help or "") for each in arguments]
+        lines += ["## Arguments", "", *table(("argument", "meaning"), rows), ""]
+    if options:
+        rows = [(option_words(each), each.help or "", default(each)) for each in options]
+        lines += ["## Options", "", *table(("option", "meaning", "default"), rows), ""]
+    return "\n".join(lines)
+
+
+def argument_words(argument: Any) -> str:
+    """An argument as a usage line writes it."""
+    word = argument.name.upper() + ("…" if argument.nargs == -1 else "")
+    return word if argument.required else f"[{word}]"
+
+
+def option_words(option: Any) -> str:
+    """All spellings of an option, and what it takes."""
+    names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    return names if option.is_flag else f"{names} {taken(option.type_descriptor.annotation)}"
+
+
+def taken(annotation: Any) -> str:
+    """What an option takes: its choices, or a kind of value."""
+    inner = [each for each in get_args(annotation) if each is not NoneType]
+    if inner:
+        return taken(inner[0])
+    if issubclass(annotation, Enum):
+        return ", ".join(f"`{choice.value}`" for choice in annotation)
+    return {int: "number", float: "number", str: "text", Path: "path"}[annotation]
+
+
+def default(option: Any) -> str:
+    """What holds when an option is not given."""
+    value = getattr(option.default, "value", option.default)
+    if value is None or value == [] or value == ():
+        return "–"
+    if option.is_flag:
+        return "on" if value else "off"
+    return f"`{value}`"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return lines + [
+        f"| {' | '.join(' '.join(cell.split()).replace('|', '∣') for cell in row)} |"
+        for row in rows
+    ]

@@ -1,0 +1,211 @@
+"""The front door: a run that can be asked, shown, drawn and saved. `import headscope as hs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from headscope.arguments import ANYTHING, NAME, takes
+from headscope.errors import ChoiceError
+from headscope.evidence.result import Result, by_name
+from headscope.evidence.why import why
+from headscope.runs import store
+from headscope.runs.listing import list_heads
+from headscope.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from headscope.corpus.window import Window
+    from headscope.studies.ablate.result import Ablation
+    from headscope.views.attention_view import AttentionView
+
+
+class Run(Result):
+    """What each head of a model does, and how sure that is.
+
+    `heads` has a row per head and `evidence` a row per head × relation; docs/formats.md describes
+    every column.
+    """
+
+    @classmethod
+    def of(cls, result: Result) -> Run:
+        """The same data with everything that can be asked of it."""
+        return cls(**vars(result))
+
+    @takes()
+    def why(self, head: str) -> str:
+        """Every condition of each tag of a head with its number, then the near misses.
+
+        Raises:
+            RunError: the run has no such head.
+        """
+        return why(self, head)
+
+    @takes(type=NAME)
+    def tagged(self, type: str) -> pd.DataFrame:
+        """The heads with this tag by name, the strongest first; see `runs.listing.list_heads`.
+
+        The numbers are those of the type's own relation with the largest lift.
+
+        Raises:
+            ChoiceError: the run scored no such type.
+        """
+        return by_name(list_heads(self, type))
+
+    @takes()
+    def show(
+        self, head: str, text: str, *, device: str = "auto", source: Any = None
+    ) -> AttentionView:
+        """A head of the run's model on any text; see `headscope.views.show.show`."""
+        # what draws is slow to import
+        from headscope.views.show import show
+
+        return show(self, head, text, device=device, source=source)
+
+    def report(self) -> str:
+        """The visual report as one HTML page; see `headscope.views.report`."""
+        from headscope.views.report import report_html
+
+        return report_html(self)
+
+    def atlas(self) -> Figure:
+        """The atlas as a matplotlib figure; the same as `figure("atlas")`."""
+        return self.figure("atlas")
+
+    @takes(kind=NAME)
+    def figure(self, kind: str = "atlas") -> Figure:
+        """A picture of the run for a paper, as a matplotlib figure.
+
+        Args:
+            kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
+                each type; or `relations`, the best head of each relation.
+
+        Raises:
+            ChoiceError: no such picture.
+        """
+        from headscope.views.figures import FIGURES
+
+        if kind not in FIGURES:
+            raise ChoiceError("picture", kind, FIGURES)
+        return FIGURES[kind](self)
+
+    @takes()
+    def ablate(
+        self,
+        *,
+        heads: str = "tagged",
+        how: str = "mean",
+        seed: int = 0,
+        device: str = "auto",
+        source: Any = None,
+    ) -> Ablation:
+        """What breaks without its heads; see `headscope.studies.ablate.run.ablate`."""
+        from headscope.studies.ablate.run import ablate
+
+        return ablate(self, heads=heads, how=how, seed=seed, device=device, source=source)
+
+    @takes()
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the run folder; see `headscope.runs.store.save`."""
+        return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """The atlas as a table, for a notebook."""
+        from headscope.views.report.inline import atlas_html
+
+        return atlas_html(self)
+
+    def __repr__(self) -> str:
+        counts = self.heads["primary"].value_counts()
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"<headscope run of {self.name}: {found}>"
+
+
+@takes()
+def load(folder: str | Path, *, with_tally: bool = False) -> Run:
+    """Read a run folder back; see `headscope.runs.store.load`.
+
+    Raises:
+        RunError: no run there, or one that was altered, cut short, or put together by hand.
+    """
+    return Run.of(store.load(folder, with_tally=with_tally))
+
+
+@takes(patterns=ANYTHING, windows=ANYTHING, tokens=ANYTHING)
+def score_patterns(
+    patterns: Any,
+    windows: Any,
+    tokens: Any = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    **how: Any,
+) -> Run:
+    """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
+
+    Args:
+        patterns: arrays, an ActivationCache, a tuple of transformers', or a function of a window.
+        windows: the windows that they are of, or documents beside their tokens.
+        tokens: of documents, their tokens as text.
+        out: where to write the run folder; nothing is written when None.
+        overwrite: replace a run that is there already.
+        how: `types`, `relations`, `name` and `seed`.
+
+    Raises:
+        PatternError: an array does not fit its window, or holds no causal attention.
+        CorpusError: nothing in the windows can be scored for these types.
+
+    >>> import numpy as np
+    >>> tokens = ["<s>", *"abcdefgh"]
+    >>> previous = np.eye(9, k=-1)
+    >>> previous[0, 0] = 1
+    >>> run = score_patterns(previous[None, None], None, tokens)
+    >>> run.evidence.set_index("relation").loc["offset-1", ["mass", "control"]].tolist()
+    [1.0, 0.0]
+    """
+    from headscope.runs.from_patterns import score_patterns as score
+
+    run = Run.of(score(patterns, windows, tokens, **how))
+    if out is not None:
+        run.save(out, overwrite=overwrite)
+    return run
+
+
+@takes(tokenizer=ANYTHING)
+def windows(
+    corpus: str | Path | Sequence[str | Path],
+    tokenizer: Any,
+    *,
+    max_length: int = Settings.max_length,
+    max_tokens: int = Settings.max_tokens,
+    seed: int = 0,
+) -> list[Window]:
+    """The windows of text that `classify` would read.
+
+    Args:
+        corpus: files or folders of CoNLL-U or plain text; what ships with headscope when empty.
+        tokenizer: a fast tokenizer of transformers.
+        max_length: longest window in tokens, the beginning-of-text token included.
+        max_tokens: tokens of text to read, to the end of a window.
+        seed: seeds the order of the files in a folder.
+
+    Raises:
+        CorpusError: a corpus cannot be read.
+        ModelError: the tokenizer knows no character offsets, or has no beginning-of-text token.
+    """
+    from headscope.corpus.shipped import shipped_corpora
+    from headscope.measure.stimuli import TextWindows
+    from headscope.models.tokenizer import Tokenizer
+
+    encoder = tokenizer
+    if not isinstance(tokenizer, Tokenizer):
+        encoder = Tokenizer(tokenizer, name=str(getattr(tokenizer, "name_or_path", "") or "it"))
+    asked = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
+    return list(
+        TextWindows(asked, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
+    )

@@ -1,0 +1,272 @@
+"""What public functions take: every argument is checked at the door, by one table for all of them.
+
+One name means one thing wherever it stands: a `seed` is a seed of every function. A value that is
+none ends in an `ArgumentError` before anything is read or run, and what comes in as NumPy's number
+goes on as Python's, so that it can be written to JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path, PurePath
+from reprlib import Repr
+from typing import Any, ParamSpec, TypeVar
+
+from headscope.errors import ArgumentError
+
+LARGEST = 2**63 - 1
+"""Of whole numbers: what torch takes as a seed, and more tokens than there are."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument may be."""
+
+    words: str
+    """What would do, for a message."""
+    plain: Callable[[Any], Any]
+    """The value as Python's own; raises TypeError or ValueError for what is none."""
+
+
+def takes(**own: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function check its arguments by `KINDS`, and by kinds of its own.
+
+    A parameter that has no kind is an error of the program, when it is imported.
+    """
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(function)
+        # what is passed on by ** is checked where it is named
+        named = {n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        kinds = {name: own.get(name) or KINDS.get(name) for name in named}
+        if lacking := [name for name in kinds if kinds[name] is None and name != "self"]:
+            raise TypeError(f"{function.__name__} does not say what {', '.join(lacking)} may be")
+
+        @functools.wraps(function)
+        def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            bound = signature.bind(*args, **kwargs)
+            for name, value in bound.arguments.items():
+                kind = kinds.get(name)
+                if kind is None:
+                    continue
+                if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                    bound.arguments[name] = tuple(check(name, each, kind) for each in value)
+                else:
+                    bound.arguments[name] = check(name, value, kind)
+            return function(*bound.args, **bound.kwargs)
+
+        return checked
+
+    return decorate
+
+
+def check(name: str, value: Any, kind: Kind) -> Any:
+    """A value of this kind, as Python's own.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    try:
+        return kind.plain(value)
+    except Exception as error:  # an object may fail in any way when it is asked what it is
+        raise ArgumentError(f"{name} is {described(value)}, expected {kind.words}") from error
+
+
+def described(value: Any) -> str:
+    """What came, on one line and short; of anything but plain values its kind alone."""
+    if isinstance(value, Integral) and abs(int(value)) > 10**40:
+        return "a number of more than 40 digits"
+    if isinstance(value, PurePath):
+        value = str(value)
+    if value is None or isinstance(value, bool | Integral | Real | str | bytes):
+        return " ".join(_SHORT.repr(value).split())
+    shape = getattr(value, "shape", None)
+    of_shape = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    return f"a value of type {type(value).__name__}{of_shape}"
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def whole(least: int = 0, most: int = LARGEST) -> Kind:
+    """Whole numbers from `least` to `most`; True is none, and neither is 2.0."""
+
+    def plain(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError
+        number = int(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    upper = "" if most == LARGEST else f" to {most}"
+    return Kind(f"a whole number from {least}{upper}", plain)
+
+
+def number(least: float | int, most: float | int = math.inf) -> Kind:
+    """Finite numbers from `least` to `most`."""
+
+    def plain(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError
+        found = float(value)
+        if not (math.isfinite(found) and least <= found <= most):
+            raise ValueError
+        return found
+
+    upper = "" if most == math.inf else f" to {most:g}"
+    return Kind(f"a number from {least:g}{upper}", plain)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return str(value)
+
+
+def _name(value: Any) -> str:
+    found = _text(value)
+    if not found.strip() or "\0" in found:
+        raise ValueError
+    return found
+
+
+def _path(value: Any) -> str | Path:
+    found = os.fspath(value)
+    os.fsencode(_name(found))  # half of a character names no file
+    return found if isinstance(value, str) else Path(found)
+
+
+_OF_A_MODEL = ("engine", "run_with_hooks", "get_input_embeddings")
+"""What a model has: one that headscope loaded, one of TransformerLens, and one of transformers."""
+
+
+def _model(value: Any) -> Any:
+    """A path as text; what is in memory is looked into where it is opened."""
+    if isinstance(value, str | os.PathLike):
+        return str(_path(value))
+    if not (isinstance(value, tuple) or any(hasattr(value, name) for name in _OF_A_MODEL)):
+        raise TypeError
+    return value
+
+
+def _paths(value: Any) -> str | Path | tuple[str | Path, ...]:
+    if isinstance(value, str | os.PathLike):
+        return _path(value)
+    return tuple(map(_path, _several(value)))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(_name, _several(value)))
+
+
+def _several(value: Any) -> Iterable[Any]:
+    """A list or something like it, but no text, whose parts are letters."""
+    if isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) != 1:
+        raise TypeError
+    return list(value)
+
+
+def _flag(value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError
+    return bool(value)
+
+
+def _call(value: Any) -> Any:
+    if not callable(value):
+        raise TypeError
+    return value
+
+
+TEXT = Kind("text", _text)
+NAME = Kind("a name", _name)
+NAMES = Kind("a list of names", _names)
+PATH = Kind("the path of a file or folder, as text or pathlib.Path", _path)
+PATHS = Kind("the path of a file or folder, or a list of them, as text or pathlib.Path", _paths)
+MODEL = Kind(
+    "the name or path of a model, a (model, tokenizer) pair, a loaded model, or a "
+    "TransformerBridge",
+    _model,
+)
+FLAG = Kind("True or False", _flag)
+CALL = Kind("a function", _call)
+ANYTHING = Kind("anything", lambda value: value)
+"""For what the function itself looks into, such as arrays."""
+
+
+def maybe(kind: Kind) -> Kind:
+    """That kind, or None."""
+    return Kind(
+        f"{kind.words}, or None", lambda value: None if value is None else kind.plain(value)
+    )
+
+
+def made_by(words: str, *classes: type) -> Kind:
+    """Objects of these classes; the words say where one is from."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, classes):
+            raise TypeError
+        return value
+
+    return Kind(words, plain)
+
+
+def either(*kinds: Kind) -> Kind:
+    """What is of one of these kinds."""
+
+    def plain(value: Any) -> Any:
+        for kind in kinds[:-1]:
+            try:
+                return kind.plain(value)
+            except Exception:  # as in check
+                continue
+        return kinds[-1].plain(value)
+
+    return Kind(", or ".join(kind.words for kind in kinds), plain)
+
+
+KINDS: Mapping[str, Kind] = {
+    "seed": whole(0),
+    "max_tokens": whole(1),
+    "max_length": whole(8),
+    "windows": whole(1),
+    "queries": whole(1),
+    "batch": whole(1),
+    "context": maybe(whole(1)),
+    "head": Kind("the name of a head, such as L5H1 or 5.1", _text),
+    "heads": Kind("tagged, all, or names such as L5H1,L6H9", _text),
+    "how": NAME,
+    "text": TEXT,
+    "name": NAME,
+    "dtype": NAME,
+    "device": NAME,
+    "revision": maybe(NAME),
+    "source": maybe(MODEL),
+    "bos": maybe(TEXT),
+    "relation": NAME,
+    "types": maybe(NAMES),
+    "corpus": PATHS,
+    "pairs": PATHS,
+    "path": PATH,
+    "folder": PATH,
+    "out": maybe(PATH),
+    "overwrite": FLAG,
+    "with_tally": FLAG,
+    "mixing": FLAG,
+    "check": FLAG,
+    "progress": CALL,
+    "tell": CALL,
+}
+"""What an argument of this name may be, wherever it stands."""

@@ -1,0 +1,54 @@
+"""What the shell offers after Tab: models, run folders and head types, without loading any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+RUN_FILE = "run.json"
+"""As `headscope.runs.folder.RUN`, which takes too long to import while somebody types."""
+
+
+def models(incomplete: str) -> list[str]:
+    """`mini`, folders and GGUF files; names on the hub are not asked for."""
+    found = [path for path, is_folder in _entries(incomplete) if is_folder or _is_gguf(path)]
+    return [*(name for name in ("mini",) if name.startswith(incomplete)), *found]
+
+
+def runs(incomplete: str) -> list[str]:
+    """Run folders, and folders that may hold some; those in `runs/` before anything is typed."""
+    found = [path for path, is_folder in _entries(incomplete) if is_folder]
+    if not incomplete:
+        found += [path for path, is_folder in _entries(f"runs{os.sep}") if is_folder]
+    complete = [path for path in found if (Path(path) / RUN_FILE).is_file()]
+    return complete or found
+
+
+def models_or_runs(incomplete: str) -> list[str]:
+    """What `models` and `runs` offer."""
+    return list(dict.fromkeys([*models(incomplete), *runs(incomplete)]))
+
+
+def types(incomplete: str) -> list[str]:
+    """Head types; after a comma another one."""
+    before, comma, last = incomplete.rpartition(",")
+    from headscope.relations import head_types
+
+    return [before + comma + name for name in head_types() if name.startswith(last)]
+
+
+def _entries(incomplete: str) -> Iterator[tuple[str, bool]]:
+    """What lies where the typed path points, as it would be typed, and whether it is a folder."""
+    folder, name = os.path.split(incomplete)
+    try:
+        entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith(name) and (name or not entry.name.startswith(".")):
+            yield os.path.join(folder, entry.name), entry.is_dir()  # noqa: PTH118  as it is typed
+
+
+def _is_gguf(path: str) -> bool:
+    return path.lower().endswith(".gguf")

@@ -1,0 +1,44 @@
+"""`headscope emergence`: what comes and goes along the revisions of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.app import COMPARE, command
+from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.options import Format, Overwrite, Picture, Printed, Table
+from headscope.cli.terminal import print_rich, put
+from headscope.runs.write import write_files
+
+
+@command(
+    COMPARE,
+    "headscope emergence runs/stages --figure stages.pdf",
+    "headscope emergence runs/stages --format csv",
+)
+def emergence(
+    sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
+    out: Table = None,
+    figure: Picture = None,
+    overwrite: Overwrite = False,
+    format: Printed = Format.table,
+) -> None:
+    """Say how many heads of each type exist at each revision of a sweep."""
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.runs.listing import write_heads
+    from headscope.studies.sweep.emergence import emergence as count
+    from headscope.studies.sweep.view import emergence_lines
+
+    found = count(sweep)
+    files = {out: found.csv().encode("utf-8")} if out else {}
+    if figure:
+        files[figure] = draw(found.figure(), figure)
+    write_files(files, overwrite=overwrite)
+    if format is Format.table:
+        print_rich(emergence_lines(found.counts))
+    else:
+        put(write_heads(found.counts, format.value))
+    say_written(files if format is Format.table else ())

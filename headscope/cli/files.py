@@ -1,0 +1,56 @@
+"""What commands write: checked before the work, drawn after it, and named at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headscope.cli.terminal import say
+from headscope.errors import HeadscopeError
+from headscope.runs.write import check_target
+
+CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
+
+
+def check_suffix(path: Path, *known: str) -> str:
+    """The suffix of a file to write, one of those known."""
+    if path.suffix.lower() not in known:
+        raise HeadscopeError(
+            f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
+            f"choose {', '.join(known)}"
+        )
+    return path.suffix.lower()
+
+
+def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) -> None:
+    """Refuse what cannot or must not be written: minutes of work must not end there.
+
+    Args:
+        targets: each file that a command was asked to write, or None, with the suffixes that the
+            command knows.
+        overwrite: replace what is there; a file that belongs to a run is not replaced even so.
+    """
+    from headscope.runs.folder import check_foreign
+
+    for path, suffixes in targets:
+        if path is None:
+            continue
+        check_suffix(path, *suffixes)
+        check_foreign(path)
+        check_target(path, overwrite=overwrite)
+
+
+def draw(figure: Any, path: Path) -> bytes:
+    """A figure as the bytes of a picture."""
+    from io import BytesIO
+
+    buffer = BytesIO()
+    figure.savefig(buffer, format=path.suffix.lower().removeprefix("."), dpi=200)
+    return buffer.getvalue()
+
+
+def say_written(files: Iterable[Path]) -> None:
+    """Name the files that were written; before anything is printed, because a pipe may close."""
+    for path in files:
+        say(f"written to {path}")

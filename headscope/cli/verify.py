@@ -1,0 +1,48 @@
+"""`headscope verify`: a run beside the literature."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headscope.cli.app import COMPARE, command
+from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.options import Device, Overwrite, Picture, Run, Source, Table
+from headscope.cli.terminal import print_rich
+from headscope.runs.write import write_files
+
+
+@command(
+    COMPARE,
+    "headscope verify runs/gpt2",
+    "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
+)
+def verify(
+    run: Run,
+    published: Annotated[
+        str | None, typer.Option("--as", help="The published name, e.g. gpt2-small.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option(help="Run the model on the published stimulus, if it is at hand.")
+    ] = True,
+    out: Table = None,
+    figure: Picture = None,
+    overwrite: Overwrite = False,
+    device: Device = "auto",
+    source: Source = None,
+) -> None:
+    """Compare a run with published heads and scores of the same model."""
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.studies.validation.verify import verify as compare
+    from headscope.studies.validation.verify_view import verification_lines
+
+    found = compare(run, model=published, measure=measure, device=device, source=source)
+    files = {out: found.csv().encode("utf-8")} if out else {}
+    if figure:
+        files[figure] = draw(found.figure(), figure)
+    write_files(files, overwrite=overwrite)
+    print_rich(verification_lines(found))
+    say_written(files)
+    if not found.holds:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""From sums to evidence, and from evidence to tags."""

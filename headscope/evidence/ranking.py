@@ -1,0 +1,64 @@
+"""Which heads are the strongest of a type or a relation: one order for every table and picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from headscope.evidence.tags import SINK
+from headscope.measure.example import Wanted
+from headscope.relations.relation import Relation
+
+TAGS_PER_HEAD = 3
+"""Relations that a head is shown with."""
+_HEAD = ["layer", "head"]
+
+
+def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
+    """The tagged heads of each type with the evidence of their best relation, the best first.
+
+    A head has one row for each type whose tag it earned: that of the type's own relation with the
+    largest lift, whatever its primary type is. Rows are in the order of that lift, except that
+    resting on the first token comes last, as it does when a head's primary type is chosen.
+    """
+    return _best_first(_tagged(evidence)).drop_duplicates([*_HEAD, "type"])
+
+
+def best_heads(evidence: pd.DataFrame) -> pd.DataFrame:
+    """The head with the largest lift of each relation, tagged or not, the largest first."""
+    return _by_lift(evidence).drop_duplicates(["type", "relation"])
+
+
+def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> list[Wanted]:
+    """What to show of each tagged head: its best relations, three at most, head by head.
+
+    Resting on the first token needs no example where a head does anything else.
+    """
+    index = {relation.id: i for i, relation in enumerate(relations)}
+    rows = _best_first(_tagged(evidence)).groupby(_HEAD, sort=True).head(TAGS_PER_HEAD)
+    wanted = []
+    for (layer, head), own in rows.groupby(_HEAD, sort=True):
+        ids = own["type"] + "/" + own["relation"]
+        other = ids[ids != SINK]
+        shown = other if len(other) else ids
+        wanted += [Wanted(int(layer), int(head), index[name]) for name in shown]
+    return wanted
+
+
+def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:
+    return evidence[evidence["tagged"].astype(bool)]
+
+
+def _best_first(evidence: pd.DataFrame) -> pd.DataFrame:
+    resting = evidence["type"] + "/" + evidence["relation"] == SINK
+    return _by_lift(evidence.assign(_resting=resting), "_resting").drop(columns="_resting")
+
+
+def _by_lift(evidence: pd.DataFrame, *before: str) -> pd.DataFrame:
+    # equal lifts stand in the order of the heads, so that the order never depends on the table's
+    return evidence.sort_values(
+        [*before, "lift", *_HEAD],
+        ascending=[True] * len(before) + [False, True, True],
+        kind="stable",
+    )

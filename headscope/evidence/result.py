@@ -1,0 +1,73 @@
+"""A run's plain data: evidence and heads as DataFrames, and how they came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from headscope.arguments import takes
+from headscope.errors import ChoiceError
+from headscope.heads import head_name
+from headscope.measure.example import Example
+from headscope.measure.tally import Tally
+from headscope.relations.relation import RELIABLE, Rule
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What each head of a model does, and how sure that is.
+
+    `heads` has a row per head and `evidence` a row per head × relation; their columns are
+    described in `headscope.measure.profile.describe`, `headscope.evidence.tags.head_table` and
+    `headscope.evidence.weigh.weigh`.
+    """
+
+    heads: pd.DataFrame
+    """By name, such as `L5H1`."""
+    evidence: pd.DataFrame
+    rules: Mapping[str, Rule]
+    info: dict[str, Any] = field(default_factory=dict)
+    """What is needed to repeat the run: the content of `run.json`."""
+    tally: Tally | None = None
+    """The sums; not read back when a run is loaded for reading."""
+    twin: Tally | None = None
+    """The sums of the shuffled twin; likewise."""
+    examples: Sequence[Example] = ()
+    """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
+    causes: pd.DataFrame | None = None
+    """What silencing heads does; see `headscope.studies.ablate.effects`. None before `ablate`."""
+    source: Any = None
+    """The model in memory that the run was made from; kept while the run is, and never written."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", by_name(self.heads))
+
+    @property
+    def name(self) -> str:
+        """What the run calls its model."""
+        return str(self.info.get("model", {}).get("name", "?"))
+
+    @takes()
+    def unsure(self, relation: str) -> bool:
+        """Whether two halves of the corpus put the heads in different orders for a relation.
+
+        Raises:
+            ChoiceError: the run did not ask for such a relation.
+        """
+        if relation not in self.rules:
+            raise ChoiceError("relation", relation, self.rules)
+        value = self.info.get("reliability", {}).get(relation)
+        return value is not None and value < RELIABLE
+
+
+def by_name(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a `layer` and a `head` each, indexed by the names of their heads.
+
+    >>> by_name(pd.DataFrame({"layer": [5], "head": [1]})).index.tolist()
+    ['L5H1']
+    """
+    names = [head_name(row.layer, row.head) for row in rows.itertuples()]
+    return rows.set_index(pd.Index(names, name="name"))

@@ -1,0 +1,51 @@
+"""Why a head has its tags: every condition with its number, near misses, causes and examples."""
+
+from __future__ import annotations
+
+from headscope.errors import RunError
+from headscope.evidence.causes import cause_lines
+from headscope.evidence.result import Result
+from headscope.evidence.tags import explain
+from headscope.heads import head_name, parse_head
+
+
+def why(result: Result, head: str) -> str:
+    """Every condition of each tag of a head with its number, then the near misses.
+
+    Args:
+        result: a run's data.
+        head: `L5H1` or `5.1`.
+
+    Raises:
+        RunError: the run has no such head.
+    """
+    layer, number = parse_head(head)
+    heads = result.heads
+    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
+        last = head_name(heads["layer"].max(), heads["head"].max())
+        raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
+    causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
+    parts = [
+        explain(result.evidence, result.rules, layer, number),
+        _unsure(result, layer, number),
+        _listed("Causes:", causes),
+        _listed("Examples, [[query]] and «targets»:", _examples(result, layer, number)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _unsure(result: Result, layer: int, head: int) -> str:
+    own = result.evidence[(result.evidence["layer"] == layer) & (result.evidence["head"] == head)]
+    tagged = own[own["tagged"].astype(bool)]
+    unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if result.unsure(name)]
+    if not unsure:
+        return ""
+    return f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
+
+
+def _examples(result: Result, layer: int, head: int) -> list[str]:
+    return [str(e) for e in result.examples if (e.layer, e.head) == (layer, head) and e.relation]
+
+
+def _listed(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""

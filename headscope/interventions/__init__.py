@@ -1,1 +1,0 @@
-"""What a model loses when its attention heads are silenced, made alike or taken away."""

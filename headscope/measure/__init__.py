@@ -1,0 +1,1 @@
+"""From windows of text to sums over attention: what is read, when, and how it adds up."""

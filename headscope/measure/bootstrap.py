@@ -1,0 +1,53 @@
+"""The percentile bootstrap: what draws with replacement say about a ratio of sums."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Real
+from numpy import ndarray
+
+LEVEL = 0.95
+RESAMPLES = 1_000
+
+
+def resample(
+    items: int, rng: np.random.Generator, *, times: int = RESAMPLES
+) -> Float[ndarray, "resample item"]:
+    """How often each of some items is in each resample; every row sums to the items.
+
+    Items are what is independent of one another: blocks of documents, windows, sentences. Ratios
+    that are compared take the same draws.
+
+    >>> resample(5, np.random.default_rng(0)).sum(1).mean()
+    np.float64(5.0)
+    """
+    if items == 0:
+        return np.zeros((times, 0))
+    return rng.multinomial(items, np.full(items, 1 / items), size=times).astype(float)
+
+
+def interval(
+    sums: Float[ndarray, "item ..."],
+    counts: Real[ndarray, " item"],
+    draws: Float[ndarray, "resample item"],
+    *,
+    fewest: int = 2,
+) -> Float[ndarray, "bound ..."]:
+    """The 95 % interval, low and high, of Σ sums / Σ counts over items (Efron 1979).
+
+    Args:
+        sums: what each item adds to the numerator, of one quantity or of many heads.
+        counts: what it adds to the denominator: its queries or tokens.
+        draws: from `resample`.
+        fewest: NaN with fewer items, which cannot say how sure they are.
+
+    >>> interval(np.full(9, 2.0), np.full(9, 4), resample(9, np.random.default_rng(0)))
+    array([0.5, 0.5])
+    """
+    heads = sums.shape[1:]
+    if len(counts) < fewest:
+        return np.full((2, *heads), np.nan)
+    ratios = (draws @ sums) / (draws @ counts).reshape(-1, *(1 for _ in heads))
+    tail = (1 - LEVEL) / 2
+    bounds: Float[ndarray, "bound ..."] = np.quantile(ratios, [tail, 1 - tail], axis=0)
+    return bounds

@@ -1,0 +1,83 @@
+"""Which queries of a head are shown: its best, and one from each quarter of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+from numpy.random import Generator
+
+from headscope.measure.example import Wanted
+from headscope.measure.query_masses import Queries, Reading
+
+BEST = 2
+NEARBY = 16
+"""Of so many queries with about the same mass the first that can be read is shown."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A query of a head that is shown, or with −1 for the query a text."""
+
+    layer: int
+    head: int
+    relation: int | None
+    kind: str
+    mass: float
+    window: int
+    query: int
+
+
+def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> Iterator[Chosen]:
+    """The best queries, and one of each quarter, from different windows where there are.
+
+    Natural text goes before sentences made for a relation where the quarter has both, and tokens
+    that can be read before fragments of characters.
+    """
+    order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
+    natural = np.array([window.stimulus == "text" for window in reading.sample])
+    used: set[int] = set()
+    windows: set[int] = set()
+    for kind, start, end in _kinds(len(order)):
+        quarter = [i for i in order[start:end].tolist() if i not in used]
+        of_text = [i for i in quarter if natural[queries.window[i]]]
+        nearby = (of_text or quarter)[: max(8, len(order) // 16)]
+        elsewhere = [i for i in nearby if queries.window[i] not in windows]
+        candidates = (elsewhere or nearby)[:NEARBY]
+        if not candidates:
+            continue
+        places = [(int(queries.window[i]), int(queries.query[i])) for i in candidates]
+        readable = [_readable(reading, want.relation, *place) for place in places]
+        best = readable.index(True) if any(readable) else 0
+        used.add(candidates[best])
+        windows.add(places[best][0])
+        mass = float(queries.mass[candidates[best]])
+        yield Chosen(want.layer, want.head, want.relation, kind, mass, *places[best])
+
+
+def targets_of(reading: Reading, relation: int, window: int, query: int) -> Int[ndarray, " target"]:
+    """The keys that a query should look at."""
+    pairs = reading.targets(window, relation)
+    return np.unique(pairs.key[pairs.owner == query])
+
+
+def _kinds(size: int) -> Iterator[tuple[str, int, int]]:
+    """What is shown of so many queries, the highest first: its name, and from where to where."""
+    if not size:
+        return
+    for _ in range(BEST):
+        yield "best", 0, size // 4 or 1
+    for k in range(4):
+        start = size * (2 * k + 1) // 8  # from the middle of each quarter to its end
+        yield f"quarter {k + 1}", start, max(start + 1, size * (k + 1) // 4)
+
+
+def _readable(reading: Reading, relation: int, window: int, query: int) -> bool:
+    """Whether the query and its targets are text that a person can read."""
+    strings = reading.sample[window].strings
+    places = [query, *targets_of(reading, relation, window, query).tolist()]
+    texts = [strings[place].strip() for place in places]
+    return all(text and text.isprintable() and "\ufffd" not in text for text in texts)

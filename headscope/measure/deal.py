@@ -1,0 +1,140 @@
+"""Windows dealt into blocks by document, without knowing how many will come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PROFILES
+
+AT_ONCE = 2 * BLOCKS
+"""Windows of text that are in memory at once."""
+STRETCHES = BLOCKS // 2
+"""Of a few documents' stretches there are at most so many: the longer they are, the less does one
+depend on the next. More than half as many remain when they are merged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some windows, each with its block."""
+
+    windows: Sequence[Window]
+    blocks: Int[ndarray, " window"]
+    profiled: dict[int, int]
+    """Windows whose head profile is taken, each with its place among the profiled ones."""
+    merge: Int[ndarray, " block"] | None = None
+    """How the blocks so far are merged before these are added, if at all; see `Tally.merge`."""
+
+
+def chunks(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chunk]:
+    """Windows of text as they come, then the other stimuli.
+
+    A document lies in one block: documents are dealt like cards, so that blocks hold equally many,
+    however many come. As long as there are too few for an interval, each is cut into stretches of
+    consecutive windows, which become longer as the text does; when the eighth document comes, the
+    stretches of each document are put together again.
+    """
+    windows, dealer, first = iter(text), _Dealer(), True
+    while chunk := list(islice(windows, AT_ONCE)):
+        blocks, merge = dealer.deal([window.document for window in chunk])
+        yield Chunk(chunk, blocks, _profiled(chunk) if first else {}, merge)
+        first = False
+    if synthetic:
+        yield Chunk(synthetic, *deal(synthetic))
+
+
+def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], dict[int, int]]:
+    """Deal windows that are all there, and say which to profile, each with its place.
+
+    Text is dealt as `chunks` deals it, documents of other stimuli like cards.
+    """
+    alone = max((window.document for window in windows), default=-1) + 1
+    numbers = np.array(
+        [alone + i if w.document < 0 else w.document for i, w in enumerate(windows)], np.int64
+    )
+    blocks = numbers % BLOCKS
+    text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
+    if text:
+        blocks[text] = _Dealer().deal(numbers[text].tolist())[0]
+    return blocks, _profiled(windows)
+
+
+def few_documents(documents: int) -> list[str]:
+    """A note where there are too few documents for blocks of them."""
+    if not 0 < documents < MIN_BLOCKS:
+        return []
+    count = "1 document was" if documents == 1 else f"{documents} documents were"
+    return [
+        f"{count} read, fewer than {MIN_BLOCKS}: intervals come from stretches within them, and "
+        "say nothing of other texts"
+    ]
+
+
+class _Dealer:
+    """Deals chunks of text one after the other."""
+
+    def __init__(self) -> None:
+        self._windows: Counter[int] = Counter()
+        """Windows so far of each document, as long as there are few."""
+        self._size = 1
+        """Windows of a stretch."""
+        self._blocks: dict[tuple[int, int], int] = {}
+        """The block of each stretch, by its document and its number in it."""
+
+    def deal(
+        self, documents: Sequence[int]
+    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+        """The blocks of windows of these documents, and how those before them are merged."""
+        if len({*self._windows, *documents}) < MIN_BLOCKS:
+            return self._stretch(documents)
+        merge = {block: document % BLOCKS for (document, _), block in self._blocks.items()}
+        self._blocks = {}
+        if len(self._windows) < MIN_BLOCKS:  # later ones need not be counted
+            self._windows.update(documents)
+        return np.array(documents) % BLOCKS, _merging(merge)
+
+    def _stretch(
+        self, documents: Sequence[int]
+    ) -> tuple[Int[ndarray, " window"], Int[ndarray, " block"] | None]:
+        places = []
+        for document in documents:
+            places.append((document, self._windows[document]))
+            self._windows[document] += 1
+        before, before_size = self._blocks, self._size
+        while sum(-(-count // self._size) for count in self._windows.values()) > STRETCHES:
+            self._size *= 2
+        times = self._size // before_size
+        self._blocks = {}
+        for own in [(document, number // times) for document, number in before]:
+            self._blocks.setdefault(own, len(self._blocks))
+        merge = {
+            block: self._blocks[document, number // times]
+            for (document, number), block in before.items()
+        }
+        stretches = [(document, place // self._size) for document, place in places]
+        for own in stretches:
+            self._blocks.setdefault(own, len(self._blocks))
+        return np.array([self._blocks[own] for own in stretches]), _merging(merge)
+
+
+def _merging(into: dict[int, int]) -> Int[ndarray, " block"] | None:
+    """Where each block's sums go; None when all stay."""
+    if all(block == to for block, to in into.items()):
+        return None
+    merge = np.arange(BLOCKS)
+    merge[list(into)] = list(into.values())
+    return merge
+
+
+def _profiled(windows: Sequence[Window]) -> dict[int, int]:
+    """One text window of eight, of few windows more."""
+    text = [i for i, window in enumerate(windows) if window.stimulus == "text"]
+    every = max(1, min(AT_ONCE // PROFILES, len(text) // 4))
+    return {i: place for place, i in enumerate(text[::every][:PROFILES])}

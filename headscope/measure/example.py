@@ -1,0 +1,94 @@
+"""An example of what a head does: one query with what it looks at, cut out of its window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.corpus.visible import visible
+from headscope.measure.excerpt import stretches_left_out
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A head, and by its number among a run's relations the one whose queries are asked for."""
+
+    layer: int
+    head: int
+    relation: int
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One query of one head, with the piece of its pattern that its excerpt shows."""
+
+    layer: int
+    head: int
+    relation: str
+    """`type/relation`; empty for an ordinary text."""
+    kind: str
+    """`best`, `quarter 1` (the highest) to `quarter 4`, or `ordinary`."""
+    mass: float
+    """Attention on the targets; NaN for an ordinary text."""
+    window: str
+    tokens: tuple[str, ...]
+    """What is shown of the window: its first token, and stretches around the query, its targets
+    and its strongest keys; of an ordinary text its beginning."""
+    query: int
+    """Place of the query among the tokens; −1 for an ordinary text."""
+    targets: tuple[int, ...]
+    """Places of the targets among the tokens."""
+    pattern: Float[ndarray, "query key"]
+    """Attention among the shown tokens, float16; see `elsewhere` for the rest of each row."""
+    positions: tuple[int, ...] = ()
+    """Where each shown token stands in the window, rising from 0. Empty, as is `left_out`, in
+    runs of an older headscope, which showed the stretch before the query and did not say where."""
+    left_out: tuple[float, ...] = ()
+    """The query's attention on each stretch of `gaps`."""
+    length: int = 0
+    """Tokens of the window; 0 in runs of an older headscope."""
+    more_targets: int = 0
+    """Targets of the query for which the excerpt has no room."""
+
+    @property
+    def gaps(self) -> list[tuple[int, int, int]]:
+        """The stretches that are left out: the place of the token after it, its first position
+        and its end.
+        """
+        return stretches_left_out(self.positions)
+
+    @property
+    def elsewhere(self) -> Float[ndarray, " query"]:
+        """Of each shown query the attention that is not on the shown tokens, in [0, 1].
+
+        For the example's own query it was measured, else it is what the row lacks to 1.
+        """
+        found = np.clip(1 - self.pattern.astype(np.float64).sum(1), 0, 1)
+        if self.query >= 0 and self.positions:
+            found[self.query] = sum(self.left_out)
+        return np.asarray(found)
+
+    def __str__(self) -> str:
+        """One line: the relation, its mass, and the text with the query and its targets marked.
+
+        A stretch that is left out shows as `…`, and the next one begins with its position.
+        """
+        begins = {place: f" … {end}:" for place, _, end in self.gaps}
+        parts = [begins.get(i, "") + self._marked(i) for i in range(len(self.tokens))]
+        cut = " …" if self.positions and self.positions[-1] + 1 < self.length else ""
+        said = []
+        if self.more_targets:
+            said.append(f"{self.more_targets} more targets")
+        if self.query >= 0:
+            said.append(f"{self.elsewhere[self.query]:.2f} elsewhere")
+        about = f" ({', '.join(said)})" if said else ""
+        return f"{self.relation} {self.kind} {self.mass:.2f}: {''.join(parts)}{cut}{about}"
+
+    def _marked(self, place: int) -> str:
+        word = visible(self.tokens[place])
+        if place == self.query:
+            return f"[[{word}]]"
+        return f"«{word}»" if place in self.targets else word

@@ -1,0 +1,168 @@
+"""Examples of what a head does: its best queries, one from each quarter of the rest, and a text.
+
+What a head does on its best examples rarely matches what it does on all text, so both are shown.
+A sample of the run's windows is read again for the heads that are asked for, and only the patterns
+that are shown are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.chosen import Chosen, choose, targets_of
+from headscope.measure.example import Example, Wanted
+from headscope.measure.excerpt import WIDTH, excerpt, stretches_left_out
+from headscope.measure.gather import Cells
+from headscope.measure.query_masses import Progress, Reading, masses
+from headscope.models.load import Model
+from headscope.relations.relation import Relation
+
+SAMPLE = {"text": 16, "repeat": 2, "pairs": 4}
+"""Windows of each stimulus that are read again."""
+_Rectangle = Callable[[int], tuple[ndarray, ndarray]]  # queries and keys of a choice
+
+
+def find_examples(
+    model: Model,
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    wanted: Sequence[Wanted],
+    *,
+    batch_tokens: int,
+    seed: int,
+    progress: Progress = lambda done, total: None,
+) -> list[Example]:
+    """Examples of the heads that are asked for, in the order of the heads.
+
+    Args:
+        model: the model of the run.
+        windows: windows of the run to choose from.
+        relations: the relations of the run.
+        wanted: the heads, each with a relation; see `evidence.ranking.wanted_examples`.
+        batch_tokens: tokens of one forward pass.
+        seed: seeds which of several equal queries are shown.
+        progress: called with the tokens read and those to read; the sample, then twice
+            those of its windows that examples are cut out of.
+    """
+    sample = list(_spread(windows))
+    if not wanted or not sample:
+        return []
+    reading = Reading(model, sample, relations, batch_tokens, progress)
+    rng = np.random.default_rng(seed)
+    choices = [
+        choice
+        for want, found in zip(wanted, masses(reading, wanted), strict=True)
+        for choice in choose(reading, want, found, rng)
+    ]
+    text = next((i for i, window in enumerate(sample) if window.stimulus == "text"), None)
+    if text is not None:
+        heads = dict.fromkeys((want.layer, want.head) for want in wanted)
+        choices += [Chosen(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
+    return _cut_out(reading, choices)
+
+
+def _spread(windows: Sequence[Window]) -> Iterator[Window]:
+    for stimulus, count in SAMPLE.items():
+        own = [window for window in windows if window.stimulus == stimulus]
+        for i in np.unique(np.linspace(0, len(own) - 1, min(count, len(own))).round()):
+            yield own[int(i)]
+
+
+class Sample:
+    """Keeps a few windows of a stream, each with the same chance (Vitter 1985, algorithm R)."""
+
+    def __init__(self, *, seed: int) -> None:
+        self.windows: list[Window] = []
+        self._rng = np.random.default_rng(seed)
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows; those that are kept change as they pass."""
+        for i, window in enumerate(windows):
+            if i < SAMPLE["text"]:
+                self.windows.append(window)
+            elif (place := int(self._rng.integers(i + 1))) < SAMPLE["text"]:
+                self.windows[place] = window
+            yield window
+
+
+def _cut_out(reading: Reading, choices: list[Chosen]) -> list[Example]:
+    """Read the chosen windows twice more: for the queries' rows, then for what is shown of them."""
+    asking = [i for i, choice in enumerate(choices) if choice.query >= 0]
+    rows = _read(
+        reading,
+        choices,
+        asking,
+        lambda i: (np.array([choices[i].query]), np.arange(choices[i].query + 1)),
+    )
+    shown = [_shown(reading, choice, rows.get(i)) for i, choice in enumerate(choices)]
+    everyone = range(len(choices))
+    found = _read(reading, choices, everyone, lambda i: (shown[i], shown[i]))
+    order = sorted(everyone, key=lambda i: (choices[i].layer, choices[i].head, i))
+    return [_example(reading, choices[i], shown[i], rows.get(i), found[i]) for i in order]
+
+
+def _read(
+    reading: Reading, choices: list[Chosen], numbers: Sequence[int], cells: _Rectangle
+) -> dict[int, ndarray]:
+    """The attention of each chosen head in the queries × keys that are asked for, flat."""
+    by_window: dict[int, list[int]] = {}
+    for number in numbers:
+        by_window.setdefault(choices[number].window, []).append(number)
+    heads = reading.model.heads
+
+    def ask(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
+        for row, window in enumerate(members):
+            for number in by_window[window]:
+                queries, keys = cells(number)
+                first = (row * heads + choices[number].head) * length
+                flat = (first + queries[:, None]) * length + keys
+                yield Cells(choices[number].layer, flat.ravel(), number)
+
+    return dict(reading.read(sorted(by_window), ask))
+
+
+def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray, " shown"]:
+    """The positions of the window that are shown."""
+    length = len(reading.sample[choice.window])
+    if row is None:
+        return np.arange(min(WIDTH, length))
+    return excerpt(choice.query, _targets(reading, choice), row, length)
+
+
+def _targets(reading: Reading, choice: Chosen) -> Int[ndarray, " target"]:
+    if choice.relation is None:
+        return np.empty(0, np.int64)
+    return targets_of(reading, choice.relation, choice.window, choice.query)
+
+
+def _example(
+    reading: Reading, choice: Chosen, shown: ndarray, row: ndarray | None, values: ndarray
+) -> Example:
+    window, targets = reading.sample[choice.window], _targets(reading, choice)
+    places = np.flatnonzero(np.isin(shown, targets))
+    relation = "" if choice.relation is None else reading.relations[choice.relation].id
+    left_out: tuple[float, ...] = ()
+    if row is not None:
+        gaps = stretches_left_out(shown.tolist())
+        left_out = tuple(float(row[first:end].sum()) for _, first, end in gaps)
+    return Example(
+        layer=choice.layer,
+        head=choice.head,
+        relation=relation,
+        kind=choice.kind,
+        mass=choice.mass,
+        window=window.name,
+        tokens=tuple(window.strings[i] for i in shown),
+        query=-1 if row is None else int(np.searchsorted(shown, choice.query)),
+        targets=tuple(places.tolist()),
+        pattern=values.reshape(len(shown), len(shown)).astype(np.float16),
+        positions=tuple(shown.tolist()),
+        left_out=left_out,
+        length=len(window),
+        more_targets=len(targets) - len(places),
+    )

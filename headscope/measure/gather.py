@@ -1,0 +1,93 @@
+"""Chosen cells of some windows' patterns: one gather a layer, and no exponential of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch, batches
+from headscope.measure.memory import in_memory
+from headscope.models.engines.engine import Rows, whole
+from headscope.models.load import Model
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells(Generic[T]):
+    """Cells of one layer on one batch, as flat indices into `[window head query key]`."""
+
+    layer: int
+    flat: Int[ndarray, " cell"]
+    what: T
+    """What they were asked for."""
+
+
+Ask = Callable[[Sequence[int], int], Iterable[Cells[T]]]
+"""The cells to read of a batch, given which windows it has and the length they are padded to."""
+
+
+def read_cells(
+    model: Model,
+    windows: Sequence[Window],
+    ask: Ask[T],
+    *,
+    batch_tokens: int,
+    progress: Callable[[int], None] = lambda tokens: None,
+) -> Iterator[tuple[T, Float[ndarray, " cell"]]]:
+    """Run windows and yield the attention in the cells that are asked for, in single precision.
+
+    Args:
+        model: the model to run; it stops after the last layer that is asked for.
+        windows: what to run, in any order.
+        ask: names the cells of a batch; it is given places in `windows`.
+        batch_tokens: tokens of one forward pass.
+        progress: called after each batch with its number of tokens, padding left out.
+    """
+    place = {id(window): i for i, window in enumerate(windows)}
+    blocks = np.zeros(len(windows), np.int64)
+
+    def read(batch: Batch) -> list[tuple[T, ndarray]]:
+        tokens = batch.tokens()
+        by_layer: dict[int, list[Cells[T]]] = {}
+        for cells in ask([place[id(window)] for window in batch.windows], tokens.shape[1]):
+            by_layer.setdefault(cells.layer, []).append(cells)
+        return _run(model, tokens.to(model.device), by_layer) if by_layer else []
+
+    for batch in batches(windows, blocks, {}, tokens=batch_tokens):
+        for found in in_memory(batch, read):
+            yield from found
+        progress(sum(map(len, batch.windows)))
+
+
+def _run(
+    model: Model, tokens: Int[Tensor, "window position"], by_layer: dict[int, list[Cells[T]]]
+) -> list[tuple[T, ndarray]]:
+    found: list[tuple[T, ndarray]] = []
+
+    def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+        asked = by_layer.get(layer)
+        if asked:
+            (pattern,) = rows
+            values = _at(pattern, [cells.flat for cells in asked], model.engine.logarithms)
+            found.extend((cells.what, part) for cells, part in zip(asked, values, strict=True))
+
+    model.engine.run(tokens, [whole(*tokens.shape)], on_layer, max(by_layer) + 1)
+    return found
+
+
+def _at(rows: Rows, parts: list[ndarray], logarithms: bool) -> list[ndarray]:
+    """The values of all parts by one gather and one copy to the processor."""
+    flat = torch.from_numpy(np.concatenate(parts)).to(rows.device)
+    values = rows.reshape(-1).index_select(0, flat).float()
+    values = values.exp() if logarithms else values
+    ends = np.cumsum([len(part) for part in parts])
+    return np.split(values.cpu().numpy(), ends[:-1])

@@ -1,0 +1,56 @@
+"""Batches that do not fit into memory are read in halves, and those in halves again."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from headscope.errors import ModelError
+from headscope.measure.batches import Batch
+
+T = TypeVar("T")
+
+
+def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
+    """What `read` makes of a batch; where it does not fit, of its halves.
+
+    Args:
+        batch: windows that are to run together.
+        read: runs them. It must change nothing before it is done.
+
+    Returns:
+        One result, or those of the parts in the order of their windows.
+
+    Raises:
+        ModelError: a window does not fit even alone; the message names its document.
+    """
+    try:
+        return [read(batch)]
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        if len(batch.windows) == 1:
+            window = batch.windows[0]
+            raise ModelError(
+                f"{window.name}: a window of {len(window)} tokens does not fit into memory beside "
+                "the model; take shorter ones (--max-length), a smaller --dtype, or another "
+                f"--device ({str(error).splitlines()[0] if str(error) else 'no memory'})"
+            ) from error
+    # here the error and the tensors that its traceback held are gone
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return [result for half in batch.halves() for result in in_memory(half, read)]
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Accelerators have a class of their own for it; on processors torch says it in words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in _WORDS)
+
+
+_WORDS = ("not enough memory", "can't allocate memory", "out of memory")

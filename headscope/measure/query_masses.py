@@ -1,0 +1,120 @@
+"""The attention on the targets of each single query of a sample, which no tally keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.example import Wanted
+from headscope.measure.gather import Ask, Cells, T, read_cells
+from headscope.models.load import Model
+from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.relation import Relation
+
+Progress = Callable[[int, int], None]
+PASSES = 3
+"""Times that a sample is read at most: for the masses of all queries, for the rows of those that
+are chosen, and for what is shown of them."""
+
+
+class Reading:
+    """A sample of windows, what the relations ask about in it, and how far it has been read."""
+
+    def __init__(
+        self,
+        model: Model,
+        sample: Sequence[Window],
+        relations: Sequence[Relation],
+        batch_tokens: int,
+        progress: Progress,
+    ) -> None:
+        self.model, self.sample, self.relations = model, sample, relations
+        self.targets = cache(self._targets)
+        self._batch_tokens, self._progress = batch_tokens, progress
+        self._done, self._total = 0, PASSES * sum(map(len, sample))
+
+    def _targets(self, window: int, relation: int) -> Pairs:
+        asked = self.relations[relation]
+        known = self.sample[window].stimulus in asked.stimuli
+        return asked.pairs(self.sample[window]) if known else no_pairs()
+
+    def read(self, chosen: Sequence[int], ask: Ask[T]) -> Iterator[tuple[T, ndarray]]:
+        """The attention in the cells that are asked for in the chosen windows of the sample."""
+        windows = [self.sample[i] for i in chosen]
+        self._total -= sum(map(len, self.sample)) - sum(map(len, windows))
+        return read_cells(
+            self.model,
+            windows,
+            lambda rows, length: ask([chosen[i] for i in rows], length),
+            batch_tokens=self._batch_tokens,
+            progress=self._advance,
+        )
+
+    def _advance(self, tokens: int) -> None:
+        self._done += tokens
+        self._progress(self._done, self._total)
+
+
+class Queries(NamedTuple):
+    """Queries with the attention on their targets, in the order in which they were read."""
+
+    mass: Float[ndarray, " query"]
+    window: Int[ndarray, " query"]
+    query: Int[ndarray, " query"]
+
+
+_NONE = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class _Asked(NamedTuple):
+    """A relation's targets in a batch: cells, flat within head 0, and what they add up to."""
+
+    flat: Int[ndarray, " cell"]
+    place: Int[ndarray, " cell"]
+    """Which of the queries each cell belongs to."""
+    window: Int[ndarray, " query"]
+    query: Int[ndarray, " query"]
+
+
+def masses(reading: Reading, wanted: Sequence[Wanted]) -> list[Queries]:
+    """For each wanted head and relation the mass of every query of the sample."""
+    heads = reading.model.heads
+
+    def ask(members: Sequence[int], length: int) -> Iterator[Cells[tuple[int, _Asked]]]:
+        asked = {
+            relation: _asked(
+                [reading.targets(i, relation) for i in members], members, heads, length
+            )
+            for relation in {want.relation for want in wanted}
+        }
+        for number, want in enumerate(wanted):
+            own = asked[want.relation]
+            if len(own.flat):
+                yield Cells(want.layer, own.flat + want.head * length * length, (number, own))
+
+    parts: list[list[Queries]] = [[_NONE] for _ in wanted]
+    for (number, own), values in reading.read(range(len(reading.sample)), ask):
+        parts[number].append(Queries(np.bincount(own.place, values), own.window, own.query))
+    return [Queries(*map(np.concatenate, zip(*each, strict=True))) for each in parts]
+
+
+def _asked(targets: Sequence[Pairs], members: Sequence[int], heads: int, length: int) -> _Asked:
+    """The targets of a relation in each window of a batch, put together."""
+    row = np.repeat(np.arange(len(members)), [len(pairs) for pairs in targets])
+    query, key, owner = (
+        np.concatenate([getattr(pairs, name) for pairs in targets])
+        for name in ("query", "key", "owner")
+    )
+    owners, place = np.unique(row * length + owner, return_inverse=True)
+    return _Asked(
+        flat=(row * heads * length + query) * length + key,
+        place=place,
+        window=np.asarray(members)[owners // length],
+        query=owners % length,
+    )

@@ -1,0 +1,193 @@
+"""Whether a model predicts its run's own text better than the frequencies of the tokens do.
+
+A model whose weights, tokenizer or dtype are not what they should be still has attention patterns.
+What gives it away is that it predicts no better than a table of token counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import nn
+
+from headscope.corpus.window import Window
+from headscope.errors import ModelError
+from headscope.models.load import Model
+
+WINDOWS = 8
+"""Windows that are read once more: some 2,000 tokens, a few percent of a default run's."""
+ROWS = 64
+"""Tokens of each that are predicted: logits of so few rows fit into memory whatever the vocabulary,
+and 512 tokens give the mean loss to about 0.15 nats, where unigrams are some nats away."""
+
+
+class Targets(NamedTuple):
+    """A window and the places in it whose tokens are to be predicted."""
+
+    tokens: Int[ndarray, " position"]
+    places: Int[ndarray, " target"]
+    """From 1 on: the first token has nothing before it."""
+
+
+@dataclass(frozen=True)
+class Sanity:
+    """The mean loss of a model and of unigrams on the same tokens of the run's text, in nats."""
+
+    model: float
+    unigram: float
+    tokens: int
+    windows: int
+    better: int
+    """Windows on which the model's mean loss is the smaller one."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the model is better than unigrams on average; a loss that is no number is not.
+
+        In built sentences, whose few words are drawn evenly, counts of that very text come near
+        the best that can be had, and a good model that never saw it may do worse: the note says on
+        how many windows. A model that is broken or was never trained loses everywhere, by nats.
+        """
+        return self.model < self.unigram
+
+    @property
+    def facts(self) -> dict[str, float | None]:
+        """What `run.json` says of it."""
+        model = round(self.model, 3) if np.isfinite(self.model) else None
+        counts = {"tokens": self.tokens, "windows": self.windows, "better": self.better}
+        return {"model": model, "unigram": round(self.unigram, 3), **counts}
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader of the run must know; nothing of a sound model."""
+        if self.sound:
+            return []
+        return [
+            f"{WORSE}: {self.model:.2f} against {self.unigram:.2f} nats per token, better on "
+            f"{self.better} of {self.windows} windows; its weights, its tokenizer or its dtype may "
+            "be wrong, or it was never trained for such text"
+        ]
+
+
+WORSE = "THIS MODEL PREDICTS THE TEXT WORSE THAN THE FREQUENCIES OF ITS TOKENS DO"
+
+
+class TokenCounts:
+    """Counts the tokens of windows as they pass, and predicts each from all the others."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows."""
+        for window in windows:
+            self.counts.update(np.asarray(window.tokens[1:]).tolist())
+            yield window
+
+    def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:
+        """−ln of each counted token's frequency among all other tokens of the text.
+
+        Leave-one-out, or a token that occurs once would be predicted from itself. What was not
+        seen gets the share that Witten & Bell 1991 (method C) give it, types / (tokens + types),
+        spread evenly over the vocabulary: p = (c + T / V) / (N + T).
+        """
+        count = np.array([self.counts[int(token)] for token in tokens]) - 1
+        others = self.counts.total() - 1
+        types = len(self.counts) - (count == 0)
+        # of a text of one token nothing is left to count
+        weight = np.maximum(others + types, 1)
+        known = (count + types / vocabulary) / weight
+        return np.asarray(-np.log(np.where(others + types > 0, known, 1 / vocabulary)))
+
+
+def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
+    """Some tokens of some windows, each with the same chance in its window."""
+    rng = np.random.default_rng(seed)
+    usable = [window for window in windows if len(window) > 1]
+    chosen = rng.permutation(len(usable))[:WINDOWS]
+    drawn = []
+    for i in sorted(chosen.tolist()):
+        places = 1 + rng.permutation(len(usable[i]) - 1)[:ROWS]
+        drawn.append(Targets(np.asarray(usable[i].tokens), np.sort(places)))
+    return drawn
+
+
+def sanity(
+    counts: TokenCounts,
+    windows: Sequence[Window],
+    predict: Callable[[Sequence[Targets]], Float[ndarray, " target"]],
+    *,
+    vocabulary: int,
+    seed: int,
+) -> tuple[dict[str, Any], list[str]]:
+    """What `run.json` says of the loss on the run's own text, and what its reader must know.
+
+    Args:
+        counts: of all tokens of the text.
+        windows: of the text, to draw from.
+        predict: gives the model's loss of each target.
+        vocabulary: tokens of the model.
+        seed: seeds the draw.
+    """
+    drawn = draw_targets(windows, seed=seed)
+    if not drawn:
+        return {}, []
+    try:
+        losses = predict(drawn)
+    except ModelError as error:
+        return {}, [f"its loss on the text is not known: {error}"]
+    tokens = np.concatenate([each.tokens[each.places] for each in drawn])
+    unigram = counts.losses(tokens, vocabulary)
+    ends = np.cumsum([len(each.places) for each in drawn])[:-1]
+    ahead = np.array([part.mean() for part in np.split(unigram - losses, ends)])
+    found = Sanity(
+        float(losses.mean()), float(unigram.mean()), len(tokens), len(drawn), int((ahead > 0).sum())
+    )
+    return {"text_loss": found.facts}, found.notes
+
+
+@torch.inference_mode()
+def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
+    """The model's loss of each target, in nats; only their rows are unembedded.
+
+    Raises:
+        ModelError: the model has no unembedding, or cannot be asked for some of its logits.
+    """
+    network = getattr(model.engine, "network", None) or model.bridge.original_model
+    unembed = network.get_output_embeddings()
+    if unembed is None:
+        raise ModelError(f"{model.name} has no unembedding")
+    try:
+        each = [_window_losses(network, unembed, target) for target in targets]
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
+    return np.concatenate(each)
+
+
+def _window_losses(network: Any, unembed: nn.Module, target: Targets) -> Float[ndarray, " target"]:
+    # the row at i predicts the token at i + 1
+    rows = torch.from_numpy(target.places - 1)
+
+    def keep(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return given[0][:, rows.to(given[0].device)], *given[1:]
+
+    # before the unembedding, so that what a model does to its logits is still done
+    hook = unembed.register_forward_pre_hook(keep)
+    try:
+        tokens = torch.from_numpy(target.tokens).long()[None].to(network.device)
+        logits = network(tokens, use_cache=False).logits[0]
+    finally:
+        hook.remove()
+    if len(logits) != len(rows):
+        raise RuntimeError("it unembeds more rows than it is asked for")
+    labels = torch.from_numpy(target.tokens[target.places]).long().to(logits.device)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return nn.functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()

@@ -1,0 +1,62 @@
+"""Which batch of a run is read when: made from windows alone, before any model is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch, batches
+from headscope.measure.deal import Chunk, chunks
+
+Choose = Callable[[Sequence[Window]], set[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A batch in its place among all batches of a run."""
+
+    batch: Batch
+    opens: Chunk | None
+    """The chunk that begins with this batch."""
+    shared: bool
+    """Whether the twin reads it too."""
+
+    @property
+    def tokens(self) -> int:
+        """Its tokens, padding left out."""
+        return sum(map(len, self.batch.windows))
+
+    @property
+    def merges(self) -> Int[ndarray, " block"] | None:
+        """How the blocks of the sums so far are merged before this batch's are added, if at all."""
+        return None if self.opens is None else self.opens.merge
+
+
+def schedule(
+    text: Iterable[Window], synthetic: Sequence[Window], *, batch_tokens: int, share: Choose
+) -> Iterator[Step]:
+    """The batches of a run in order; those that the twin reads too come first in each chunk.
+
+    Args:
+        text: windows of natural text, one after the other; they need not fit into memory.
+        synthetic: windows of the other stimuli.
+        batch_tokens: tokens of one forward pass.
+        share: says which of the next windows the twin reads; asked once for each chunk, in order.
+    """
+    for chunk in chunks(text, synthetic):
+        shared = share(chunk.windows)
+        opens: Chunk | None = chunk
+        for again in (True, False):
+            rows = np.array([i for i in range(len(chunk.windows)) if (i in shared) == again], int)
+            windows = [chunk.windows[i] for i in rows]
+            profiled = {
+                place: chunk.profiled[i] for place, i in enumerate(rows) if i in chunk.profiled
+            }
+            for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
+                yield Step(batch, opens, again)
+                opens = None

@@ -1,0 +1,170 @@
+"""What a run reads: documents cut into windows, up to a number of tokens, and random repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.document import Document
+from headscope.corpus.naming import names_within
+from headscope.corpus.read import corpus_files, file_sha256, read_documents
+from headscope.corpus.synthetic import repeat_windows
+from headscope.corpus.window import Window
+from headscope.corpus.word_pairs import pair_documents, shipped_pairs
+from headscope.measure.deal import few_documents
+from headscope.measure.tally import BLOCKS
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """What is asked of a tokenizer; see `headscope.models.tokenizer.Tokenizer`."""
+
+    bos: int
+    bos_string: str
+
+    def encode(self, document: Document) -> TokenizedDocument: ...
+    def spell(self, tokens: Sequence[int]) -> list[str]: ...
+
+
+class TextWindows:
+    """Windows of natural text, up to `max_tokens` tokens, made one after the other.
+
+    The files of a folder are read in an order drawn by the seed, so that a short run sees all
+    kinds of text; several corpora take turns, one document each. A file that would not be needed
+    is not read, and no more than a document of each corpus is in memory.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[str | Path],
+        encoder: Encoder,
+        *,
+        max_tokens: int,
+        max_length: int,
+        seed: int,
+    ) -> None:
+        self.tokens = 0
+        """Tokens of the windows so far, the beginning-of-text tokens included."""
+        self.encoder, self.max_tokens, self.max_length = encoder, max_tokens, max_length
+        self._opened: list[Path] = []
+        self._cuts, self._skipped = Cuts(), 0
+        self.documents = 0
+        """Documents that the windows so far are of; a long text in pieces is one."""
+        self._pieces: dict[str, int] = {}
+        # a path that does not exist is found now, not when its turn comes
+        files = _files(corpora)
+        self.paths = names_within(corpora, files)
+        """All files of the corpora by their names in these, whether they will be needed or not."""
+        self._sha256: dict[Path, str] = {}
+        self._streams = [_documents(own, self._opened, seed) for own in files]
+
+    def __iter__(self) -> Iterator[Window]:
+        """The windows, once.
+
+        Raises:
+            CorpusError: with file and line, for a file that cannot be read.
+        """
+        for document in _take_turns(self._streams):
+            self._skipped += document.skipped_mentions
+            tokenized = self.encoder.encode(document)
+            number = self._number(document)
+            for window in cut_windows(
+                tokenized,
+                self.encoder.bos,
+                self.encoder.bos_string,
+                max_length=self.max_length,
+                cuts=self._cuts,
+                number=number,
+            ):
+                self.documents = max(self.documents, number + 1)
+                self.tokens += len(window)
+                yield window
+                if self.tokens >= self.max_tokens:
+                    return
+
+    def _number(self, document: Document) -> int:
+        """The document's number; all pieces of one text have that of the first."""
+        if not document.whole:
+            return self.documents
+        return self._pieces.setdefault(document.whole, self.documents)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The sha256 of each corpus file that was read, by its name in its corpus."""
+        opened = set(self._opened)  # more may be opened meanwhile
+        for path in opened:
+            if path not in self._sha256:
+                self._sha256[path] = file_sha256(path)
+        return {name: self._sha256[path] for name, path in self.paths.items() if path in opened}
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader of the results should know about the windows so far."""
+        return [*_notes(self._cuts, self._skipped), *few_documents(self.documents)]
+
+
+def plan_repeats(
+    vocabulary: Int[ndarray, " token"], encoder: Encoder, *, max_length: int, seed: int
+) -> list[Window]:
+    """One window of repeated random tokens for each block."""
+    return repeat_windows(
+        vocabulary, encoder.bos, encoder.spell, count=BLOCKS, seed=seed, max_length=max_length
+    )
+
+
+def plan_pairs(encoder: Encoder, *, max_length: int, seed: int) -> list[Window]:
+    """Windows of sentences with related words, one document for each block."""
+    return [
+        window
+        for number, document in enumerate(pair_documents(shipped_pairs(), count=BLOCKS, seed=seed))
+        for window in cut_windows(
+            encoder.encode(document),
+            encoder.bos,
+            encoder.bos_string,
+            max_length=max_length,
+            cuts=Cuts(),
+            stimulus="pairs",
+            number=number,
+        )
+    ]
+
+
+def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:
+    return [corpus_files([corpus]) for corpus in corpora]
+
+
+def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:
+    for i in np.random.default_rng(seed).permutation(len(files)):
+        opened.append(files[i])
+        yield from read_documents([files[i]])
+
+
+def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
+    waiting = list(streams)
+    while waiting:
+        for stream in list(waiting):
+            document = next(stream, None)
+            if document is None:
+                waiting.remove(stream)
+            else:
+                yield document
+
+
+def _notes(cuts: Cuts, skipped: int) -> list[str]:
+    notes = []
+    if skipped:
+        notes.append(f"{skipped} discontinuous mentions left out")
+    if cuts.sentences_cut:
+        notes.append(
+            f"{cuts.sentences_cut} sentences longer than a window were cut between words "
+            f"(first in {cuts.first})"
+        )
+    if cuts.words_lost:
+        notes.append(f"{cuts.words_lost} words of which the tokenizer keeps no character left out")
+    return notes

@@ -1,0 +1,166 @@
+"""The running sums of a run. Batches, shards and resumed runs just add, in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.errors import RunError
+from headscope.relations.relation import BASELINES
+
+BLOCKS = 64
+"""Documents are dealt into blocks like cards; intervals come from resampling blocks."""
+MIN_BLOCKS = 8
+"""Fewer blocks than this cannot say how sure they are: no interval, no q value, no tag."""
+PROFILES = 16
+"""Windows that are profiled at most. A profile describes and decides nothing, so that its cost need
+not grow with the run."""
+OFFSETS = 9
+"""Diagonals of the profile: from the current token to eight back."""
+CORNER = 10
+"""Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
+
+GRAIN = 2.0**-24
+"""What is added to a tally is a multiple of this, finer than the rounding of single precision.
+Doubles add multiples of it without any rounding up to 2²⁹, so that a tally does not depend on the
+order in which its parts were added, nor on how they were dealt to processes."""
+
+
+def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
+    """Values rounded to what a tally adds exactly."""
+    return np.asarray(np.rint(values / GRAIN) * GRAIN)
+
+
+@dataclass
+class Profile:
+    """Sums that describe a head's pattern on at most 16 text windows.
+
+    All are sums over the queries from position 1 on; `queries` counts them, and each array but
+    `corner` is `[layer head]`. What they mean is said where they are divided:
+    `headscope.measure.profile`.
+    """
+
+    queries: Float[ndarray, ""]
+    entropy: Float[ndarray, "layer head"]
+    distance: Float[ndarray, "layer head"]
+    first_token: Float[ndarray, "layer head"]
+    spread: Float[ndarray, "layer head"]
+    diagonal: Float[ndarray, "layer head offset"]
+    stripe: Float[ndarray, "layer head"]
+    sentence: Float[ndarray, "layer head"]
+    corners: Float[ndarray, " window"]
+    corner: Float[ndarray, "window layer head cell"]
+
+    @classmethod
+    def zeros(cls, layers: int, heads: int) -> Profile:
+        """An empty profile."""
+        per_head = (layers, heads)
+        return cls(
+            queries=np.zeros(()),
+            entropy=np.zeros(per_head),
+            distance=np.zeros(per_head),
+            first_token=np.zeros(per_head),
+            spread=np.zeros(per_head),
+            diagonal=np.zeros((*per_head, OFFSETS)),
+            stripe=np.zeros(per_head),
+            sentence=np.zeros(per_head),
+            corners=np.zeros(PROFILES),
+            corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
+        )
+
+    def __iadd__(self, other: Profile) -> Profile:
+        """Add another profile of the same layers and heads."""
+        for field in fields(Profile):
+            array = getattr(self, field.name)
+            array += getattr(other, field.name)
+        return self
+
+
+@dataclass
+class Tally:
+    """Sums of attention per block × relation × layer × head, and what they are divided by."""
+
+    relations: tuple[str, ...]
+    target: Float[ndarray, "block relation layer head"]
+    control: Float[ndarray, "block relation layer head"]
+    hits: Float[ndarray, "block relation layer head"]
+    queries: Float[ndarray, "block relation"]
+    chance: Float[ndarray, "block relation"]
+    baselines: Float[ndarray, "relation rule"]
+    profile: Profile
+
+    @classmethod
+    def zeros(cls, relations: tuple[str, ...], layers: int, heads: int) -> Tally:
+        """An empty tally."""
+        per_head, per_block = (layers, heads), (BLOCKS, len(relations))
+        return cls(
+            relations=relations,
+            target=np.zeros((*per_block, *per_head)),
+            control=np.zeros((*per_block, *per_head)),
+            hits=np.zeros((*per_block, *per_head)),
+            queries=np.zeros(per_block),
+            chance=np.zeros(per_block),
+            baselines=np.zeros((len(relations), BASELINES)),
+            profile=Profile.zeros(layers, heads),
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return int(self.target.shape[2])
+
+    @property
+    def heads(self) -> int:
+        """Number of heads in a layer."""
+        return int(self.target.shape[3])
+
+    def arrays(self) -> dict[str, ndarray]:
+        """Every array by name, those of the profile as `profile.NAME`; not copies."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
+        return own | {f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)}
+
+    def add_to(self, other: Tally) -> None:
+        """Add these sums to another's."""
+        other += self
+
+    def merge(self, into: Int[ndarray, " block"]) -> None:
+        """Give the sums of each block to the block `into[block]`; several may become one."""
+        for array in (self.target, self.control, self.hits, self.queries, self.chance):
+            before = array.copy()
+            array[:] = 0
+            np.add.at(array, into, before)
+
+    def __iadd__(self, other: Tally) -> Tally:
+        """Add another tally of the same relations, layers and heads.
+
+        Raises:
+            RunError: the two do not fit.
+        """
+        if self.relations != other.relations or self.target.shape != other.target.shape:
+            raise RunError(
+                f"these tallies do not add up: {len(self.relations)} relations × {self.layers} "
+                f"layers × {self.heads} heads, and {len(other.relations)} × {other.layers} × "
+                f"{other.heads}"
+            )
+        theirs = other.arrays()
+        for name, array in self.arrays().items():
+            array += theirs[name]
+        return self
+
+
+_NO_ARRAYS = ("relations", "profile")
+
+
+@dataclass
+class Pass:
+    """One reading of a run's batches: the sums so far, and how much is in them."""
+
+    tally: Tally
+    batches: int = 0
+    tokens: int = 0
+    """Padding left out."""
+    halved: int = 0
+    """Batches that did not fit into memory as they were."""

@@ -1,0 +1,1 @@
+"""Loading a model, and reading its attention by one of two engines."""

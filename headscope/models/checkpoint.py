@@ -1,0 +1,210 @@
+"""What a model's weight files are, decided before any is opened, and what their headers state.
+
+transformers reads `model.safetensors` if it is there, otherwise every file that
+`model.safetensors.index.json` names, and nothing else; so does headscope count, check and hash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from headscope.corpus.read import file_sha256
+from headscope.errors import ModelError
+
+Shapes = Mapping[str, tuple[int, ...]]
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+|(?<=\.)_orig_mod\.")
+"""What torch's DataParallel and torch.compile put into the names of a model that they wrap."""
+_OTHER_WEIGHTS = re.compile(r"adapter_config\.json|shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
+"""Files by which transformers would load other weights than those that are counted here."""
+_NEVER = (
+    "headscope never loads pickles (.bin, .pt). "
+    "Convert it with transformers: model.save_pretrained(folder)"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder in Hugging Face layout or a `.gguf` file, and the files that hold its weights."""
+
+    path: Path
+    files: tuple[Path, ...]
+    """In order; none for a folder that holds only a configuration."""
+
+    @property
+    def is_gguf(self) -> bool:
+        """The weights and the configuration are one `.gguf` file."""
+        return self.path.is_file()
+
+    def sha256(self) -> dict[str, str]:
+        """Of each file, by its name within the folder."""
+        root = self.path.parent if self.is_gguf else self.path
+        return {file.relative_to(root).as_posix(): file_sha256(file) for file in self.files}
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """Of all tensors as the headers state them; nothing else is read.
+
+        Raises:
+            ModelError: a file is damaged, or two hold the same tensor.
+        """
+        return gguf_shapes(self.path) if self.is_gguf else safetensors_shapes(self.files)
+
+
+def find_checkpoint(name: str, path: Path) -> Checkpoint:
+    """The files of a model that is to be loaded.
+
+    Args:
+        name: of the model, for messages.
+        path: its folder, or its `.gguf` file.
+
+    Raises:
+        ModelError: it has no configuration or no weights, its index leads elsewhere, or names
+            what is missing or a pickle.
+    """
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
+        return Checkpoint(path, (path,))
+    if not (path / CONFIG).is_file():
+        raise ModelError(
+            f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
+        )
+    files = weight_files(name, path)
+    if not files:
+        raise ModelError(f"{name}: no .safetensors file; {_NEVER}")
+    return Checkpoint(path, files)
+
+
+def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
+    """The safetensors files that transformers reads from a folder; none if it holds none.
+
+    Raises:
+        ModelError: an index that leads elsewhere, or names what is missing or a pickle; or weights
+            that transformers would take from somewhere else.
+    """
+    there = sorted(file.name for file in folder.iterdir())
+    other = [file for file in there if _OTHER_WEIGHTS.fullmatch(file)]
+    if other:
+        raise ModelError(
+            f"{name}: {other[0]} belongs to an adapter or a distributed checkpoint, which changes "
+            "what is loaded; merge it into one model and save that, or take the file away"
+        )
+    if (folder / WEIGHTS).is_file():
+        return (folder / WEIGHTS,)
+    if (folder / INDEX).is_file():
+        return _indexed(name, folder)
+    found = [file for file in there if file.endswith(".safetensors")]
+    if found:
+        raise ModelError(
+            f"{name}: has {found[0]}, but neither {WEIGHTS} nor {INDEX}, which are what "
+            "transformers reads; rename the file, or save the model again"
+        )
+    return ()
+
+
+def plain_name(key: str) -> str:
+    """A tensor's name without what torch.compile and DataParallel put before or into it."""
+    return WRAPPERS.sub("", key)
+
+
+def safetensors_shapes(files: tuple[Path, ...]) -> Shapes:
+    """The shapes that the headers of these files state.
+
+    Raises:
+        ModelError: one of them is no safetensors file, or two hold the same tensor.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        try:
+            with safe_open(path, framework="np") as file:
+                own = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118, this is no dict
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: not a safetensors file: {error}") from error
+        twice = sorted(own.keys() & shapes.keys())
+        if twice:
+            raise ModelError(f"{path}: {twice[0]} is in another of the model's files, too")
+        shapes |= own
+    return shapes
+
+
+def gguf_shapes(path: Path) -> Shapes:
+    """The shapes that a GGUF file states, in elements, however they are quantised.
+
+    Raises:
+        ModelError: not a GGUF file, or the package that reads them is not installed.
+    """
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise ModelError(
+            f"{path}: needs a package that is not installed: pip install 'headscope[gguf]'"
+        ) from error
+    try:
+        reader = GGUFReader(path)
+    except Exception as error:  # gguf raises many kinds for a file that it cannot read
+        raise ModelError(f"{path}: not a GGUF file: {error}") from error
+    return {each.name: tuple(int(size) for size in each.shape) for each in reader.tensors}
+
+
+def _indexed(name: str, folder: Path) -> tuple[Path, ...]:
+    """The files that a folder's index names, each in the folder; nothing but the index is read."""
+    index = folder / INDEX
+    weight_map = _weight_map(index)
+    named = sorted(set(weight_map.values()))
+    for file in named:
+        _check_inside(index, file)
+    files = tuple(folder / file for file in named)
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise ModelError(
+            f"{name}: {len(missing)} of {len(files)} weight files are missing, {missing[0]} first; "
+            "to count by the configuration alone, name config.json itself"
+        )
+    return files
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        content: Any = json.loads(index.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{index}: not an index of safetensors files: {error}") from error
+    found = content.get("weight_map") if isinstance(content, dict) else None
+    if (
+        not isinstance(found, dict)
+        or not found
+        or not all(isinstance(file, str) for file in found.values())
+        or not isinstance(content.get("metadata"), dict)
+    ):
+        raise ModelError(
+            f"{index}: not an index of safetensors files: it should hold metadata, and a "
+            "weight_map from the name of each tensor to a file"
+        )
+    return found
+
+
+def _check_inside(index: Path, file: str) -> None:
+    """Refuse a file of an index that is no safetensors file within the index's folder."""
+    if not file.endswith(".safetensors"):
+        raise ModelError(f"{index}: names {file!r:.100}, which is no .safetensors file; {_NEVER}")
+    parts = PurePosixPath(file.replace("\\", "/"))
+    root = index.parent.resolve()
+    # the hub's cache keeps a revision as links to the blobs beside it
+    blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
+    target = (index.parent / file).resolve()
+    inside = target.is_relative_to(root) or target.is_relative_to(blobs)
+    if parts.is_absolute() or ".." in parts.parts or ":" in file or not inside:
+        raise ModelError(
+            f"{index}: names {file!r:.100}, which is not in the model's folder; a model's weights "
+            "lie beside its config.json"
+        )

@@ -1,0 +1,50 @@
+"""Whether what an engine gives is causal attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headscope.errors import ModelError
+from headscope.models.engines.engine import Engine, stream_patterns
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+"""How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
+
+
+def check_patterns(
+    engine: Engine, name: str, heads: int, vocabulary_size: int, device: str, length: int = 12
+) -> None:
+    """Run one short batch and check that what the hooks give is causal attention.
+
+    Raises:
+        ModelError: a layer gave no pattern, another number of heads than configured, rows that
+            do not sum to 1, or attention to later positions; the message names the layer.
+    """
+    seen: set[int] = set()
+
+    def check(layer: int, pattern: Tensor) -> None:
+        seen.add(layer)
+        where = f"{name}: layer {layer}"
+        if tuple(pattern.shape) != (2, heads, length, length):
+            raise ModelError(
+                f"{where} gave a pattern of shape {tuple(pattern.shape)}, but the configuration "
+                f"says batch 2, {heads} heads, {length} × {length}"
+            )
+        row_sums = pattern.float().sum(-1)
+        if not torch.allclose(
+            row_sums, torch.ones_like(row_sums), atol=TOLERANCE.get(pattern.dtype, 1e-2)
+        ):
+            worst = float((row_sums - 1).abs().nan_to_num(nan=torch.inf).max())
+            raise ModelError(f"{where}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
+        if bool(pattern.triu(1).any()):
+            raise ModelError(f"{where} attends to later positions: not a causal model")
+
+    tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
+    stream_patterns(engine, tokens.to(device), check)
+    missing = sorted(set(range(engine.layers)) - seen)
+    if missing:
+        raise ModelError(
+            f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "
+            "headscope reads softmax attention only"
+        )

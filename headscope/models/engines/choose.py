@@ -1,0 +1,73 @@
+"""Which engine reads a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headscope.errors import ModelError
+from headscope.models.engines.engine import Engine
+from headscope.models.engines.probe import Probe, check_probe, probe
+from headscope.models.layout import Layout
+
+OWN_SOFTMAX = 10.0
+"""Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
+heavily noised weights, are rounded by a few 1e-4 whichever way they are summed."""
+
+
+def choose_engine(
+    name: str, hf_model: Any, backend: Any, stated: Layout, *, asked: str, longest: int
+) -> tuple[Engine, tuple[str, ...]]:
+    """The engine asked for; for `auto` the fused one, or the other and a note that says why.
+
+    Either one has shown the patterns of the model's own eager attention on a short text.
+
+    Args:
+        name: of the model, for messages.
+        hf_model: as transformers loads it, with eager attention, on its device.
+        backend: its tokenizer, as transformers loads it.
+        stated: what its configuration says.
+        asked: `auto`, `fused` or `lens`.
+        longest: tokens of the longest window that will be read.
+
+    Raises:
+        ModelError: no engine fits, or not the one that was asked for.
+    """
+    config = hf_model.config
+    if getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config  # a GGUF's weights are no longer quantised
+    if not config.architectures:
+        config.architectures = [type(hf_model).__name__]
+    probed = probe(name, hf_model, stated)
+    if asked == "lens":
+        return _lens(name, hf_model, backend, stated, probed), ()
+    # each engine's library takes seconds to import
+    from headscope.models.engines.fused import FusedEngine
+
+    try:
+        stated.check_reach(longest)
+        return FusedEngine(hf_model, stated, probed), ()
+    except Exception as error:  # a model's own code may fail in any way
+        reason = _reason(error)
+        if asked == "fused":
+            raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
+    hf_model.set_attn_implementation("eager")
+    try:
+        engine = _lens(name, hf_model, backend, stated, probed)
+    except ModelError as error:
+        raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
+    return engine, (f"lens engine, because the fused one does not fit: {reason}",)
+
+
+def _lens(name: str, hf_model: Any, backend: Any, stated: Layout, probed: Probe) -> Engine:
+    from headscope.models.engines.boot import boot
+
+    engine = boot(name, hf_model, backend, stated)
+    try:
+        check_probe(engine, probed, "what TransformerLens shows", slack=OWN_SOFTMAX)
+    except Exception as error:  # likewise
+        raise ModelError(f"{name}: the lens engine does not fit: {_reason(error)}") from error
+    return engine
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,0 +1,88 @@
+"""The `lens` engine: each layer's pattern through TransformerLens hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+from headscope.errors import ModelError
+from headscope.models.engines.engine import OnLayer, Tile, whole
+from headscope.models.layout import Layout
+from headscope.models.matrices import check_shapes
+
+MATRICES = ("q", "k", "v", "o")
+
+
+class LensEngine:
+    """A TransformerLens bridge; any model that it wraps."""
+
+    name = "lens"
+    logarithms = False
+
+    def __init__(self, bridge: Any, stated: Layout) -> None:
+        self.bridge = bridge
+        self.stated = stated
+        self.layers = stated.layers
+
+    def layout(self, windows: int, length: int) -> list[Tile]:
+        """One tile: the pattern is there as a whole."""
+        return [whole(windows, length)]
+
+    @torch.inference_mode()
+    def run(
+        self,
+        tokens: Int[Tensor, "window position"],
+        tiles: list[Tile],
+        on_layer: OnLayer,
+        layers: int | None = None,
+    ) -> None:
+        """Run tokens and hand on each layer's pattern; see `Engine.run`."""
+        last = (layers or self.layers) - 1
+
+        def hook_for(layer: int) -> Callable[..., None]:
+            def hook(pattern: Tensor, hook: Any) -> None:
+                on_layer(layer, (pattern for _ in tiles))
+                if layer == last:
+                    raise StopAtLayerException(pattern)
+
+            return hook
+
+        names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
+        hooks = [(name, hook_for(layer)) for layer, name in names.items()]
+        self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
+
+    def matrices(self) -> list[Float[Tensor, ...]]:
+        """Q, K, V and O of each layer, in place.
+
+        Raises:
+            ModelError: a layer's attention shows no such matrices, or of another shape than
+                heads × width.
+        """
+        found: list[Float[Tensor, ...]] = []
+        for layer in range(self.layers):
+            matrices = attention_matrices(self.bridge, layer)
+            check_shapes(matrices, self.stated, f"layer {layer}")
+            found += matrices
+        return found
+
+
+def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]:
+    """The Q, K, V and O matrices of a layer, as the bridge uses them.
+
+    Raises:
+        ModelError: the layer's attention has no such matrices.
+    """
+    attention = bridge.blocks[layer].attn
+    found = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
+    matrices = [matrix.data for matrix in found if matrix is not None]
+    if len(matrices) < len(MATRICES):
+        raise ModelError(
+            f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no twin; "
+            "run without it (--no-twin)"
+        )
+    return matrices

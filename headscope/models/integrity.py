@@ -1,0 +1,261 @@
+"""Whether the weights that a file holds are the weights of the model that its configuration names.
+
+transformers draws at random what a file lacks, leaves out what it does not know, and reports both
+in words only. Here each is an error, or a note for what cannot change what the heads compute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from math import inf, prod
+from typing import Any
+
+import torch
+
+from headscope.errors import ModelError
+from headscope.models.checkpoint import Shapes, plain_name
+
+COUNTS = (
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "num_hidden_layers",
+    "block_count",
+    "n_head",
+    "n_heads",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_embd",
+    "d_model",
+    "hidden_size",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "n_positions",
+    "max_position_embeddings",
+    "max_seq_len",
+    "n_ctx",
+)
+"""Numbers of a configuration that are at least 1 wherever they are given."""
+_LAYERS, _POSITIONS = COUNTS[:5], COUNTS[-4:]
+BUFFER = re.compile(
+    r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention)?\.(?:masked_)?bias"
+    r"|.*inv_freq|(?:.*\.)?position_ids|rope_(?:freqs|factors_\w+)(?:\.weight)?"
+)
+"""Causal masks, positions and rotary frequencies, which old files store beside the parameters."""
+_NUMBERED = re.compile(r"(?:^|\.)([A-Za-z_]\w*)\.(\d+)\.")
+_LISTED = 3
+_RANDOM = "transformers would draw them at random"
+_CHECK = "does config.json belong to these weights, and is every file whole?"
+
+Mismatch = tuple[str, Collection[int], Collection[int]]
+"""A tensor's name, its shape in the file, and its shape by the configuration."""
+
+
+def check_counts(name: str, config: Mapping[Any, Any], shapes: Shapes | None) -> None:
+    """Refuse numbers that no model can have, before anything is built by them.
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration as its file gives it; one within another is looked at, too.
+        shapes: of all tensors; None where there are none.
+
+    Raises:
+        ModelError: a count is not a whole number of at least 1, or there are more layers than
+            tensors to make them of, or it is more than all numbers in the weights.
+    """
+    most = inf if shapes is None else sum(map(prod, shapes.values()))
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            check_counts(name, value, shapes)
+        # a list gives a number for each layer
+        if key not in COUNTS or value is None or isinstance(value, list):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value!r:.40}; "
+                "it should be a whole number of at least 1"
+            )
+        if shapes is not None and key in _LAYERS and value > len(shapes):
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
+                f"{len(shapes):,} tensors, too few for as many layers; {_CHECK}"
+            )
+        if key not in _POSITIONS and value > most:
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
+                f"{most:,} numbers in all; {_CHECK}"
+            )
+
+
+def check_fit(
+    name: str, info: Mapping[str, Collection[Any]], shapes: Shapes, own: Collection[str]
+) -> list[str]:
+    """Compare what transformers expects of a file with what the file holds.
+
+    Args:
+        name: of the model, for messages.
+        info: `output_loading_info` of transformers: missing, mismatched and unexpected tensors.
+        shapes: of all tensors in the file.
+        own: names of the network's tensors.
+
+    Returns:
+        Notes on tensors that are not read and need not be.
+
+    Raises:
+        ModelError: a tensor is missing, has another shape, or belongs to a layer or a module
+            that is loaded without it.
+    """
+    errors = [str(each).strip().split("\n")[0] for each in info.get("error_msgs", ())]
+    if errors:
+        raise ModelError(f"{name}: transformers cannot load this model: {errors[0]}")
+    mismatched: list[Mismatch] = sorted(info["mismatched_keys"])
+    if mismatched:
+        key, found, expected = mismatched[0]
+        raise ModelError(
+            f"{name}: {_count(mismatched)} not the shape that the configuration says: {key} is "
+            f"{_sides(found)} in the file and {_sides(expected)} by the configuration; {_CHECK}"
+        )
+    missing = sorted(info["missing_keys"], key=_in_order)
+    if missing:
+        raise ModelError(
+            f"{name}: {_count(missing)} not in the weights, and {_RANDOM}: {_listed(missing)}; "
+            f"{_CHECK}"
+        )
+    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
+    return _check_unread(name, unread, [plain_name(key) for key in shapes], own)
+
+
+def check_names(name: str, shapes: Shapes, prefix: str) -> list[str]:
+    """Notes on names that a wrapper of torch has changed.
+
+    Args:
+        name: of the model, for messages.
+        shapes: of all tensors in the file.
+        prefix: what transformers itself puts before, or takes from, the names of this model.
+
+    Raises:
+        ModelError: two tensors of the file would be loaded into one.
+    """
+    places: dict[str, str] = {}
+    for key in shapes:
+        place = plain_name(key).removeprefix(f"{prefix}." if prefix else "")
+        if place in places:
+            raise ModelError(
+                f"{name}: {places[place]} and {key} are both in the weights, and would be loaded "
+                "into the same place; one of them is to be deleted"
+            )
+        places[place] = key
+    changed = [key for key in shapes if plain_name(key) != key]
+    if not changed:
+        return []
+    return [
+        f"the names of {len(changed)} tensors were read without _orig_mod. or module., which "
+        "torch.compile or DataParallel put there"
+    ]
+
+
+def check_finite(name: str, network: Any) -> None:
+    """Refuse weights that are no numbers, as they are in memory.
+
+    Raises:
+        ModelError: a tensor holds NaN or an infinity; the message names the first.
+    """
+    for key, tensor in network.state_dict().items():
+        if tensor.is_meta or not tensor.is_floating_point() or tensor.element_size() < 2:
+            continue
+        if not tensor.numel():
+            continue
+        if all(bool(torch.isfinite(end)) for end in torch.aminmax(tensor)):
+            continue  # in one pass that copies nothing: NaN is passed on
+        wrong = tensor.numel() - int(torch.isfinite(tensor).sum())
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"{name}: {wrong:,} of {tensor.numel():,} numbers in {key} are NaN or infinite "
+            f"as {kind}; the file is damaged, or needs a wider --dtype"
+        )
+
+
+def check_size(name: str, shapes: Shapes, sizes: Mapping[str, int], layers: int) -> None:
+    """Compare a GGUF file, whose unread tensors transformers does not report, by its size.
+
+    Args:
+        name: of the model, for messages.
+        shapes: of all tensors in the file.
+        sizes: of the parameters that transformers builds, tied ones once.
+        layers: how many the configuration says.
+
+    Raises:
+        ModelError: there are more layers than the configuration says, or numbers left over.
+    """
+    numbers = [int(found[1]) for key in shapes if (found := re.match(r"blk\.(\d+)\.", key))]
+    if numbers and max(numbers) >= layers:
+        raise ModelError(
+            f"{name}: the file says {layers} layers and holds tensors of layer {max(numbers)}, "
+            f"which would be left out; {_CHECK}"
+        )
+    held = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
+    expected = sum(sizes.values())
+    if held != expected:
+        raise ModelError(
+            f"{name}: the file holds {held:,} numbers and the model that it describes has "
+            f"{expected:,}: transformers would draw at random or leave out what does not fit"
+        )
+
+
+def _check_unread(
+    name: str, unread: Collection[str], held: Collection[str], own: Collection[str]
+) -> list[str]:
+    if not unread:
+        return []
+    # by both names, where transformers has another name for a module than the file
+    read = [*own, *(key for key in held if key not in unread)]
+    modules = {key.rpartition(".")[0] for key in read} - {""}
+    layers = _layers_left_out(unread, held, own)
+    for wrong, what in (
+        (layers, "a layer that the configuration leaves out"),
+        (
+            [key for key in unread if key.rpartition(".")[0] in modules],
+            "a module that would be loaded without it",
+        ),
+    ):
+        if wrong:
+            first = _listed(sorted(wrong, key=_in_order))
+            raise ModelError(f"{name}: {_count(wrong)} of {what}: {first}; {_CHECK}")
+    listed = _listed(sorted(unread, key=_in_order))
+    return [f"not read, because the model has no such part: {listed}"]
+
+
+def _layers_left_out(
+    unread: Collection[str], held: Collection[str], own: Collection[str]
+) -> list[str]:
+    """The held tensors of layers that the network does not have, in a stack of layers that it has.
+
+    All of such a layer: some of its names look to transformers like the masks of old files, and
+    are not reported.
+    """
+    layers = {key: found[0] for key in held if (found := _NUMBERED.findall(key))}
+    there = {found[0] for key in own if (found := _NUMBERED.findall(key))}
+    stacks = {stack for stack, _ in there}
+    beyond = {layers[key] for key in unread if key in layers and layers[key][0] in stacks} - there
+    return [key for key, layer in layers.items() if layer in beyond]
+
+
+def _listed(names: list[str]) -> str:
+    rest = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _count(tensors: Collection[Any]) -> str:
+    return "1 tensor is" if len(tensors) == 1 else f"{len(tensors)} tensors are"
+
+
+def _sides(shape: Collection[int]) -> str:
+    return " × ".join(map(str, shape)) or "a single number"
+
+
+def _in_order(key: str) -> list[tuple[int, str]]:
+    """Layer 2 before layer 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in key.split(".")]

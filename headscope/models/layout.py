@@ -1,0 +1,186 @@
+"""What a configuration says of a model's attention: the one place that reads its fields.
+
+transformers gives the same number another name in many families, and keeps those of a model that
+also sees or hears in a part of the configuration. Whoever needs one takes it from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headscope.errors import ModelError
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads")
+KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
+WIDTH = ("hidden_size", "n_embd", "d_model")
+HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head")
+VOCABULARY = ("vocab_size",)
+CONTEXT = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "context_length",
+    "model_max_length",
+)
+WINDOWS = (
+    "sliding_window",
+    "sliding_window_size",
+    "attention_chunk_size",
+    "attention_window_size",
+    "local_attention_window_len",
+    "window_size",
+    "keep_window_size",
+    "index_topk",
+)
+"""How many keys a query reaches at most, in layers that do not see everything before it."""
+LAYER_KINDS = ("layer_types", "attention_layers")
+EVERYTHING = ("full_attention", "global")
+"""What `LAYER_KINDS` call a layer whose queries see every earlier token."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The numbers of a causal model's attention, as its configuration states them."""
+
+    layers: int
+    heads: int
+    key_value_heads: int
+    d_model: int
+    d_head: int
+    vocabulary: int
+    context: int | None
+    """Longest input in tokens; None where the configuration states none."""
+    window: int | None
+    """Fewest keys that a layer's queries reach; None where all of them see every earlier token."""
+
+    def check_reach(self, length: int) -> None:
+        """Whether in every layer the last of so many tokens sees the first.
+
+        Raises:
+            ModelError: it does not.
+        """
+        if self.window is not None and self.window < length:
+            raise ModelError(
+                f"it does not know layers that reach {self.window} tokens back, and windows of up "
+                f"to {length} are read"
+            )
+
+    def longest_input(self, name: str) -> int:
+        """The context in tokens.
+
+        Raises:
+            ModelError: the configuration states none.
+        """
+        if self.context is None:
+            raise ModelError(
+                f"{name}: its configuration states no context (none of {', '.join(CONTEXT)}); "
+                f"add {CONTEXT[0]}"
+            )
+        return self.context
+
+
+def read_layout(name: str, config: Any) -> Layout:
+    """The layout that a configuration of transformers states for the text that it writes.
+
+    >>> from transformers import GPTBigCodeConfig
+    >>> read_layout("starcoder", GPTBigCodeConfig(n_head=8)).key_value_heads
+    1
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration of transformers; of a model that also sees or hears, too.
+
+    Raises:
+        ModelError: it states no attention heads, a number that no model can have, or another
+            number in another layer.
+    """
+    text = text_config(name, config)
+    heads = _number(name, text, HEADS)
+    d_model = _number(name, text, WIDTH)
+    return Layout(
+        layers=_number(name, text, LAYERS),
+        heads=heads,
+        key_value_heads=_key_value_heads(name, text, heads),
+        d_model=d_model,
+        d_head=_optional(name, text, HEAD_WIDTH) or d_model // heads,
+        vocabulary=_number(name, text, VOCABULARY),
+        context=_optional(name, text, CONTEXT),
+        window=_window(name, text),
+    )
+
+
+def text_config(name: str, config: Any) -> Any:
+    """The part of a configuration that describes the model that writes text.
+
+    Raises:
+        ModelError: it has several such parts.
+    """
+    try:
+        return config.get_text_config(decoder=True)
+    except ValueError as error:
+        raise ModelError(
+            f"{name}: its configuration has several parts for text: {error}"
+        ) from error
+
+
+def _number(name: str, config: Any, keys: tuple[str, ...]) -> int:
+    value = _optional(name, config, keys)
+    if value is None:
+        raise ModelError(
+            f"{name}: its configuration ({config.model_type}) should give {keys[0]} as a number of "
+            "at least 1, but gives none; headscope reads transformers with attention heads"
+        )
+    return value
+
+
+def _optional(name: str, config: Any, keys: tuple[str, ...]) -> int | None:
+    """The first of the fields that is stated; a list or a None counts as not stated."""
+    for key in keys:
+        value = _field(name, config, key)
+        if value is None or isinstance(value, list | tuple | dict):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(
+                f"{name}: its configuration ({config.model_type}) should give {key} as a number of "
+                f"at least 1, but gives {value!r}; headscope reads transformers with attention "
+                "heads"
+            )
+        return value
+    return None
+
+
+def _field(name: str, config: Any, key: str) -> Any:
+    try:
+        return getattr(config, key, None)
+    except RuntimeError as error:  # transformers' word for a number that differs between layers
+        raise ModelError(
+            f"{name}: its configuration ({config.model_type}) gives {key} for each layer; "
+            "headscope reads models whose layers have one layout"
+        ) from error
+
+
+def _key_value_heads(name: str, config: Any, heads: int) -> int:
+    if getattr(config, "multi_query", False):
+        if not getattr(config, "new_decoder_architecture", False):
+            return 1  # Falcon 7B and StarCoder
+    elif config.model_type == "falcon" and not config.new_decoder_architecture:
+        return heads  # the field is there, but the model does not read it
+    part = getattr(config, "attn_config", None)  # DBRX and MPT keep it there
+    found = None if part is None else _optional(name, part, KEY_VALUE_HEADS)
+    return found or _optional(name, config, KEY_VALUE_HEADS) or heads
+
+
+def _window(name: str, config: Any) -> int | None:
+    """The shortest reach of all layers; what is said of the kinds of layers comes first."""
+    for key in LAYER_KINDS:
+        kinds = _field(name, config, key)
+        if isinstance(kinds, list | tuple) and kinds and set(kinds) <= set(EVERYTHING):
+            return None
+    found = [_optional(name, config, (key,)) for key in WINDOWS]
+    if (local := _optional(name, config, ("local_attention",))) is not None:
+        found.append(local // 2)  # ModernBERT counts both sides of a query
+    return min((window for window in found if window is not None), default=None)

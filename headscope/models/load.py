@@ -1,0 +1,255 @@
+"""From a name to a model whose attention patterns can be read.
+
+A model is `mini`, which ships with headscope, a Hugging Face folder, a `.gguf` file, or a name on
+the hub; all end as local safetensors (or a de-quantised GGUF) under one of the two engines.
+Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle is ever loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.errors import ChoiceError, ModelError
+from headscope.models.activations import fuse_activations
+from headscope.models.checkpoint import find_checkpoint
+from headscope.models.engines.check import check_patterns
+from headscope.models.engines.choose import choose_engine
+from headscope.models.engines.engine import Engine
+from headscope.models.layout import read_layout
+from headscope.models.locate import locate
+from headscope.models.quiet import quiet
+from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.models.weights import examine, load_weights, read_config
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ENGINES = ("auto", "fused", "lens")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model and the facts about it that a run records."""
+
+    name: str
+    engine: Engine
+    tokenizer: Tokenizer
+    architecture: str
+    layers: int
+    heads: int
+    key_value_heads: int
+    context: int
+    """Longest input in tokens."""
+    vocabulary_size: int
+    device: str
+    dtype: str
+    revision: str
+    """The hub's commit; empty for local files."""
+    weights_sha256: dict[str, str]
+    notes: tuple[str, ...] = ()
+    """What the reader of its results should know about how it runs."""
+    origin: Any = None
+    """What was in memory before headscope read it; None for what was loaded by its name."""
+
+    @property
+    def bridge(self) -> Any:
+        """The TransformerLens model behind a `lens` engine.
+
+        Raises:
+            ModelError: the model was loaded for the other engine.
+        """
+        # no isinstance: the other engine must not wait seconds for TransformerLens to be imported
+        bridge = getattr(self.engine, "bridge", None)
+        if bridge is None:
+            raise ModelError(f"{self.name}: TransformerLens' view of it takes the lens engine")
+        return bridge
+
+
+def load_model(
+    name: str,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    bos: str | None = None,
+    engine: str = "auto",
+    device_map: str | None = None,
+    longest: int | None = None,
+) -> Model:
+    """Load a causal language model and check that its patterns are attention patterns.
+
+    Args:
+        name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
+        revision: branch, tag or commit on the hub, e.g. Pythia's `step1000`.
+        device: `cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one.
+        dtype: `float32`, `bfloat16` or `float16`.
+        bos: text of the token to put before each document; the tokenizer's own when None.
+        engine: `fused`, `lens`, or `auto`: fused where the model allows it.
+        device_map: `auto`, `balanced` or `sequential` spread a model that is too large for one
+            device over all of them, the processor too, with accelerate; fused engine only.
+        longest: tokens of the longest window that will be read, the whole context when None; the
+            fused engine reads no model whose layers reach fewer tokens back.
+
+    Raises:
+        ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
+            have another number of heads than the configuration says; or it has attention that
+            the fused engine does not know, and that one was asked for.
+        ChoiceError: no such dtype, engine or device map.
+    """
+    if dtype not in DTYPES:
+        raise ChoiceError("dtype", dtype, DTYPES)
+    check_engine(engine)
+    if device_map is not None:
+        _check_map(device_map, device, engine)
+        engine = "fused"
+    device = _device(device)
+    path, commit = locate(name, revision)
+    checkpoint = find_checkpoint(name, path)
+    _check_layout(name, path)
+    hf_model, unread = load_weights(name, checkpoint, DTYPES[dtype], device_map)
+    with quiet():
+        if device_map is None:
+            hf_model = hf_model.to(device)
+        else:
+            device = str(hf_model.get_input_embeddings().weight.device)
+        return model_around(
+            name,
+            hf_model,
+            load_tokenizer(name, path),
+            {"bos": bos, "engine": engine, "longest": longest},
+            notes=unread,
+            device=device,
+            dtype=dtype,
+            revision=commit,
+            weights_sha256=checkpoint.sha256(),
+        )
+
+
+def model_around(
+    name: str,
+    network: Any,
+    backend: Any,
+    asked: dict[str, Any],
+    *,
+    notes: tuple[str, ...],
+    **facts: Any,
+) -> Model:
+    """A model around a network of transformers, whose attention and activations are replaced.
+
+    Args:
+        name: what the model is called.
+        network: a causal model with eager attention, in evaluation mode and on its device.
+        backend: its tokenizer, as transformers loads it.
+        asked: `bos`, `engine` and `longest` as for `load_model`, where they are not its defaults.
+        notes: what is to be said of how it was loaded.
+        facts: the other fields of `Model` that the network does not say.
+
+    Raises:
+        ModelError: see `load_model`.
+    """
+    fuse_activations(network)
+    tokenizer = Tokenizer(backend, name=name, bos=asked.get("bos"), rows=_rows(network))
+    stated = read_layout(name, network.config)
+    context = stated.longest_input(name)
+    longest = min(asked.get("longest") or context, context)
+    chosen, more = choose_engine(
+        name, network, backend, stated, asked=asked.get("engine", "auto"), longest=longest
+    )
+    model = Model(
+        name=name,
+        engine=chosen,
+        tokenizer=tokenizer,
+        architecture=network.config.architectures[0],
+        layers=stated.layers,
+        heads=stated.heads,
+        key_value_heads=stated.key_value_heads,
+        context=context,
+        vocabulary_size=_rows(network),
+        notes=(*notes, *more, *_spread_note(network)),
+        **facts,
+    )
+    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
+    return model
+
+
+def check_engine(name: str) -> None:
+    """Refuse what is no engine's name.
+
+    Raises:
+        ChoiceError: it is none.
+    """
+    if name not in ENGINES:
+        raise ChoiceError("engine", name, ENGINES)
+
+
+def save_reinitialised(name: str, folder: Path, *, seed: int) -> Path:
+    """Write a model of the same architecture and tokenizer with newly drawn weights.
+
+    Args:
+        name: as for `load_model`.
+        folder: where to write, in Hugging Face layout.
+        seed: seeds the weights, which are drawn as the architecture's own code draws them.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+    path, _ = locate(name, None)
+    config, _ = examine(name, find_checkpoint(name, path))
+    with quiet():
+        if getattr(config, "quantization_config", None) is not None:
+            del config.quantization_config
+        torch.manual_seed(seed)
+        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        load_tokenizer(name, path).save_pretrained(folder)
+    return folder
+
+
+def _rows(hf_model: Any) -> int:
+    """Of the embedding: one for each token that the model knows."""
+    return int(hf_model.get_input_embeddings().weight.shape[0])
+
+
+def _device(asked: str) -> str:
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=asked)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"device {asked!r} is not to be had here: {reason}") from error
+    return asked
+
+
+def _check_map(device_map: str, device: str, engine: str) -> None:
+    if device_map not in DEVICE_MAPS:
+        raise ChoiceError("device map", device_map, DEVICE_MAPS)
+    if device != "auto":
+        raise ModelError(f"--device-map chooses the devices; leave --device {device} out")
+    if engine == "lens":
+        raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
+    if find_spec("accelerate") is None:
+        raise ModelError("--device-map needs accelerate; install it with: pip install accelerate")
+
+
+def _spread_note(hf_model: Any) -> tuple[str, ...]:
+    """Where the parts of a model lie that was spread over several devices."""
+    places = getattr(hf_model, "hf_device_map", {}).values()
+    devices = list(dict.fromkeys(str(place) for place in places))
+    if not devices:
+        return ()
+    named = [f"cuda:{name}" if name.isdigit() else name for name in devices]
+    return (f"spread by accelerate over {', '.join(named)}",)
+
+
+def _check_layout(name: str, path: Path) -> None:
+    """Refuse by its configuration alone what no engine reads, before anything is built.
+
+    Building takes time, and some of transformers' own code looks for a compiler then (RWKV).
+    """
+    if path.is_dir():  # the header of a GGUF takes seconds, and its layouts all have heads
+        read_layout(name, read_config(name, path)).longest_input(name)

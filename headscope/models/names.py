@@ -1,0 +1,51 @@
+"""The name of a model that is shown and that its run is called by, wherever its files lie."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from headscope.corpus.shipped import MINI
+from headscope.errors import ModelError
+
+
+def title_of(model: str) -> str:
+    """A model's name for people: the hub's name, or the name of the folder or file, never a path.
+
+    >>> title_of("EleutherAI/pythia-70m"), title_of("../models/tiny.gguf")
+    ('EleutherAI/pythia-70m', 'tiny.gguf')
+    """
+    path = Path(model)
+    with suppress(RuntimeError):  # a home that nobody has
+        path = path.expanduser()
+    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
+    if model == MINI or not local:
+        return model
+    return path.name if path.name not in _NO_NAMES else path.resolve().name or model
+
+
+def run_name(model: str) -> str:
+    """What a model's run folder is called when no other name is given.
+
+    >>> run_name("EleutherAI/pythia-1.4b"), run_name("../models/tiny.gguf")
+    ('pythia-1.4b', 'tiny')
+
+    Raises:
+        ModelError: the model's path has no name.
+    """
+    name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
+    short = name[:-5] if name.lower().endswith(".gguf") else name
+    found = next((each for each in (short, name) if each not in _NO_NAMES), None)
+    if found is None:
+        raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
+    return found
+
+
+_NO_NAMES = ("", ".", "..")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL in it
+        return False

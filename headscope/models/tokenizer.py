@@ -1,0 +1,147 @@
+"""A Hugging Face tokenizer, as far as headscope needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+from transformers import AutoTokenizer
+
+from headscope.corpus.align import TokenizedDocument
+from headscope.corpus.document import Document
+from headscope.errors import ModelError
+
+FEWEST_TOKENS = 64
+"""The longest random sequence draws this many different tokens."""
+
+
+class Tokenizer:
+    """Text to tokens with character offsets, and tokens to text.
+
+    Args:
+        backend: a fast `transformers` tokenizer (only those know character offsets).
+        name: the model's name, for messages.
+        bos: text of the token to put before each document; the tokenizer's own when None.
+        rows: of the model's embedding; None where no model belongs to it.
+
+    Raises:
+        ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
+            embedding for.
+    """
+
+    def __init__(
+        self, backend: Any, *, name: str, bos: str | None = None, rows: int | None = None
+    ) -> None:
+        if not getattr(backend, "is_fast", False):
+            raise ModelError(
+                f"{name}: its tokenizer is a slow one without character offsets; headscope needs "
+                "them to map words to tokens. A tokenizer.json in the model's folder would do"
+            )
+        self._backend = backend
+        self.name = name
+        self.bos_string, self.bos = _find_bos(backend, name, bos)
+        self._text: dict[int, str] = {}
+        self._rows = rows
+        if rows is not None:
+            self._check_ids([self.bos, *ordinary_ids(backend)], "its vocabulary")
+
+    def encode(self, document: Document) -> TokenizedDocument:
+        """The document's tokens, without a beginning-of-text token."""
+        encoded = self._backend(
+            document.text, return_offsets_mapping=True, add_special_tokens=False, verbose=False
+        )
+        # an added token may have no embedding as long as no text holds it
+        self._check_ids(encoded["input_ids"], f"the text of {document.name}")
+        return TokenizedDocument(
+            document,
+            np.array(encoded["input_ids"], np.int64),
+            self.spell(encoded["input_ids"]),
+            np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2),
+        )
+
+    def spell(self, tokens: Sequence[int]) -> list[str]:
+        """The text of each token alone; a fragment of a character gives U+FFFD."""
+        new = sorted(set(tokens) - self._text.keys())
+        if new:
+            texts = self._backend.batch_decode(
+                [[token] for token in new], clean_up_tokenization_spaces=False
+            )
+            self._text.update(zip(new, texts, strict=True))
+        return [self._text[token] for token in tokens]
+
+    def _check_ids(self, tokens: Sequence[int], where: str) -> None:
+        highest = max(tokens, default=0)
+        if self._rows is not None and highest >= self._rows:
+            raise ModelError(
+                f"{self.name}: token {highest} in {where} ({self.spell([highest])[0]!r}) has no "
+                f"embedding: the model has {self._rows:,} of them, numbered from 0; is the "
+                "tokenizer another model's?"
+            )
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer's files into a model's folder."""
+        self._backend.save_pretrained(folder)
+
+    def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]:
+        """All token ids that the model has and that stand for text: no special or added token.
+
+        Raises:
+            ModelError: there are too few to make a random sequence.
+        """
+        special = set(self._backend.all_special_ids) | set(self._backend.added_tokens_decoder)
+        size = min(vocabulary_size, len(self._backend))
+        ordinary = [token for token in range(size) if token not in special]
+        if len(ordinary) < FEWEST_TOKENS:
+            raise ModelError(
+                f"{self.name}: its tokenizer has {len(ordinary)} tokens that stand for text; "
+                "is its vocabulary file in the folder?"
+            )
+        return np.array(ordinary, np.int64)
+
+
+def ordinary_ids(backend: Any) -> list[int]:
+    """The ids of a tokenizer's vocabulary, without the tokens that were added to it."""
+    added = set(backend.added_tokens_decoder)
+    return [token for token in backend.get_vocab().values() if token not in added]
+
+
+def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:
+    if asked is not None:
+        # an argument that is not UTF-8 comes with surrogates, which no tokenizer takes
+        if asked.encode("utf-8", "replace").decode() != asked:
+            raise ModelError(f"{name}: {asked!r:.60} is no Unicode text")
+        token = backend.convert_tokens_to_ids(asked)
+        if token is None or (token == backend.unk_token_id and asked != backend.unk_token):
+            raise ModelError(f"{name}: {asked!r} is not a token of its vocabulary")
+        return asked, int(token)
+    if backend.bos_token_id is None:
+        rest = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
+        raise ModelError(
+            f"{name}: its vocabulary has no beginning-of-text (BOS) token, and headscope puts one "
+            "before every document, as TransformerLens does. Name the token to use with --bos"
+            + (f"; its special tokens are: {', '.join(dict.fromkeys(rest))}" if rest else "")
+        )
+    return backend.bos_token, int(backend.bos_token_id)
+
+
+def load_tokenizer(name: str, path: Path) -> Any:
+    """The tokenizer in a model's folder or `.gguf` file; none of its own code is run.
+
+    Raises:
+        ModelError: transformers cannot load it.
+    """
+    where: dict[str, Any] = {"pretrained_model_name_or_path": path}
+    if path.is_file():
+        where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+    try:
+        # without a word about it, transformers asks the user whether to run a tokenizer's own code
+        return AutoTokenizer.from_pretrained(
+            **where, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # transformers raises many kinds for a folder that it cannot use
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error

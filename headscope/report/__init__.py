@@ -1,5 +1,0 @@
-"""The visual report: one HTML file that needs no network."""
-
-from headscope.report.page import report_html
-
-__all__ = ["report_html"]

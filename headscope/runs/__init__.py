@@ -1,0 +1,1 @@
+"""Run folders: written whole, read back checked, gone on with after a stop."""

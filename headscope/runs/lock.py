@@ -1,0 +1,107 @@
+"""The folder beside a run folder where all that is not finished lies, for one process at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headscope.errors import RunError, RunStoppedError
+from headscope.runs.folder import move_others, remove_own
+from headscope.runs.write import LEFT, resolved
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there nothing keeps two processes apart
+    fcntl = None  # type: ignore[assignment]
+
+LOCK, CHECKPOINT = "lock", "state.safetensors"
+NEW, OLD = "new", "old"
+"""A run folder before it is moved into place, and the one that it replaces."""
+
+
+@contextmanager
+def workplace(folder: Path) -> Iterator[Path]:
+    """`.NAME.partial` beside a run folder, locked; removed afterwards unless a checkpoint is in it.
+
+    What a killed process left behind is put right first: a run that was being replaced is back in
+    its place, and half-written files are gone.
+
+    Args:
+        folder: the run folder, which need not exist.
+
+    Raises:
+        RunError: another process is at work on this run folder, or nothing can be written there.
+        RunStoppedError: the work was interrupted, and a checkpoint says how far it had come.
+    """
+    try:
+        place = resolved(folder)
+        work = place.with_name(f".{place.name}.partial")
+        if work.is_symlink():
+            raise RunError(f"{work} is a link, and unfinished runs lie beside their folder")
+        lock = _locked(work, folder)
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from error
+    try:
+        try:
+            _tidy(work, place)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        yield work
+    except KeyboardInterrupt as stop:
+        if not (work / CHECKPOINT).is_file():
+            raise
+        raise RunStoppedError(
+            f"stopped; what is done is kept in {work}, and the same command goes on from there"
+        ) from stop
+    finally:
+        with suppress(OSError):  # what cannot be removed now is put right by the next process
+            _tidy(work, place)
+            if not (work / CHECKPOINT).exists():
+                (work / LOCK).unlink()
+                work.rmdir()
+        os.close(lock)
+
+
+def unwritable(folder: Path, error: Exception) -> RunError:
+    """The error that says why a run folder cannot be written."""
+    reason = getattr(error, "strerror", None) or error
+    return RunError(f"{folder!s:.200} cannot be written: {reason}")
+
+
+def _locked(work: Path, folder: Path) -> int:
+    """An open file that holds the lock, which the system takes back when the process ends."""
+    while True:
+        work.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = os.open(work / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # the process before this one has just removed the folder
+            continue
+        try:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise RunError(
+                f"{folder}: another process is writing this run; wait for it, or choose "
+                "another --out"
+            ) from error
+        except OSError:  # a file system that knows no locks
+            return lock
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), (work / LOCK).stat()):
+                return lock
+        os.close(lock)  # of a file that the process before this one has just removed
+
+
+def _tidy(work: Path, place: Path) -> None:
+    if (work / OLD).exists():
+        if place.exists():
+            move_others(work / OLD, place)
+            remove_own(work / OLD)
+        else:
+            (work / OLD).rename(place)
+    remove_own(work / NEW)
+    for path in work.glob(LEFT):
+        path.unlink()

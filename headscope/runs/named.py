@@ -1,0 +1,92 @@
+"""What stands for a model or a run where one is asked for, and the model or run that is meant."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.arguments import MODEL, PATH, Kind, either, made_by
+from headscope.errors import HeadscopeError, RunError
+from headscope.evidence.result import Result
+from headscope.runs.folder import is_run
+from headscope.runs.store import load
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+A_RUN = either(Kind("a run folder", PATH.plain), made_by("a run from headscope.load", Result))
+
+
+A_MODEL = Kind(
+    "the name or folder of a model as for classify, a loaded model, a (model, tokenizer) pair, or "
+    "a TransformerBridge",
+    MODEL.plain,
+)
+
+
+def the_run(run: Result | str | Path) -> Result:
+    """The run itself, read if it is a folder.
+
+    Raises:
+        RunError: no run there, or it cannot be read.
+    """
+    return run if isinstance(run, Result) else load(run)
+
+
+def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result | None:
+    """The run that a folder or a run stands for; None for a model.
+
+    Args:
+        model: a run, the folder of one, or what stands for a model.
+        revision: what was said of the model of that name.
+        source: where the run's model was said to be.
+
+    Raises:
+        RunError: there is a run, but it cannot be read, or a revision is asked of it; or there is
+            none, and it was said where its model is.
+    """
+    run = model if isinstance(model, Result) else None
+    if isinstance(model, str | Path):
+        folder = Path(model)
+        with suppress(RuntimeError):  # a home that nobody has: load_model says so
+            folder = folder.expanduser()
+        run = load(folder) if is_run(folder) else None
+    if run is not None and revision is not None:
+        raise RunError(f"a run has its own revision; {revision!r} is for the name of a model")
+    if run is None and source is not None:
+        raise RunError(
+            f"{source!s:.200} was given as where a run's model is, but {model!s:.200} is no run"
+        )
+    return run
+
+
+def the_model(
+    model: Any,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    bos: str | None = None,
+    longest: int | None = None,
+) -> Model:
+    """The model that is meant: itself if it is loaded already, or else opened.
+
+    Its arguments are those of `headscope.models.sources.open_model`.
+
+    Raises:
+        ModelError: it cannot be loaded.
+        HeadscopeError: a device or revision is asked of a model that is loaded already.
+    """
+    from headscope.models.load import Model
+    from headscope.models.sources import open_model
+
+    if not isinstance(model, Model):
+        how = {"revision": revision, "engine": engine, "bos": bos, "longest": longest}
+        return open_model(model, device=device, **how)
+    for what, asked, default in (("device", device, "auto"), ("revision", revision, None)):
+        if asked != default:
+            raise HeadscopeError(
+                f"{what} is {asked!r}, but {model.name} is loaded already; give its name instead"
+            )
+    return model

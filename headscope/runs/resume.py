@@ -1,0 +1,73 @@
+"""A run that was broken off goes on, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from headscope.errors import RunError
+from headscope.relations.relation import Rule
+from headscope.runs.checkpoint import Checkpoint
+from headscope.runs.folder import RUN, is_run, readable
+from headscope.runs.place import check_free
+from headscope.runs.record import read_record
+
+
+def resume(
+    checkpoint: Checkpoint, folder: Path, *, overwrite: bool, tell: Callable[[str], None]
+) -> bool:
+    """Take over the sums that an earlier process of this run kept, if it kept any.
+
+    Args:
+        checkpoint: the run's checkpoint, still empty.
+        folder: the run folder.
+        overwrite: start anew where the sums are of another run, or damaged.
+        tell: called with one line if there are sums.
+
+    Returns:
+        Whether the run folder may be replaced. It may if the process before this one was killed
+        between moving the finished run there and removing the checkpoint.
+
+    Raises:
+        RunError: the sums are not usable, or a run is in the folder.
+    """
+    try:
+        line = checkpoint.load()
+    except RunError as error:
+        if not overwrite:
+            raise
+        checkpoint.remove()
+        line = f"starts anew, because {error}"
+    if line:
+        tell(line)
+    overwrite = overwrite or (bool(line) and _is_this(folder, checkpoint.run))
+    check_free(folder, overwrite=overwrite)
+    return overwrite
+
+
+def run_facts(
+    info: dict[str, Any], rules: dict[str, Rule], versions: dict[str, str]
+) -> dict[str, Any]:
+    """What a run is: all on which its sums depend, but for the corpora's content.
+
+    Args:
+        info: what `run.json` says of it.
+        rules: the rules of its relations.
+        versions: the packages that it runs with.
+    """
+    facts = {name: info.get(name) for name in ("model", "bos", "engine", "settings")}
+    facts["corpora"] = info.get("corpora", {}).get("asked")
+    facts["relations"] = {name: asdict(rule) for name, rule in rules.items()}
+    facts["versions"] = versions
+    as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
+    return as_read_back
+
+
+def _is_this(folder: Path, run: dict[str, Any]) -> bool:
+    if not is_run(folder):
+        return False
+    info, rules = read_record(readable(folder, RUN))
+    return run_facts(info, rules, info["provenance"]["versions"]) == run

@@ -1,0 +1,268 @@
+"""Run folders: written whole or not at all, readable without headscope."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from headscope.errors import RunError
+from headscope.evidence.result import Result
+from headscope.measure.tally import Tally
+from headscope.runs.causal import read_causes
+from headscope.runs.folder import (
+    CAUSES,
+    EVIDENCE,
+    HEADS,
+    OWN,
+    REPORT,
+    RUN,
+    TALLY,
+    check_files,
+    checksums,
+    encoded,
+    inside,
+    is_run,
+    readable,
+)
+from headscope.runs.lock import NEW, unwritable, workplace
+from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
+from headscope.runs.place import check_free, check_left, put
+from headscope.runs.places import inward, outward
+from headscope.runs.record import SHA256, read_record, signed
+from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
+from headscope.runs.write import write_file
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+
+def save(run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False) -> Path:
+    """Write the tables, the sums, the examples' patterns and the report.
+
+    Raises:
+        RunError: see `check_free`; or the folder cannot be written, or another process is at it.
+    """
+    with workplace(folder) as work:
+        return save_by(work, run, folder, report=report, overwrite=overwrite)
+
+
+def save_by(
+    work: Path, run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool
+) -> Path:
+    """Write a run folder by way of its workplace, so that it is either complete or absent.
+
+    Of a run that is replaced nothing stays; files that headscope did not write are kept.
+
+    Args:
+        work: the run folder's workplace; see `workplace`.
+        run: what to write.
+        folder: the run folder.
+        report: draws the page that lies beside the tables.
+        overwrite: replace a run that is there already.
+
+    Raises:
+        RunError: see `save`.
+    """
+    check_free(folder, overwrite=overwrite)
+    if run.tally is None and (folder / TALLY).is_file():
+        raise RunError(
+            f"{folder} holds the sums of its run, and this one was loaded without them; "
+            "load it with_tally=True, or save it elsewhere"
+        )
+    try:
+        (work / NEW).mkdir()
+        _write(run, work / NEW, folder, report)
+        put(work, folder)
+    except (OSError, SafetensorError) as error:
+        raise unwritable(folder, error) from error
+    return folder
+
+
+def save_causes(
+    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
+) -> Path:
+    """Put what silencing a run's heads does, and the report that shows it, into its folder.
+
+    Raises:
+        RunError: there is no such run, it has such a table already (and `overwrite` is off), or
+            the folder cannot be written.
+    """
+    check_causes(folder, overwrite=overwrite)
+    if run.causes is None:
+        raise RunError("this run has no table of causes; ablate makes one")
+    with workplace(folder) as work:
+        new = work / NEW
+        try:
+            new.mkdir()
+            for name in OWN:
+                if name not in (CAUSES, REPORT) and (folder / name).exists():
+                    (new / name).parent.mkdir(exist_ok=True)
+                    shutil.copy2(inside(folder, name), new / name)
+            write_file(new / CAUSES, encoded(table_to_csv(run.causes)))
+            write_file(new / REPORT, encoded(report()))
+            _state_again(new)
+            put(work, folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+    return folder / CAUSES
+
+
+def check_causes(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a run folder into which `save_causes` will not write, before minutes of work.
+
+    Raises:
+        RunError: see `save_causes`.
+    """
+    try:
+        check_left(folder)
+        if not overwrite and (folder / CAUSES).exists():
+            raise RunError(
+                f"{folder / CAUSES} exists already: this run was ablated before; add --overwrite "
+                "to replace it"
+            )
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from error
+
+
+def load(folder: str | Path, *, with_tally: bool = False) -> Result:
+    """Read a run folder back.
+
+    Each file is compared with the checksum that `run.json` states. A folder without checksums was
+    written by an older headscope: it is read, and a note of the run says that it was not checked.
+
+    Args:
+        folder: the folder that `save` wrote.
+        with_tally: read the sums too, which only merging needs.
+
+    Raises:
+        RunError: no run there, or one that was altered, cut short, or put together by hand.
+    """
+    folder = Path(folder)
+    if not is_run(folder):
+        raise RunError(
+            f"{folder!s:.200}: no run here ({RUN} is missing); write one with headscope classify"
+        )
+    info, rules = read_record(readable(folder, RUN))
+    files = info.pop("files", None)  # of this folder, not of the run
+    own = info["provenance"].pop(SHA256, None) is not None
+    if files is not None:
+        check_files(folder, files, signed=own)
+    note = UNCHECKED if files is None else "" if own else UNSIGNED
+    if note and note not in info.get("notes", ()):
+        info["notes"] = [*info.get("notes", ()), note]
+    evidence = read_evidence(readable(folder, EVIDENCE))
+    heads = read_heads(readable(folder, HEADS))
+    try:
+        check_tables(heads, evidence, rules)
+    except RunError as error:
+        raise RunError(f"{folder}: this run is damaged: {error}") from error
+    info = inward(info, folder)
+    tally, twin = None, None
+    if with_tally:
+        shape = (int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1)
+        tally, twin = _read_tallies(readable(folder, TALLY), tuple(rules), shape)
+    causes = read_causes(folder)
+    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), causes)
+
+
+UNCHECKED = (
+    "read from a folder of an older headscope that states no checksums: whether its files are "
+    "those that were written was not checked"
+)
+UNSIGNED = (
+    "read from a folder of an older headscope that states no checksum of run.json and causal.csv: "
+    "whether these are as they were written was not checked"
+)
+
+
+def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) -> None:
+    """Write a run into a folder that will be moved to its place."""
+    write_file(folder / EVIDENCE, encoded(table_to_csv(run.evidence)))
+    write_file(folder / HEADS, encoded(table_to_csv(run.heads)))
+    if run.causes is not None:
+        write_file(folder / CAUSES, encoded(table_to_csv(run.causes)))
+    if run.examples:
+        write_examples(run.examples, folder)
+    write_file(folder / REPORT, encoded(report()))
+    if run.tally is not None:
+        arrays = dict(run.tally.arrays())
+        if run.twin is not None:
+            arrays |= {f"{_TWIN}{name}": array for name, array in run.twin.arrays().items()}
+        whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        write_file(folder / TALLY, lambda path: save_file(whole, path))
+    rules = {name: asdict(rule) for name, rule in run.rules.items()}
+    # last, because it states what the others are
+    info = {**outward(run.info, place), "relations": rules, "files": checksums(folder)}
+    write_file(folder / RUN, _record(signed(info)))
+
+
+def _state_again(folder: Path) -> None:
+    """Have `run.json` state what the files are now; a folder that never did so still does not."""
+    info = json.loads(readable(folder, RUN).read_text(encoding="utf-8"))
+    if "files" in info:
+        stated = info["files"] | checksums(folder)
+        if SHA256 in info["provenance"]:
+            info = signed(info | {"files": stated})
+        else:  # a checksum of now would vouch for what was never checked
+            info["files"] = stated
+    write_file(folder / RUN, _record(info), overwrite=True)
+
+
+def _record(info: dict[str, Any]) -> bytes:
+    return encoded(json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+_TWIN = "twin."
+
+
+def _read_tallies(
+    path: Path, relations: tuple[str, ...], shape: tuple[int, int]
+) -> tuple[Tally, Tally | None]:
+    try:
+        arrays: dict[str, ndarray] = load_file(path)
+    except UNREADABLE as error:
+        raise RunError(f"{path}: no safetensors file of a run: {error!s:.200}") from error
+    twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
+    own = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
+    return (
+        tally_of(path, own, relations, shape),
+        tally_of(path, twin, relations, shape) if twin else None,
+    )
+
+
+def tally_of(
+    path: Path, arrays: dict[str, ndarray], relations: tuple[str, ...], shape: tuple[int, int]
+) -> Tally:
+    """Sums that were read from a file.
+
+    Raises:
+        RunError: they are none of such a run.
+    """
+    arrays = {_RENAMED.get(name, name): array for name, array in arrays.items()}
+    tally = Tally.zeros(relations, *shape)
+    wanted = tally.arrays()
+    if odd := sorted(wanted.keys() ^ arrays.keys()):
+        raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
+    for name, array in wanted.items():
+        found = arrays[name]
+        if found.shape != array.shape or found.dtype != array.dtype:
+            raise RunError(
+                f"{path}: {name} has shape {found.shape} of {found.dtype}, expected {array.shape} "
+                f"of {array.dtype}"
+            )
+        if not np.isfinite(found).all():
+            raise RunError(f"{path}: {name} holds what is no finite number")
+        array[...] = found
+    return tally
+
+
+_RENAMED = {"guesses": "baselines"}
+"""What headscope 0.1.0 called some sums."""

@@ -1,0 +1,143 @@
+"""The tables of a run as CSV: written so that a spreadsheet runs nothing, read back checked.
+
+A cell of text that begins with = + - @, a tab or a line end would be a formula in a spreadsheet.
+It is written with an apostrophe before it, which reading takes off again. Numbers stay numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from headscope.errors import RunError
+from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.evidence.tags import UNCLASSIFIED
+from headscope.runs.folder import RUN
+
+_KINDS = {
+    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason"), str),
+    **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
+    "tagged": bool,
+}  # all others are numbers that can be missing
+_FORMAT = "%.6g"  # far below the width of any interval
+
+# apostrophes that were there before get one more, so that reading gives back each text as it was
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_GUARDED = re.compile(r"''*[=+\-@\t\r\n]")
+
+
+def table_to_csv(table: pd.DataFrame) -> str:
+    """A table as CSV, every cell of text as text."""
+    guarded = table.copy()
+    for column in table.columns:
+        if not pd.api.types.is_numeric_dtype(table[column]):
+            guarded[column] = [_guard(cell) for cell in table[column]]
+    # pandas leaves a carriage return bare, and reads it as the end of the row
+    returns = any("\r" in cell for name in guarded for cell in guarded[name] if type(cell) is str)
+    return str(
+        guarded.to_csv(
+            index=False,
+            float_format=_FORMAT,
+            lineterminator="\n",
+            quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL,
+        )
+    )
+
+
+def read_evidence(path: Path) -> pd.DataFrame:
+    """`evidence.csv` as it was written; see `headscope.evidence.weigh.weigh`.
+
+    Raises:
+        RunError: another table, or a cell that is not what its column holds.
+    """
+    return _read(path, EVIDENCE_COLUMNS)
+
+
+def read_heads(path: Path) -> pd.DataFrame:
+    """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
+
+    A table of an older headscope has no column `mass`; its `score` is the same.
+
+    Raises:
+        RunError: another table, or a cell that is not what its column holds.
+    """
+    heads = _read(path, HEAD_COLUMNS, added="mass")
+    heads["mass"] = heads.get("mass", heads["score"])
+    if not heads["mass"].equals(heads["score"]):
+        raise RunError(f"{path}: mass and score are one number by two names, and differ here")
+    return heads[HEAD_COLUMNS]
+
+
+def check_tables(heads: pd.DataFrame, evidence: pd.DataFrame, relations: Collection[str]) -> None:
+    """The two tables speak of the same heads, and of relations that the run knows.
+
+    Raises:
+        RunError: a head is missing, double or out of place, or a type or relation is unknown.
+    """
+    size = len(heads)
+    layers, columns = (int(heads[axis].max()) + 1 if size else 0 for axis in ("layer", "head"))
+    places = _places(heads, columns)
+    # products first: a layer of a billion must not become a list of a billion places
+    if not size or layers * columns != size or not np.array_equal(np.sort(places), range(size)):
+        raise RunError(f"{size} rows of heads do not make layers × heads, each head once")
+    ids = evidence["type"] + "/" + evidence["relation"]
+    if unknown := sorted(set(ids) - set(relations)):
+        raise RunError(f"the evidence has a relation {unknown[0]!r:.100} that {RUN} does not have")
+    known = {*evidence["type"], UNCLASSIFIED}
+    tags = {*heads["primary"], *heads["tags"].str.split(";").explode()} - {""}
+    if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
+        raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
+    for name, own in evidence.groupby(ids):
+        if not np.array_equal(np.sort(_places(own, columns)), range(size)):
+            raise RunError(f"the evidence for {name!r:.100} does not have each head once")
+    if evidence.empty:
+        raise RunError("there is no evidence: the table has no rows")
+
+
+def _places(table: pd.DataFrame, columns: int) -> list[int]:
+    """The number of each head in reading order; Python's integers do not overflow."""
+    pairs = zip(table["layer"].tolist(), table["head"].tolist(), strict=True)
+    return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
+
+
+def _read(path: Path, columns: list[str], added: str = "") -> pd.DataFrame:
+    kinds = {name: _KINDS.get(name, "float64") for name in columns}
+    # a relation may be called "1", "null" or "NA": only numbers can be missing
+    missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the last column
+            table = pd.read_csv(
+                path, dtype=kinds, keep_default_na=False, na_values=missing, index_col=False
+            )
+    except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
+        raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
+    if list(table.columns) not in (columns, [name for name in columns if name != added]):
+        raise RunError(
+            f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
+            f"{', '.join(columns)}"
+        )
+    for name in table:
+        kind = kinds[name]
+        if kind is str:
+            table[name] = table[name].map(unguard)
+        elif kind == "float64" and np.isinf(table[name]).any():
+            raise RunError(f"{path}: a value of {name} is infinite")
+        elif kind == "int64" and (table[name] < 0).any():
+            raise RunError(f"{path}: a value of {name} is negative")
+    return table
+
+
+def _guard(cell: object) -> object:
+    return "'" + cell if isinstance(cell, str) and _FORMULA.match(cell) else cell
+
+
+def unguard(cell: str) -> str:
+    """A cell of text as it was before it was written."""
+    return cell[1:] if _GUARDED.match(cell) else cell

@@ -1,0 +1,200 @@
+"""What a run is asked to do: the one home of every option, with its default, check and help.
+
+`classify`, the command line, a sweep's file, `run.json` and the checkpoint derive from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple, no_type_check
+
+from headscope.arguments import FLAG, NAME, NAMES, Kind, check, described, number, whole
+from headscope.errors import ArgumentError
+
+
+class Option(NamedTuple):
+    """What a setting may hold and what it is for."""
+
+    help: str
+    kind: Kind
+    """What it may hold."""
+    panel: str
+    counts: bool
+    """Whether a run's numbers or files depend on it, so that `run.json` states it."""
+    loads: bool
+    """Whether it says how a model is loaded."""
+
+
+_READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
+
+
+def _types(value: Any) -> tuple[str, ...]:
+    names = NAMES.plain(value.split(",") if isinstance(value, str) else value)
+    return tuple(dict.fromkeys(name.strip() for name in names))
+
+
+def _option(
+    default: Any,
+    kind: Kind,
+    help: str,
+    panel: str,
+    *,
+    counts: bool = True,
+    loads: bool = False,
+) -> Any:
+    return field(default=default, metadata={"option": Option(help, kind, panel, counts, loads)})
+
+
+@no_type_check  # what it is given is checked below, so that the message says what would do
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that a run is asked for beside its model and its corpus.
+
+    Raises:
+        ArgumentError: a value that its field cannot hold; the message says what would do.
+
+    >>> Settings(max_tokens=500).max_tokens
+    500
+    >>> Settings(types="induction, positional").types
+    ('induction', 'positional')
+    >>> Settings(max_tokens=0)
+    Traceback (most recent call last):
+    headscope.errors.ArgumentError: max_tokens is 0, expected a whole number from 1
+    """
+
+    types: Sequence[str] | None = _option(
+        None,
+        Kind("a head type or a list of them", _types),
+        "Head types to score, separated by commas; all by default.",
+        _READ,
+    )
+    max_tokens: int = _option(40_000, whole(1), "Tokens of text to read, about.", _READ)
+    """To the end of a window; synthetic stimuli come on top."""
+    max_length: int = _option(256, whole(8), "Longest window in tokens.", _READ)
+    """Long enough for sentences and their antecedents, short enough for the quadratic part of
+    attention to stay small; at most the model's context."""
+    bos: str | None = _option(
+        None,
+        Kind("the text of a token", NAME.plain),
+        "Token to put before each document, if not the tokenizer's own BOS.",
+        _READ,
+        loads=True,
+    )
+    twin: bool = _option(
+        True, FLAG, "Compare with the model's shuffled twin, which learned nothing.", _JUDGED
+    )
+    """On a quarter of the text; each tag must beat what the twin shows by chance."""
+    examples: bool = _option(
+        True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
+    )
+    seed: int = _option(0, whole(0), "Seeds every draw.", _JUDGED)
+    """The choice of files, the shuffling, random tokens, controls and the bootstrap."""
+    revision: str | None = _option(
+        None, NAME, "Branch, tag or commit on the hub, e.g. step1000.", _LOADED, loads=True
+    )
+    device: str = _option(
+        "auto", NAME, "cpu, cuda, …; auto takes a GPU if there is one.", _LOADED, loads=True
+    )
+    device_map: str | None = _option(
+        None,
+        NAME,
+        "auto spreads a large model over all devices, with accelerate.",
+        _LOADED,
+        loads=True,
+    )
+    dtype: str = _option("float32", NAME, "float32, bfloat16 or float16.", _LOADED, loads=True)
+    engine: str = _option(
+        "auto",
+        NAME,
+        "fused or lens; auto is fused where the model allows it.",
+        _LOADED,
+        loads=True,
+    )
+    keep_every: float = _option(
+        60.0,
+        number(0.0),
+        "Seconds between two writings of the sums so far.",
+        _JUDGED,
+        counts=False,
+    )
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is None:
+                continue
+            object.__setattr__(self, each.name, read_value(each.name, value, each.name))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `run.json` says of them: all on which a run's numbers or files depend.
+
+        >>> Settings(seed=3).to_json()["seed"]
+        3
+        """
+        kept = {name: value for name, value in asdict(self).items() if OPTIONS[name].counts}
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in kept.items()}
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Settings:
+        """The settings of a run from its `run.json`; what an older one does not say is as now.
+
+        >>> Settings.from_json({"seed": 3, "batch_tokens": 1024}).seed
+        3
+        """
+        return cls(**{name: value for name, value in facts.items() if name in OPTIONS})
+
+    def loading(self) -> dict[str, Any]:
+        """How the model is loaded: what `headscope.models.load.load_model` takes."""
+        own = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
+        return own | {"longest": self.max_length}
+
+    def words(self) -> Iterator[str]:
+        """The words of the command line that differ from its defaults.
+
+        >>> list(Settings(max_tokens=500, twin=False).words())
+        ['--max-tokens', '500', '--no-twin']
+        """
+        for each in fields(self):
+            value, flag = getattr(self, each.name), each.name.replace("_", "-")
+            if value == each.default or not OPTIONS[each.name].counts:
+                continue
+            if isinstance(value, bool):
+                yield f"--{flag}" if value else f"--no-{flag}"
+            else:
+                yield from (f"--{flag}", ",".join(value) if each.name == "types" else str(value))
+
+
+OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in fields(Settings)}
+"""Each setting's option by its name."""
+
+
+def read_value(name: str, value: Any, where: str) -> Any:
+    """A setting's value as it is used.
+
+    Args:
+        name: the setting.
+        value: what was given for it.
+        where: what an error calls it.
+
+    Raises:
+        ArgumentError: it cannot hold this.
+    """
+    return check(where, value, OPTIONS[name].kind)
+
+
+def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
+    """Settings with some of them changed.
+
+    Raises:
+        ArgumentError: no such setting, or a value that it cannot hold.
+
+    >>> settings_of(None, {"seed": 4}).seed
+    4
+    """
+    for name in changes:
+        if name not in OPTIONS:
+            raise ArgumentError(f"no setting named {name!r}; choose from: {', '.join(OPTIONS)}")
+    if settings is not None and not isinstance(settings, Settings):
+        raise ArgumentError(f"settings is {described(settings)}, expected hs.Settings(…)")
+    return replace(settings or Settings(), **changes)

@@ -1,0 +1,1 @@
+"""What a model loses when attention heads are silenced."""

@@ -1,0 +1,58 @@
+"""What silencing heads showed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from headscope.arguments import takes
+from headscope.evidence.result import Result
+from headscope.evidence.why import why
+from headscope.views.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Ablation(Study):
+    """What a model loses without heads; `table` is `causes`, a row per group × behaviour."""
+
+    run: Result
+    """The run whose heads were silenced, which now knows the causes."""
+    causes: pd.DataFrame
+    """See `headscope.studies.ablate.effects.ablate_groups`."""
+
+    @classmethod
+    def of(cls, run: Result, causes: pd.DataFrame) -> Ablation:
+        """The causes, and the run that knows them."""
+        return cls(replace(run, causes=causes), causes)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per group of heads × behaviour: `effect` below 0 is what is lost without them."""
+        return self.causes
+
+    @takes()
+    def why(self, head: str) -> str:
+        """Why a head has its tags, with what it causes.
+
+        Raises:
+            RunError: the run has no such head.
+        """
+        return why(self.run, head)
+
+    def figure(self) -> Figure:
+        """Effects with their intervals, and what random heads of the same layers do."""
+        from headscope.studies.ablate.view import effects_figure
+
+        return effects_figure(self.causes)
+
+    def __repr__(self) -> str:
+        judged = self.causes[self.causes["behaviour"] != "away"]
+        return (
+            f"<headscope ablation of {self.run.name}: {len(judged)} effects, "
+            f"{int(judged['agrees'].sum())} agree with their tags>"
+        )

@@ -1,0 +1,88 @@
+"""How an ablation is shown: a table for the terminal, a figure for papers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from headscope.views.tables import plain_table
+
+MOST_LINES = 40
+"""Effects that a figure shows; the table has all."""
+
+
+def causes_table(table: pd.DataFrame) -> Table:
+    """The types together, then the heads, as the terminal shows them."""
+    numbers = ("clean", "ablated", "effect", "95 %", "random heads", "ratio")
+    shown = plain_table("type", "heads", "behaviour", *numbers, "agrees", right=numbers)
+    order = table.assign(first=table["kind"] != "type").sort_values("first", kind="stable")
+    for row in order.to_dict("records"):
+        count = row["heads"].count(";") + 1
+        ratio = row["effect"] / row["control"] if row["control"] else float("nan")
+        shown.add_row(
+            row["type"],
+            row["heads"] if row["kind"] == "head" else f"all {count}",
+            row["behaviour"],
+            f"{row['clean']:.2f}",
+            f"{row['ablated']:.2f}",
+            f"{row['effect']:+.3f}",
+            f"{row['ci_low']:+.3f} … {row['ci_high']:+.3f}",
+            "" if pd.isna(row["control"]) else f"{row['control']:+.3f}",
+            f"{ratio:.1f}" if row["kind"] == "type" and row["behaviour"] != "away" else "",
+            "" if row["behaviour"] == "away" else ("yes" if row["agrees"] else "no"),
+        )
+    return shown
+
+
+def effects_figure(table: pd.DataFrame) -> Figure:
+    """A line per type and behaviour, or per head where heads were named, the worst loss on top.
+
+    The point is the effect with its interval; the grey bar spans what equally many random heads of
+    the same layers do.
+    """
+    rows = table[table["behaviour"] != "away"]
+    together = rows[rows["kind"] == "type"]
+    rows = (together if len(together) else rows).sort_values("effect", ascending=False)
+    rows = rows.tail(MOST_LINES).reset_index(drop=True)
+    figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    errors = [rows["effect"] - rows["ci_low"], rows["ci_high"] - rows["effect"]]
+    spread = (rows["control_high"] - rows["control_low"]).to_numpy(float)
+    left = rows["control_low"].to_numpy(float)
+    axes.barh(rows.index, spread, left=left, color="0.8", height=0.6, label="random heads")
+    axes.errorbar(
+        rows["effect"],
+        rows.index,
+        xerr=[each.clip(lower=0) for each in errors],
+        fmt="o",
+        color="black",
+        ms=4,
+        lw=1,
+        label="these heads, 95 %",
+    )
+    axes.axvline(0, color="grey", lw=0.6)
+    axes.set_yticks(rows.index, [_line(row) for row in rows.itertuples()], fontsize=7)
+    axes.set_xlabel("effect of silencing (nats per token, or log-odds; below 0 it suffers)")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def _line(row: Any) -> str:
+    who = row.heads if row.kind == "head" else f"all {row.heads.count(';') + 1}"
+    return f"{row.type}: {row.behaviour}  {who}".replace("$", r"\$")
+
+
+def writes_figure(heads: pd.DataFrame) -> Figure:
+    """Layers × heads, the darker the larger a head's share of its layer's writes."""
+    values = heads.pivot(index="layer", columns="head", values="share").to_numpy(float)
+    layers, width = values.shape
+    figure = Figure(figsize=(2 + 0.32 * width, 1.6 + 0.3 * layers), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+    figure.colorbar(image, ax=axes, label="share of its layer's writes")
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+    return figure

@@ -1,0 +1,111 @@
+"""`anatomy`: what a model is made of, by its configuration and by its tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headscope.arguments import PATH, Kind, takes
+from headscope.errors import HeadscopeError, ModelError
+from headscope.studies.anatomy.cache_size import cache_sizes
+from headscope.studies.anatomy.compare import compare, remarks
+from headscope.studies.anatomy.count import count
+from headscope.studies.anatomy.result import Anatomy
+from headscope.studies.anatomy.rows import Check, Parameters
+from headscope.studies.anatomy.source import Source, find_source
+
+CONTEXT = 4096
+"""Tokens to reckon a cache for where the configuration sets no limit."""
+
+
+@takes(model=Kind("the name or path of a model, or of a published shape", PATH.plain))
+def anatomy(
+    model: str | Path,
+    *,
+    context: int | None = None,
+    batch: int = 1,
+    dtype: str = "float16",
+    check: bool = False,
+    revision: str | None = None,
+    device: str = "auto",
+) -> Anatomy:
+    """Count a model's parameters, by formula and from its tensors, and its key/value cache.
+
+    Nothing is loaded, unless `check` asks for it.
+
+    Args:
+        model: `mini`, a folder in Hugging Face layout (without weights, transformers builds an
+            empty model), a `config.json`, a `.gguf` file, a hub name, or a published shape such
+            as `gpt-2-s`.
+        context: tokens in the cache; the longest input of the model when None.
+        batch: sequences in the cache.
+        dtype: `float16`, `bfloat16` or `float32`, of keys and values in the cache.
+        check: also load the model, in float32, and check what its layers compute.
+        revision: branch, tag or commit on the hub, for a hub name.
+        device: where a check runs; `auto` takes a GPU when there is one.
+
+    Raises:
+        ModelError: the model cannot be found or read, or has no weights to check.
+        HeadscopeError: a context or batch below 1.
+        ChoiceError: no such dtype.
+    """
+    model = str(model)
+    if device != "auto" and not check:
+        raise HeadscopeError(f"device is {device!r}, but only a check runs the model; ask for one")
+    source = find_source(model, weights=check, revision=revision)
+    dimensions = source.dimensions
+    tokens = context if context is not None else dimensions.context or CONTEXT
+    caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
+    counts = count(source.shapes, dimensions)
+    rows = compare(dimensions, counts)
+    notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
+    notes += _cache_remarks(source, tokens)
+    checks = _checks(model, source, rows, notes, revision, device) if check else ()
+    asked = (tokens, batch, dtype)
+    return Anatomy(
+        model, source.counted_from, dimensions, rows, caches, *asked, checks, tuple(notes)
+    )
+
+
+def _cache_remarks(source: Source, tokens: int) -> list[str]:
+    longest, window = source.dimensions.context, source.sliding_window
+    found = []
+    if longest is not None and tokens > longest:
+        found.append(f"{tokens:,} tokens are more than the model's own limit of {longest:,}")
+    if window is not None and tokens > window:
+        found.append(
+            f"layers with a sliding window keep {window:,} tokens only; "
+            "the cache is reckoned as if none had one"
+        )
+    return found
+
+
+def _checks(
+    model: str,
+    source: Source,
+    rows: tuple[Parameters, ...],
+    notes: list[str],
+    revision: str | None,
+    device: str,
+) -> tuple[Check, ...]:
+    if not source.has_weights:
+        raise ModelError(
+            f"{model}: a check runs the model, and there are no weights here; give mini, a folder "
+            "with .safetensors, or a .gguf file"
+        )
+    from headscope.models.load import load_model
+    from headscope.studies.anatomy.checks import check_layers, check_reference
+
+    apart = [
+        abs(row.counted - row.by_formula)
+        for row in rows
+        if row.counted is not None and row.by_formula is not None
+    ]
+    by_count = Check("parameters as counted = by formula", None, float(max(apart, default=0)), 0.0)
+    where: dict[str, Any] = {"revision": revision, "device": device}
+    checks = [by_count, *check_layers(load_model(model, engine="lens", **where))]
+    try:
+        checks += check_reference(load_model(model, **where))
+    except ModelError as error:
+        notes.append(f"not recomputed by hand: {error}")
+    return tuple(checks)

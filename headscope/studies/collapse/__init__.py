@@ -1,0 +1,1 @@
+"""What it is worth that the heads of a layer attend differently."""

@@ -1,0 +1,1 @@
+"""How much of a model's attention is needed, and a model with less of it."""

@@ -1,0 +1,272 @@
+"""The cells of a sweep, each with its run folder; `sweep.json` and `sweep.csv` keep them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from headscope.errors import ModelError, RunError
+from headscope.evidence.tags import UNCLASSIFIED
+from headscope.models.names import run_name
+from headscope.relations import head_types
+from headscope.runs.folder import encoded, is_run
+from headscope.runs.places import lies
+from headscope.runs.shareable import named
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import write_files
+from headscope.studies.sweep.names import Names
+from headscope.studies.sweep.spec import Spec
+
+PLAN, TABLE = "sweep.json", "sweep.csv"
+COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
+
+
+def counted_types() -> tuple[str, ...]:
+    """What a sweep counts in each run: the head types, and heads without one."""
+    return (*head_types(), UNCLASSIFIED)
+
+
+class Asked(NamedTuple):
+    """What is read of what, as it was asked for."""
+
+    model: str
+    corpus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep: what is read of what, and where its folder lies."""
+
+    model: str
+    """What the sweep calls it; see `headscope.studies.sweep.names`."""
+    revision: str | None
+    corpus: tuple[str, ...]
+    folder: str
+    """The name of its run folder in the sweep's folder."""
+    status: str = MISSING
+    error: str = ""
+    heads: int | None = None
+    """The model's heads, once they are known."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Heads that hold a tag of each type, and those that hold none. A head may hold several. Types
+    that were not asked for, or for which the text had too few queries, are absent."""
+    primary: dict[str, int] = field(default_factory=dict)
+    """Heads by their primary type."""
+    asked: Asked | None = None
+    """The names and paths that were asked for; not written, and not known of a cell read back."""
+
+    @property
+    def key(self) -> tuple[str, str | None, tuple[str, ...]]:
+        """What tells it from the sweep's other cells."""
+        return self.model, self.revision, self.corpus
+
+    @property
+    def loads(self) -> tuple[str, str | None]:
+        """The name or path that was asked for, and the revision."""
+        return (self.model if self.asked is None else self.asked.model), self.revision
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """The paths of its corpus that were asked for."""
+        return self.corpus if self.asked is None else self.asked.corpus
+
+    def __str__(self) -> str:
+        parts = [self.model, self.revision, " + ".join(self.corpus)]
+        return " ".join(part for part in parts if part)
+
+
+def where(model: str, revision: str | None) -> tuple[str, str | None]:
+    """The name and revision to load: a revision of a local folder is a model folder inside it.
+
+    Raises:
+        ModelError: the folder holds no such revision.
+    """
+    folder = Path(model).expanduser()
+    if revision is None or not folder.is_dir():
+        return model, revision
+    if not (folder / revision).is_dir():
+        held = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        listed = f"it holds {', '.join(held)}" if held else "it holds no folders"
+        raise ModelError(f"{model}: no folder {revision!r} in it; {listed:.300}")
+    return str(folder / revision), None
+
+
+def plan_cells(spec: Spec) -> list[Cell]:
+    """The cells that a sweep asks for, those of one model together; known folders keep their names.
+
+    Raises:
+        RunError: its folder holds another sweep, or something else.
+    """
+    names, there = _known(spec)
+    known = {cell.key: cell for cell in there}
+    used = {cell.folder for cell in known.values()}
+    cells = []
+    for model in spec.models:
+        for revision in spec.revisions:
+            for corpus in spec.corpora:
+                key = names.model(model), revision, names.corpus(corpus)
+                cell = known.get(key)
+                if cell is None:
+                    cell = Cell(*key, _folder(model, revision, corpus, used))
+                    used.add(cell.folder)
+                cells.append(replace(cell, asked=Asked(model, corpus)))
+    return cells
+
+
+def write_sweep(spec: Spec, cells: Sequence[Cell]) -> None:
+    """Write `sweep.json` and `sweep.csv`; cells of earlier sweeps into this folder stay in them.
+
+    Raises:
+        WriteError: they cannot be written.
+    """
+    names, known = _known(spec)
+    for cell in cells:
+        if cell.asked is not None:
+            names.model(cell.asked.model)
+            names.corpus(cell.asked.corpus)
+    merged = [*{cell.key: _shareable(spec, cell) for cell in [*known, *cells]}.values()]
+    plan = {
+        "settings": spec.settings,
+        "models": names.models,
+        "corpora": names.corpora,
+        "cells": [_written(cell) for cell in merged],
+    }
+    text = json.dumps(plan, indent=1, ensure_ascii=False) + "\n"
+    table = table_to_csv(cell_table(merged))
+    files = {spec.out / PLAN: encoded(text), spec.out / TABLE: encoded(table)}
+    write_files(files, overwrite=True)
+
+
+def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
+    """A row per cell, as `sweep.csv` has it: heads that hold a tag of each type."""
+    # whole numbers that can be missing: what was not measured is blank
+    numbers = dict.fromkeys(("heads", *counted_types()), "Int64")
+    return pd.DataFrame([_row(cell) for cell in cells]).astype(numbers)
+
+
+def read_cells(folder: Path) -> list[Cell]:
+    """The cells of a sweep's folder.
+
+    Raises:
+        RunError: no sweep there, or a damaged one.
+    """
+    return _read(folder)[2]
+
+
+def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
+    """The cell, complete, with what its run's heads do.
+
+    Args:
+        cell: the cell.
+        heads: its run's heads.
+        types: the types that were measured; see `headscope.evidence.tags.countable_types`.
+    """
+    tags = [set(str(held).split(";")) for held in heads["tags"]]
+    counts = {name: sum(name in held for held in tags) for name in head_types() if name in types}
+    primary = heads["primary"].value_counts()
+    counts[UNCLASSIFIED] = int(primary.get(UNCLASSIFIED, 0))
+    first = {name: int(primary.get(name, 0)) for name in counts}
+    done = replace(cell, status=COMPLETE, error="", heads=len(heads))
+    return replace(done, counts=counts, primary=first)
+
+
+def _shareable(spec: Spec, cell: Cell) -> Cell:
+    """The cell with an error that speaks of names, not of paths."""
+    paths = [str(spec.out)] + ([] if cell.asked is None else [cell.asked.model, *cell.asked.corpus])
+    return replace(cell, error=named(cell.error, [*paths, *map(lies, paths)]))
+
+
+def _written(cell: Cell) -> dict[str, Any]:
+    facts = asdict(cell)
+    del facts["asked"]
+    return facts
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    return {
+        "model": cell.model,
+        "revision": cell.revision or "",
+        "corpus": ";".join(cell.corpus),
+        "folder": cell.folder,
+        "status": cell.status,
+        "heads": cell.heads,
+        **{name: cell.counts.get(name) for name in counted_types()},
+        "error": cell.error,
+    }
+
+
+def _known(spec: Spec) -> tuple[Names, list[Cell]]:
+    """The names and cells of a folder that holds a sweep with the same settings; none of others."""
+    if not (spec.out / PLAN).is_file():
+        held = list(spec.out.iterdir()) if spec.out.is_dir() else []
+        if held or (spec.out.exists() and not spec.out.is_dir()):
+            raise RunError(
+                f"{spec.out} holds other things and no sweep; choose an empty or new folder"
+            )
+        return Names(spec.out), []
+    settings, names, cells = _read(spec.out)
+    if settings != spec.settings:
+        for name in sorted(settings.keys() | spec.settings.keys()):
+            there, asked = (each.get(name, "not set") for each in (settings, spec.settings))
+            if there != asked:
+                raise RunError(
+                    f"{spec.out} holds a sweep with another {name} ({there}, and {asked} is asked "
+                    "now); choose another --out"
+                )
+    return names, cells
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], Names, list[Cell]]:
+    path = folder / PLAN
+    if not path.is_file():
+        raise RunError(
+            f"{folder!s:.200}: no sweep here ({PLAN} is missing); write one with headscope sweep"
+        )
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        names = Names.read(folder, plan)
+        cells = list(_cells(plan["cells"]))
+        if "models" not in plan:  # 0.1.0 wrote paths
+            cells = [
+                replace(cell, model=names.model(cell.model), corpus=names.corpus(cell.corpus))
+                for cell in cells
+            ]
+        return dict(plan["settings"]), names, cells
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"{path}: this sweep is damaged: {error!s:.200}") from error
+
+
+def _cells(rows: Any) -> Iterator[Cell]:
+    for row in rows:
+        cell = Cell(**{**row, "corpus": tuple(map(str, row["corpus"])), "asked": None})
+        # a name that leads elsewhere would be read, and written to
+        if Path(cell.folder).name != cell.folder or cell.folder in ("", ".", ".."):
+            raise ValueError(f"{cell.folder!r:.100} is no name of a folder")
+        numbers = [*cell.counts.values(), *cell.primary.values()]
+        numbers += [] if cell.heads is None else [cell.heads]
+        if not all(type(number) is int for number in numbers):
+            raise ValueError(f"the numbers of {cell.folder!r:.100} are no whole numbers")
+        yield cell
+
+
+def _folder(model: str, revision: str | None, corpus: Sequence[str], used: set[str]) -> str:
+    """A name that says what is in it, unlike those in use."""
+    parts = [run_name(model), revision or ""]
+    parts += [Path(path).stem for path in corpus[:2]]
+    name = re.sub(r"[^\w.-]+", "-", "_".join(part for part in parts if part))[:100].strip(".-")
+    taken = {*used, PLAN, TABLE}
+    name, number = name or "run", 1
+    while (numbered := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return numbered
+
+
+def is_complete(spec: Spec, cell: Cell) -> bool:
+    """Whether its run folder is there; run folders are whole or absent."""
+    return is_run(spec.out / cell.folder)

@@ -1,0 +1,176 @@
+"""What a sweep would do, and what it may cost: counted where it can be, else tried out."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headscope.corpus.shipped import shipped_corpora
+from headscope.errors import HeadscopeError
+from headscope.measure.backend import batch_tokens_on
+from headscope.measure.in_process import InProcess
+from headscope.measure.measure import Setting
+from headscope.measure.schedule import Choose, Step, schedule
+from headscope.models.load import Model
+from headscope.models.shuffled import Share
+from headscope.pipeline import windows_of
+from headscope.relations import relations_of
+from headscope.relations.relation import Relation
+from headscope.settings import Settings
+from headscope.studies.sweep.cells import Cell, is_complete, plan_cells, where
+from headscope.studies.sweep.ray.shards import shards
+from headscope.studies.sweep.spec import Spec
+from headscope.views.tables import plain_table
+
+PROBED = 2
+"""Batches that are read to see how long one takes; the first one warms up."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One cell: what is counted, and what is reckoned from a short trial."""
+
+    cell: Cell
+    complete: bool = False
+    error: str = ""
+    shards: int = 0
+    tokens: int = 0
+    """Of text and the other stimuli."""
+    twin_tokens: int = 0
+    seconds: float = float("nan")
+    """To read them, in one process on this machine."""
+    weights: int = 0
+    """Bytes of the model's parameters."""
+    memory: int = 0
+    """The most bytes that this process had by then, libraries and a batch included."""
+
+
+def plan(spec: Spec) -> list[Plan]:
+    """Each cell's shards and tokens, counted, and its time, from two batches that are tried.
+
+    Each model's first revision is loaded, and stands for the others; nothing is written.
+
+    Raises:
+        HeadscopeError: the sweep's folder holds another sweep, or the types are none.
+    """
+    relations = relations_of(spec.settings.get("types"))
+    cells = plan_cells(spec)
+    tried: dict[Any, Plan] = {}
+    for cell in cells:
+        key = cell.model, cell.corpus
+        if key not in tried and not is_complete(spec, cell):
+            tried[key] = _try(spec, cell, relations)
+    plans = []
+    for cell in cells:
+        if is_complete(spec, cell):
+            plans.append(Plan(cell, complete=True))
+        else:
+            known = tried[cell.model, cell.corpus]
+            plans.append(Plan(**{**vars(known), "cell": cell}))
+    return plans
+
+
+def plan_lines(plans: Sequence[Plan], spec: Spec, workers: int) -> RenderableType:
+    """A row per cell, then what it comes to in all and where the numbers are from."""
+    columns = ("run", "shards", "tokens", "twin's", "time", "weights", "memory")
+    table = plain_table(*columns)
+    for each in plans:
+        if each.complete:
+            table.add_row(each.cell.folder, "complete: is kept", *[""] * 5)
+        elif each.error:
+            table.add_row(each.cell.folder, "cannot be read", *[""] * 5)
+        else:
+            table.add_row(
+                each.cell.folder,
+                f"{each.shards:,}",
+                f"{each.tokens:,}",
+                f"{each.twin_tokens:,}",
+                _time(each.seconds),
+                _size(each.weights),
+                _size(each.memory),
+            )
+    left = [each for each in plans if not each.complete and not each.error]
+    total = sum(each.tokens + each.twin_tokens for each in left)
+    seconds = sum(each.seconds for each in left)
+    processes = f"{workers} workers" if workers else "this process alone"
+    told = [
+        f"\n{len(left)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "
+        f"about {_time(seconds)} of reading in one process; asked for: {processes}.",
+        f"Shards and tokens are counted. Time is reckoned from {PROBED - 1} batch, read just "
+        "now on this machine by the first revision of each model; to load, judge and write comes "
+        "on top, some seconds a run, and workers share the cores. Memory is the most that this "
+        "process had once that batch was read; every worker has about as much, and the driver "
+        "that of its libraries.",
+    ]
+    failed = dict.fromkeys((each.cell.model, each.error) for each in plans if each.error)
+    told += [f"{model}: {error}" for model, error in failed]
+    return Group(table, *map(Text, told))
+
+
+def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
+    settings, here = Settings(**spec.settings), InProcess()
+    seed = settings.seed
+    try:
+        name, revision = where(*cell.loads)
+        model = here.open(name, **replace(settings, revision=revision).loading())
+        corpus = cell.text or shipped_corpora()
+        text, synthetic = windows_of(model, relations, corpus, settings)
+        share: Choose = Share(seed=seed) if settings.twin else lambda windows: set()
+        steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
+        count, tokens, again, probe = 0, 0, 0, list[Step]()
+        for shard in shards(steps):
+            count += 1
+            tokens += sum(step.tokens for step in shard)
+            again += sum(step.tokens for step in shard if step.shared)
+            probe += shard[: PROBED - len(probe)]
+        rate = _rate(model, probe, relations, seed)
+    except HeadscopeError as error:
+        return Plan(cell, error=str(error))
+    return Plan(
+        cell,
+        shards=count,
+        tokens=tokens,
+        twin_tokens=again,
+        seconds=(tokens + again) * rate,
+        weights=_weights(model),
+        memory=_most_memory(),
+    )
+
+
+def _rate(model: Model, steps: Sequence[Step], relations: Sequence[Relation], seed: int) -> float:
+    """Seconds for each token, from the last of some batches; the others warm up."""
+    setting, seconds = Setting(model, relations, seed), float("nan")
+    for step in steps:
+        start = time.perf_counter()
+        setting.read(step, setting.prepare(step.batch))
+        seconds = (time.perf_counter() - start) / step.tokens
+    return seconds
+
+
+def _weights(model: Model) -> int:
+    network: Any = getattr(model.engine, "network", None) or model.bridge
+    return sum(each.numel() * each.element_size() for each in network.parameters())
+
+
+def _most_memory() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _time(seconds: float) -> str:
+    if seconds != seconds:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB" if count < 1e9 else f"{count / 1e9:,.1f} GB"

@@ -1,0 +1,1 @@
+"""Runs split among processes, on this machine or a Ray cluster."""

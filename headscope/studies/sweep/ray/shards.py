@@ -1,0 +1,232 @@
+"""Runs split among processes, on this machine or a Ray cluster; the sums are the same bit by bit.
+
+The driver reads the corpora, makes the batches and adds up; workers hold the model. What tallies
+add is exact (`headscope.measure.tally.GRAIN`), so that the order in which shards come back is of no
+matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError
+from headscope.measure.backend import ProgressOf, batch_tokens_on
+from headscope.measure.measure import empty_pass
+from headscope.measure.plan import Part, Plan, read_plan
+from headscope.measure.schedule import Step
+from headscope.relations.relation import Relation
+from headscope.studies.sweep.ray.worker import Asked, Failed, Worker, unpack
+
+if TYPE_CHECKING:
+    from headscope.measure.example import Example, Wanted
+    from headscope.measure.sanity import Targets
+    from headscope.models.load import Model
+
+BATCHES = 4
+"""Batches of a shard: some seconds of work, so that few are lost with a worker."""
+WAITING = 2
+"""Shards that a worker has at most, the one that it reads included; bounds memory."""
+HELD = 4
+"""Shards for each of those, whose sums may wait for those of an earlier one."""
+RETRIES = 3
+"""How often a shard is given to a worker that was started anew, before its cell fails."""
+
+
+def shards(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Steps in groups; one before and one after a merging are never together."""
+    group: list[Step] = []
+    for step in steps:
+        if group and (step.merges is not None or len(group) == BATCHES):
+            yield group
+            group = []
+        group.append(step)
+    if group:
+        yield group
+
+
+class Shards:
+    """A backend whose models are held by Ray workers. Use it in a `with` statement.
+
+    Args:
+        workers: processes that each hold the model.
+        address: a running Ray cluster; a local one is started when None.
+        threads: of torch, in each worker.
+
+    Raises:
+        HeadscopeError: the cluster cannot be reached, or has fewer processors than workers.
+    """
+
+    def __init__(self, workers: int, *, address: str | None = None, threads: int = 1) -> None:
+        self.count, self.threads = workers, threads
+        self._address = address
+        self._workers: list[Any] = []
+        self._asked = Asked("", {})
+        self._like: Any = None
+
+    def __enter__(self) -> Shards:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+        # Ray's own 15 would let any other process go first
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        import ray
+
+        local = {"num_cpus": self.count, "include_dashboard": False} if not self._address else {}
+        try:
+            ray.init(
+                address=self._address or "local",
+                log_to_driver=False,
+                logging_level="ERROR",
+                **local,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise HeadscopeError(
+                f"Ray at {self._address or 'this machine'} cannot be used: {reason:.300}; "
+                "--engine-workers 0 runs without it"
+            ) from error
+        has = ray.cluster_resources()
+        if has.get("CPU", 0) < self.count:
+            ray.shutdown()
+            raise HeadscopeError(
+                f"{self.count} workers were asked for, and the cluster has {has.get('CPU', 0):g} "
+                "processors; give --engine-workers at most as many"
+            )
+        # workers share what graphics processors there are
+        gpus = min(1.0, has.get("GPU", 0) / self.count)
+        # a killed worker is started anew, and the shard that it had is read again
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=RETRIES)(
+            Worker
+        )
+        self._workers = [remote.remote(self.threads) for _ in range(self.count)]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        import ray
+
+        self._workers = []
+        ray.shutdown()
+
+    def open(self, model: Any, **how: Any) -> Model:
+        """What is known of the model, which all workers load meanwhile.
+
+        Raises:
+            HeadscopeError: it cannot be loaded; see `headscope.models.load.load_model`.
+        """
+        if not isinstance(model, str):
+            raise HeadscopeError(
+                "Ray's workers load a model by its name or path; one that is in memory is read "
+                "without Ray"
+            )
+        self._asked = Asked(model, how)
+        first, *_ = [worker.facts.remote(self._asked) for worker in self._workers]
+        found: Model = _got(first)
+        self._like = found
+        return found
+
+    def close(self) -> None:
+        """The workers keep it until they are asked for another."""
+
+    def read(self, plan: Plan) -> None:
+        """Read a plan, shard by shard; see `headscope.measure.plan.read_plan`."""
+        import ray
+
+        sent = ray.put(plan.relations)
+        like = empty_pass(self._like, plan.relations).tally
+
+        def read(steps: Iterable[Step], twin: bool) -> Iterator[Part]:
+            for shard, (packed, halved) in self._spread(shards(steps), sent, plan.seed, twin):
+                yield Part(shard, unpack(packed, like).add_to, halved)
+
+        read_plan(plan, read, batch_tokens=batch_tokens_on(self._like.device))
+
+    def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
+        """The loaded model's loss of some tokens, by one worker."""
+        found: ndarray = _got(self._workers[0].token_losses.remote(self._asked, targets))
+        return found
+
+    def find_examples(
+        self,
+        windows: Sequence[Window],
+        relations: Sequence[Relation],
+        wanted: Sequence[Wanted],
+        *,
+        seed: int,
+        progress: ProgressOf = lambda done, total: None,
+    ) -> list[Example]:
+        """Examples of some heads, by one worker, whose progress is not heard of."""
+        found: list[Example] = _got(
+            self._workers[0].find_examples.remote(self._asked, windows, relations, wanted, seed)
+        )
+        return found
+
+    def _spread(
+        self, parts: Iterable[list[Step]], relations: Any, seed: int, twin: bool
+    ) -> Iterator[tuple[list[Step], Any]]:
+        """Each shard with its sums, in the order in which they were sent."""
+        import ray
+
+        shuffled_by = seed if twin else None
+        coming: deque[tuple[list[Step], Any]] = deque()
+        worker_of: dict[Any, int] = {}
+        load = Counter(dict.fromkeys(range(len(self._workers)), 0))
+
+        def finished() -> None:
+            (done,), _ = ray.wait(list(worker_of), num_returns=1)
+            load[worker_of.pop(done)] -= 1
+
+        def ready() -> Iterator[tuple[list[Step], Any]]:
+            # sums that came before those of an earlier shard wait for them
+            while coming and coming[0][1] not in worker_of:
+                shard, answer = coming.popleft()
+                yield shard, _got(answer)
+
+        at_work = WAITING * len(self._workers)
+        held = HELD * at_work
+        for shard in parts:
+            while len(worker_of) == at_work or len(coming) == held:
+                finished()
+                yield from ready()
+            worker = min(load, key=load.__getitem__)
+            load[worker] += 1
+            # a chunk has many more windows than its first batch
+            light = [replace(step, opens=None) for step in shard]
+            answer = self._workers[worker].read.remote(
+                self._asked, light, relations, seed, shuffled_by
+            )
+            worker_of[answer] = worker
+            coming.append((shard, answer))
+        for shard, answer in coming:
+            yield shard, _got(answer)
+
+
+def _got(answer: Any) -> Any:
+    """A worker's answer.
+
+    Raises:
+        HeadscopeError: the worker says why there is none, or was killed again and again.
+    """
+    import ray
+
+    try:
+        found = ray.get(answer)
+    except ray.exceptions.RayActorError as error:
+        raise HeadscopeError(
+            f"a worker died {RETRIES + 1} times over the same shard, perhaps for want of memory; "
+            "give fewer --engine-workers"
+        ) from error
+    if isinstance(found, Failed):
+        raise HeadscopeError(found.message)
+    return found

@@ -1,0 +1,151 @@
+"""What a sweep is to do: lists of models, revisions and corpora, and the settings of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as shortened  # aliases make a short file hold endless lists
+from typing import Any, NamedTuple
+
+import yaml
+
+from headscope.errors import HeadscopeError
+from headscope.relations import relations_of
+from headscope.settings import OPTIONS, read_value
+
+MOST_BYTES = 2**20  # a list of a thousand revisions has some kilobytes
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sweep as it was asked for."""
+
+    models: tuple[str, ...]
+    revisions: tuple[str | None, ...]
+    corpora: tuple[tuple[str, ...], ...]
+    """The files and folders of each corpus; none for what ships."""
+    out: Path
+    settings: dict[str, Any]
+    """Those of `headscope.pipeline.classify` that every cell shares; its defaults are left out."""
+
+
+def read_spec(path: Path | None, **given: Any) -> Spec:
+    """A sweep from a YAML file, from options, or from both: an option replaces the file's key.
+
+    Args:
+        path: the file; None for options alone.
+        given: what the command line says, by the file's keys; None is not said.
+
+    Raises:
+        HeadscopeError: the file cannot be read, or a key is unknown, missing, or holds what it
+            cannot hold.
+    """
+    where = "the command line" if path is None else str(path)
+    asked = {} if path is None else _read(path)
+    _check(where, asked)
+    options = {key: value for key, value in given.items() if value not in (None, [], ())}
+    _check("the command line", options)
+    asked |= options
+    if not asked.get("models"):
+        raise HeadscopeError(f"{where}: no models; a sweep names them, e.g. models: [mini]")
+    values = {key: _value(key, value) for key, value in asked.items() if value is not None}
+    relations_of(values.get("types"))  # before a cell is read that could only fail
+    default = Path("runs") / ("sweep" if path is None else path.stem)
+    return Spec(
+        models=values.pop("models"),
+        revisions=values.pop("revisions", ()) or (None,),
+        corpora=values.pop("corpora", ()) or ((),),
+        out=values.pop("out", default),
+        settings=values,
+    )
+
+
+def _value(key: str, value: Any) -> Any:
+    if key in _KEYS:
+        return _KEYS[key].value(value)
+    read = read_value(key, value, key)
+    return list(read) if isinstance(read, tuple) else read  # as sweep.json says it
+
+
+class _Key(NamedTuple):
+    """What a key holds: in words, as a test, and made into the value that is used."""
+
+    words: str
+    fits: Callable[[Any], bool]
+    value: Callable[[Any], Any] = lambda value: value
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def _name(value: Any) -> bool:
+    """YAML reads a revision such as 1000 as a number; it is a name all the same."""
+    return _text(value) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _names(value: Any) -> bool:
+    return _name(value) or (isinstance(value, list) and all(map(_name, value)))
+
+
+def _as_names(value: Any) -> tuple[str, ...]:
+    names = value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(str(name) for name in names))
+
+
+def _corpora(value: Any) -> bool:
+    if not isinstance(value, list):
+        return _text(value)
+    return all(_text(each) or (isinstance(each, list) and all(map(_text, each))) for each in value)
+
+
+def _as_corpora(value: Any) -> tuple[tuple[str, ...], ...]:
+    each = value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys((c,) if isinstance(c, str) else tuple(c) for c in each))
+
+
+_KEYS = {
+    "models": _Key("a name or a list of names", _names, _as_names),
+    "revisions": _Key("a name or a list of names", _names, _as_names),
+    "corpora": _Key(
+        "a path or a list of paths; a list within it is one corpus", _corpora, _as_corpora
+    ),
+    "out": _Key("a folder", _text, Path),
+}
+_SETTINGS = [name for name in OPTIONS if name != "revision"]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file():
+            raise HeadscopeError(f"{path}: no file; a sweep is written down in one, as YAML")
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise HeadscopeError(f"{path}: more than {MOST_BYTES:,} bytes, which is no sweep")
+        content = yaml.safe_load(raw)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
+    if not isinstance(content, dict):
+        raise HeadscopeError(
+            f"{path}: holds {shortened(content)}, but a sweep is keys with values, "
+            "e.g. models: [mini]"
+        )
+    return content
+
+
+def _check(where: str, asked: Mapping[Any, Any]) -> None:
+    for key, value in asked.items():
+        if key not in _KEYS and key not in _SETTINGS:
+            choices = ", ".join([*_KEYS, *_SETTINGS])
+            raise HeadscopeError(
+                f"{where}: {key!r:.60} is no key of a sweep; choose from: {choices}"
+            )
+        if value is not None and key in _SETTINGS:
+            read_value(key, value, f"{where}: {key}")
+        elif value is not None and not _KEYS[key].fits(value):
+            raise HeadscopeError(
+                f"{where}: {key} is {shortened(value)}, expected {_KEYS[key].words}"
+            )

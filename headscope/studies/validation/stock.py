@@ -1,0 +1,181 @@
+"""What ships with headscope: a line for each file, and the checks that it must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headscope.corpus.census import Census, census
+from headscope.corpus.controlled.sentences import controlled_corpus
+from headscope.corpus.read import file_sha256
+from headscope.corpus.shipped import data_folder
+from headscope.corpus.word_pairs import read_pairs
+from headscope.errors import HeadscopeError
+from headscope.relations.relation import MIN_QUERIES
+from headscope.views.tables import plain_table
+
+KEY_RELATIONS = (
+    "nsubj:head>dep",
+    "nsubj:pass:head>dep",
+    "obj:dep>head",
+    "det:head>dep",
+    "amod:head>dep",
+    "nmod:poss:head>dep",
+    "aux:head>dep",
+    "case:head>dep",
+    "conj:dep>head",
+    "acl:relcl:dep>head",
+)
+"""Relations that the controlled corpus is made for."""
+BEST_RULE = 0.6
+"""What a fixed distance, or the nearest noun, may get right of them."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing asked of a file, with what was found."""
+
+    file: str
+    asked: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file that ships."""
+
+    file: str
+    what: str
+    check: Callable[[Path], list[Check]]
+
+    @property
+    def path(self) -> Path:
+        return data_folder() / self.file
+
+
+def _gold(path: Path) -> list[Check]:
+    c = census(path)
+    common = sum(n >= MIN_QUERIES for name, n in c.links.items() if not name.startswith("punct"))
+    row = partial(_row, "gold.conllu")
+    return [
+        *_counts("gold.conllu", c, sentences=500, documents=70),
+        row("pronouns with an earlier noun", c.pronouns, 350),
+        row("… contested by an entity that agrees, %", 100 * c.contested // c.pronouns, 33),
+        row("… whose nearest earlier noun is wrong, %", 100 * c.nearest_wrong // c.pronouns, 40),
+        row(f"relations with {MIN_QUERIES} queries", common, 16),
+    ]
+
+
+def _controlled(path: Path) -> list[Check]:
+    c = census(path)
+    name = "controlled.conllu"
+    checks = _counts(name, c, sentences=1500, documents=1)
+    for relation in KEY_RELATIONS:
+        offset, nearest = c.best_offset(relation), c.nearest_noun[relation] / c.links[relation]
+        found = f"{offset:.2f}, nearest noun {nearest:.2f}"
+        asked = f"best fixed distance on {relation} at most {BEST_RULE}"
+        checks.append(Check(name, asked, found, max(offset, nearest) <= BEST_RULE))
+    built = path.read_text(encoding="utf-8") == controlled_corpus()
+    return [*checks, Check(name, "is what the generator writes", str(built), built)]
+
+
+def _pairs(path: Path) -> list[Check]:
+    lexicon = read_pairs(path)
+    counts = pd.Series([pair.relation for pair in lexicon.pairs]).value_counts()
+    distinct = len({(frozenset((p.first, p.second))) for p in lexicon.pairs})
+    return [
+        _row("word_pairs.csv", "pairs", len(lexicon.pairs), 1000),
+        _row("word_pairs.csv", "different pairs", distinct, len(lexicon.pairs)),
+        *(_row("word_pairs.csv", f"pairs of {name}", int(n), 100) for name, n in counts.items()),
+    ]
+
+
+def _known(path: Path) -> list[Check]:
+    table = pd.read_csv(path)
+    row = partial(_row, "known_heads.csv")
+    return [
+        row("rows", len(table), 1),
+        row("rows with a source", int(table["source"].count()), len(table)),
+    ]
+
+
+def _published(path: Path) -> list[Check]:
+    table = pd.read_csv(path)
+    whole = table.groupby(["model", "metric"]).size()
+    sizes = {"gpt2-small": 144, "distilgpt2": 72}
+    return [
+        _row("published_scores.csv", f"heads of {model}, {metric}", int(n), sizes[str(model)])
+        for (model, metric), n in whole.items()
+    ]
+
+
+def _mini(path: Path) -> list[Check]:
+    megabytes = path.stat().st_size / 1e6
+    return [Check("model.safetensors", "at most 16 MB", f"{megabytes:.1f} MB", megabytes <= 16)]
+
+
+ITEMS = (
+    Item("corpora/gold.conllu", "natural English with syntax and coreference", _gold),
+    Item("corpora/controlled.conllu", "built English with known trees and references", _controlled),
+    Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
+    Item("known_heads.csv", "heads that the literature describes, with sources", _known),
+    Item("published_scores.csv", "published scores of every head of two models", _published),
+    Item("mini/model.safetensors", "mini, a small GPT-2-layout model trained for headscope", _mini),
+)
+
+
+def check_all() -> list[Check]:
+    """Every check of every file; the checksum is that which `data/README.md` states."""
+    readme = (data_folder() / "README.md").read_text(encoding="utf-8")
+    checks = []
+    for item in ITEMS:
+        name = item.path.name
+        if not item.path.is_file():
+            checks.append(Check(name, "is there", "absent", False))
+            continue
+        sha256 = file_sha256(item.path)
+        known = sha256 in readme
+        checks.append(Check(name, "sha256 stands in README.md", f"{sha256[:12]}…", known))
+        try:
+            checks += item.check(item.path)
+        except (HeadscopeError, ValueError, KeyError, ZeroDivisionError) as error:
+            checks.append(Check(name, "can be counted", f"{type(error).__name__}: {error}", False))
+    return checks
+
+
+def stock_table() -> RenderableType:
+    """The files that ship, what they are, and the folder that they lie in."""
+    table = plain_table("file", "what it is", "size")
+    for item in ITEMS:
+        size = f"{item.path.stat().st_size / 1e3:,.0f} kB" if item.path.is_file() else "absent"
+        table.add_row(item.file, item.what, size)
+    return Group(Text(f"in {data_folder()}"), table)
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    """What was asked of each file, and what was found."""
+    table = plain_table("file", "asked", "found", "")
+    for check in checks:
+        table.add_row(check.file, check.asked, check.found, "yes" if check.holds else "NO")
+    return table
+
+
+def _counts(name: str, c: Census, *, sentences: int, documents: int) -> list[Check]:
+    return [
+        _row(name, "documents", c.documents, documents),
+        _row(name, "sentences", c.sentences, sentences),
+        _row(name, "words", c.words, 1),
+        _row(name, "mentions", c.mentions, 1),
+    ]
+
+
+def _row(name: str, what: str, found: int, least: int) -> Check:
+    return Check(name, f"{what}, at least {least:,}", f"{found:,}", found >= least)

@@ -1,0 +1,60 @@
+"""How a verification is shown: tables for the terminal, a figure for papers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headscope.heads import head_name
+from headscope.views.tables import plain_table
+
+if TYPE_CHECKING:
+    from headscope.studies.validation.verify_result import Verification
+
+
+def verification_lines(result: Verification) -> RenderableType:
+    """Published heads with their masses here, then the matrices that were compared."""
+    heads = plain_table("head", "published as", "published", "mass", "found", "kind")
+    for row in result.heads.itertuples():
+        published = "" if pd.isna(row.published) else f"{row.published:.2f}"
+        found = "yes" if row.found else "no"
+        heads.add_row(
+            head_name(row.layer, row.head), row.type, published, f"{row.mass:.2f}", found, row.kind
+        )
+    scores = plain_table("score matrix", "correlation", "largest difference", "accepted", "", "")
+    for row in result.scores.itertuples():
+        scores.add_row(
+            row.metric,
+            f"{row.pearson:.4f}",
+            f"{row.largest_difference:.3f} at {row.at}",
+            f"{row.accepted:g}",
+            "within" if row.within else "BEYOND",
+            "same strong heads" if row.same_set else "other strong heads",
+        )
+    clear = result.heads[result.heads["kind"] == "clear"]
+    recall = f"{int(clear['found'].sum())} of {len(clear)} clear heads found"
+    notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
+    return Group(Text(f"{result.model}: {recall}", style="bold"), heads, Text(), scores, *notes)
+
+
+def heads_figure(result: Verification) -> Figure:
+    """A line per published head: a bar as long as its mass, hollow if the tag was not earned, and
+    a mark at the score that was published.
+    """
+    rows = result.heads.iloc[::-1].reset_index(drop=True)
+    figure = Figure(figsize=(6.4, 1.2 + 0.24 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    fill = ["#0072b2" if found else "white" for found in rows["found"]]
+    axes.barh(rows.index, rows["mass"], color=fill, edgecolor="#0072b2", height=0.7)
+    axes.plot(rows["published"], rows.index, "k|", markersize=9, label="published")
+    names = [f"{head_name(r.layer, r.head)}  {r.relation}  {r.kind}" for r in rows.itertuples()]
+    axes.set_yticks(rows.index, names, fontsize=7)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("mass; hollow: the tag was not earned")
+    axes.set_title(result.model, fontsize=9)
+    axes.legend(fontsize=7, loc="lower right")
+    return figure

@@ -1,0 +1,96 @@
+"""One head on one text, as circuitsvis HTML, as a picture, or as a shaded grid in a terminal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from rich.console import Group, RenderableType
+from rich.style import Style
+from rich.text import Text
+
+from headscope.corpus.visible import visible
+from headscope.errors import PatternError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHADES = " ·░▒▓█"
+_numbers = count()
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionView:
+    """A pattern with its tokens. In a notebook it draws itself, without any network.
+
+    Raises:
+        PatternError: the pattern is not square over its tokens.
+    """
+
+    title: str
+    tokens: tuple[str, ...]
+    pattern: Float[ndarray, "query key"]
+    """Attention in [0, 1]; rows sum to 1 over keys at or before the query."""
+
+    def __post_init__(self) -> None:
+        size = len(self.tokens)
+        if np.shape(self.pattern) != (size, size):
+            raise PatternError(
+                f"{self.title}: a pattern of shape {np.shape(self.pattern)} for {size} tokens"
+            )
+
+    def html(self) -> str:
+        """A whole page that asks no network."""
+        from jinja2 import Environment
+
+        page = "<!doctype html><meta charset=utf-8><title>{{ t }}</title><h1>{{ t }}</h1>"
+        head: str = Environment(autoescape=True).from_string(page).render(t=self.title)
+        return head + self._repr_html_()
+
+    def _repr_html_(self) -> str:
+        """The circuitsvis view with its script, for a notebook."""
+        from headscope.views.report.data import to_json
+        from headscope.views.report.page import circuitsvis_script
+
+        # a checksum, so that the same text gives the same page, and a number for a second showing
+        place = f"headscope-view-{crc32(repr((self.title, self.tokens)).encode())}-{next(_numbers)}"
+        props = {
+            "tokens": [visible(token) for token in self.tokens],
+            "attention": [np.asarray(self.pattern, float).round(4).tolist()],
+            "attentionHeadNames": [self.title],
+            "maskUpperTri": True,
+        }
+        # every view brings the script: a notebook may show any of its cells without the others
+        return (
+            f'<div id="{place}" style="background:#fff;color:#1b1b1f;max-width:760px"></div>'
+            f"<script>{circuitsvis_script()};"
+            f"CircuitsVis.render({json.dumps(place)},CircuitsVis.AttentionHeads,{to_json(props)})"
+            "</script>"
+        )
+
+    def figure(self) -> Figure:
+        """A matplotlib figure of the pattern."""
+        from headscope.views.figures import pattern_figure
+
+        return pattern_figure(self)
+
+    def grid(self) -> RenderableType:
+        """The pattern as shaded blocks, a row per query; for a terminal, colours or not."""
+        names = [visible(token) for token in self.tokens]
+        width = max(map(len, names))
+        lines = [Text(self.title, style="bold")]
+        for query, name in enumerate(names):
+            line = Text(f"{name:>{width}} ")
+            for share in self.pattern[query, : query + 1]:
+                mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
+                line.append(mark * 2, Style(color="blue"))
+            best = int(self.pattern[query, : query + 1].argmax())
+            line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
+            lines.append(line)
+        return Group(*lines)

@@ -1,0 +1,136 @@
+"""Pictures for papers. Every function returns a matplotlib figure and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from headscope.corpus.visible import visible
+from headscope.errors import PatternError
+from headscope.evidence.ranking import best_heads
+from headscope.evidence.result import Result
+from headscope.evidence.tags import UNCLASSIFIED
+from headscope.heads import head_name
+from headscope.relations.relation import MIN_QUERIES
+from headscope.views.colours import colour, letter
+
+if TYPE_CHECKING:
+    from headscope.views.attention_view import AttentionView
+
+MOST_TOKENS = 200  # labels of more could not be read
+_FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
+
+
+def atlas_figure(run: Result) -> Figure:
+    """Layers × heads, each cell its primary type's colour and letter, shaded by its lift."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
+    axes = figure.subplots()
+    draw_atlas(axes, run)
+    axes.set_title(_title(run), fontsize=9)
+    type_legend(axes, [*_types(run), UNCLASSIFIED])
+    return figure
+
+
+def draw_atlas(axes: Axes, run: Result) -> None:
+    """The cells of an atlas with their layers and heads, without title and legend."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    image = np.ones((layers, heads, 3))
+    for row in run.heads.itertuples():
+        strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
+        strength = 1.0 if row.primary == UNCLASSIFIED else strength
+        image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(row.primary))))
+        axes.text(row.head, row.layer, letter(row.primary), ha="center", va="center", fontsize=7)
+    axes.imshow(image, aspect="auto")
+    axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
+    axes.set_yticks(range(layers), [str(layer) for layer in range(layers)], fontsize=7)
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+
+
+def layers_figure(run: Result) -> Figure:
+    """How many heads of each layer have each type as primary."""
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    axes = figure.subplots()
+    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
+    below = np.zeros(len(counts))
+    for name in [*_types(run), UNCLASSIFIED]:
+        if name in counts:
+            axes.bar(counts.index, counts[name], bottom=below, color=colour(name), width=0.85)
+            below += counts[name].to_numpy()
+    axes.set_xlabel("layer")
+    axes.set_ylabel("heads")
+    axes.set_title(_title(run), fontsize=9)
+    type_legend(axes, [*_types(run), UNCLASSIFIED])
+    return figure
+
+
+def relations_figure(run: Result, *, most: int = 30) -> Figure:
+    """The best head of each relation: mass, control, interval of the lift, and the twin."""
+    table = run.evidence[run.evidence["n"] >= MIN_QUERIES]
+    best = best_heads(table).head(most).iloc[::-1].reset_index(drop=True)
+    figure = Figure(figsize=(7.5, 1.2 + 0.26 * len(best)), layout="constrained")
+    axes = figure.subplots()
+    place = np.arange(len(best))
+    axes.barh(place, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
+    low = (best["lift"] - best["ci_low"]).clip(lower=0)
+    high = (best["ci_high"] - best["lift"]).clip(lower=0)
+    axes.errorbar(best["mass"], place, xerr=[low, high], fmt="none", ecolor="black", lw=1)
+    axes.plot(best["control"], place, "k|", markersize=9, label="control")
+    twin = best["control"] + best["twin_p999"]
+    axes.plot(twin, place, "|", color="grey", markersize=9, label="control + twin's 99.9th pct.")
+    names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
+    axes.set_yticks(place, names, fontsize=7)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("attention on the targets (mass), best head of each relation")
+    axes.legend(fontsize=7, loc="lower right")
+    axes.set_title(_title(run), fontsize=9)
+    return figure
+
+
+def pattern_figure(view: AttentionView) -> Figure:
+    """A head's pattern on a text as a heat map."""
+    size = len(view.tokens)
+    if size > MOST_TOKENS:
+        raise PatternError(
+            f"{view.title}: {size} tokens; a picture shows {MOST_TOKENS} at most (HTML shows all)"
+        )
+    figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
+    axes = figure.subplots()
+    shown = np.ma.array(view.pattern, mask=np.triu(np.ones((size, size), bool), 1))
+    axes.imshow(shown, cmap="Blues", vmin=0, vmax=1)
+    # `$` would start a formula
+    names = [visible(token).replace("$", r"\$") for token in view.tokens]
+    axes.set_xticks(range(size), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(size), names, fontsize=7)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    axes.set_title(view.title, fontsize=9)
+    return figure
+
+
+FIGURES: dict[str, Callable[[Result], Figure]] = {
+    "atlas": atlas_figure,
+    "layers": layers_figure,
+    "relations": relations_figure,
+}
+
+
+def _types(run: Result) -> list[str]:
+    return list(dict.fromkeys(run.evidence["type"]))
+
+
+def _title(run: Result) -> str:
+    return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
+
+
+def type_legend(axes: Axes, types: Sequence[str]) -> None:
+    """The colours of types, beside the axes."""
+    handles = [Patch(facecolor=colour(name), edgecolor="grey", label=name) for name in types]
+    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))

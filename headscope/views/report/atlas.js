@@ -1,0 +1,73 @@
+/* The atlas: layers × heads, each cell its primary type, shaded by its lift. */
+
+let shownType = null;
+
+function atlasPage() {
+  const counts = (type) => DATA.rows.filter((row) => row.primary === type || tagsOf(row).includes(type)).length;
+  const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
+    [...ALL_TYPES, UNCLASSIFIED].map((type) => el("button", {
+      type: "button", class: `filter type-${typeClass(type)}`, "aria-pressed": String(shownType === type), "data-type": type,
+      onclick: () => { shownType = shownType === type ? null : type; applyFilter(); },
+    }, el("span", { class: "letter" }, letter(type) || "·"), ` ${type} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""))));
+  const page = el("section", { class: "atlas", "aria-label": "Atlas" },
+    el("p", { class: "lead" }, "Each cell is a head: its letter and colour are its primary type, its strength the lift over control, and dots are further tags. Grey cells earned no tag."),
+    lossLine(), filters, grid(), summaryTable());
+  setTimeout(applyFilter);
+  return page;
+}
+
+function grid() {
+  const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
+  const rows = Array.from({ length: DATA.layers }, (_, layer) =>
+    el("tr", {}, el("th", { scope: "row" }, `L${layer}`),
+      Array.from({ length: DATA.heads }, (_, h) => el("td", {}, cell(rowOf(layer, h))))));
+  const box = el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
+  box.addEventListener("keydown", moveBetweenCells);
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box);
+}
+
+function cell(row) {
+  const tags = tagsOf(row);
+  const more = tags.filter((tag) => tag !== row.primary);
+  const name = headName(row.layer, row.head);
+  const strength = row.primary === UNCLASSIFIED ? 0 : Math.max(0, Math.min(1, row.lift));
+  return el("a", {
+    href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
+    "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
+    "aria-label": `${name}, ${tags.join(", ") || UNCLASSIFIED}, lift ${number(row.lift)}`,
+    onmouseenter: (event) => showTip(describe(row), event.currentTarget), onmouseleave: () => showTip(""),
+    onfocus: (event) => showTip(describe(row), event.currentTarget), onblur: () => showTip(""),
+  }, el("span", { "aria-hidden": "true" }, letter(row.primary)),
+  more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
+}
+
+function applyFilter() {
+  for (const node of document.querySelectorAll(".cell")) {
+    const has = !shownType || node.dataset.primary === shownType || node.dataset.tags.split(" ").includes(shownType);
+    node.classList.toggle("faded", !has);
+  }
+  for (const button of document.querySelectorAll(".filter")) {
+    button.setAttribute("aria-pressed", String(button.dataset.type === shownType));
+  }
+}
+
+function moveBetweenCells(event) {
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  const row = step && parseHead(event.target.dataset.head || "");
+  if (!row) return;
+  event.preventDefault();
+  const next = document.querySelector(`.cell[data-head="${headName(row.layer + step[0], row.head + step[1])}"]`);
+  if (next) next.focus();
+}
+
+function summaryTable() {
+  const rows = [...ALL_TYPES, UNCLASSIFIED].map((type) => {
+    const primary = DATA.rows.filter((row) => row.primary === type);
+    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries to tell"];
+    const tagged = type === UNCLASSIFIED ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
+    const [place, relation] = strongestOf(type)[0] || [];
+    const name = type === UNCLASSIFIED ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
+    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.name}, lift ${number(relation.lift[place])}`] : ["", ""])];
+  });
+  return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2]);
+}

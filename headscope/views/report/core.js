@@ -1,0 +1,94 @@
+"use strict";
+/* Data, elements and colours that every page of the report uses. */
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const TYPES = DATA.types.map((t) => t.name);
+const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TYPES.includes(t));
+const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
+const UNCLASSIFIED = "unclassified";
+const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
+
+/* An element with attributes and children; text goes in as text, never as HTML. */
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+const headName = (layer, head) => `L${layer}H${head}`;
+const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExponential(0) : value.toFixed(3));
+const rowOf = (layer, head) => DATA.rows[layer * DATA.heads + head];
+const typeClass = (type) => (TYPES.includes(type) ? type : type === UNCLASSIFIED ? UNCLASSIFIED : "other");
+/* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */
+const countable = (type) => type === UNCLASSIFIED || DATA.countable.includes(type);
+const letter = (type) => LETTERS[type] || (type === UNCLASSIFIED ? "" : type[0].toUpperCase());
+const tagsOf = (row) => (row.tags ? row.tags.split(";") : []);
+/* The heads with a tag, the strongest first: the place of each, and the relation that it is strongest by. */
+const strongestOf = (type) => (DATA.strongest[type] || []).map(([place, id]) => [place, DATA.relations.find((r) => r.id === id)]);
+const interval = (low, high) => `${number(low)} … ${number(high)}`;
+
+/* "L5H1", "5.1" or "5 1" to a row; null when there is no such head. */
+function parseHead(text) {
+  const match = /^\s*l?(\d+)[\s.h]+(\d+)\s*$/i.exec(text);
+  if (!match) return null;
+  const [layer, head] = [Number(match[1]), Number(match[2])];
+  return layer < DATA.layers && head < DATA.heads ? rowOf(layer, head) : null;
+}
+
+function chip(type) {
+  return el("span", { class: `chip type-${typeClass(type)}` }, type);
+}
+
+function headLink(row, text) {
+  return el("a", { href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
+}
+
+/* A table from a list of column names and rows of cells; cells are text or elements. */
+function table(caption, columns, rows, numeric = [], wrap = false) {
+  const align = (i) => (numeric.includes(i) ? "number" : null);
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el("table", { class: wrap ? "wrap" : null },
+      el("caption", {}, caption),
+      el("thead", {}, el("tr", {}, columns.map((c, i) => el("th", { scope: "col", class: align(i) }, c)))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: align(i) }, cell)))))));
+}
+
+/* How well the model predicts its run's own text; nothing where that was not measured. */
+function lossLine() {
+  const loss = DATA.info.text_loss;
+  if (!loss) return null;
+  const text = `Loss on its own text: ${number(loss.model)} nats per token; token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; better on ${loss.better} of ${loss.windows} windows).`;
+  return el("p", { class: "loss" }, loss.model !== null && loss.model < loss.unigram ? text : el("strong", { class: "unsound" }, `${text} The model predicts its text worse than the frequencies of the tokens do: its tags may mean nothing.`));
+}
+
+function showTip(text, at) {
+  const tip = document.getElementById("tip");
+  tip.textContent = text;
+  tip.hidden = !text;
+  if (!text) return;
+  const box = at.getBoundingClientRect();
+  const left = Math.min(box.left, document.documentElement.clientWidth - tip.offsetWidth - 8);
+  const below = box.bottom + tip.offsetHeight + 12 < document.documentElement.clientHeight;
+  tip.style.left = `${Math.max(4, left)}px`;
+  tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
+}
+
+function describe(row) {
+  const tags = tagsOf(row).join(", ") || UNCLASSIFIED;
+  return `${headName(row.layer, row.head)} – ${tags}\n${row.relation}: mass ${number(row.mass)}, control ` +
+    `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
+    `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}`;
+}

@@ -1,0 +1,156 @@
+"""What the report's page is told: the run's tables, in columns, as JSON.
+
+Every number in the page is one of `heads.csv`, `evidence.csv` or `run.json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.evidence.causes import cause_lines
+from headscope.evidence.ranking import best_heads, strongest
+from headscope.evidence.result import Result
+from headscope.evidence.tags import countable_types
+from headscope.measure.example import Example
+from headscope.relations import head_types
+from headscope.runs.shareable import shareable
+
+_NUMBERS = (
+    "mass",
+    "control",
+    "lift",
+    "ci_low",
+    "ci_high",
+    "q_value",
+    "hit_rate",
+    "twin_p999",
+)
+_LEVELS = 255  # attention is drawn, not read off: one byte a cell
+
+
+def page_data(run: Result) -> dict[str, Any]:
+    """Everything that the page shows."""
+    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    best = _indexed(best_heads(run.evidence), heads)
+    info = shareable(run.info)
+    tagged = _indexed(strongest(run.evidence), heads)
+    return {
+        "model": info["model"],
+        "layers": layers,
+        "heads": heads,
+        "rows": [{**row, "causes": _causes(run, row)} for row in _records(run.heads)],
+        "types": [{"name": t.name, "letter": t.letter} for t in head_types().values()],
+        "countable": countable_types(run.evidence, run.rules),
+        "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
+        "best": {row.id: row.place for row in best.itertuples(index=False)},
+        "strongest": {
+            str(name): own[["place", "id"]].to_numpy().tolist()
+            for name, own in tagged.groupby("type", sort=False)
+        },
+        "examples": [_example(example) for example in run.examples],
+        "info": {key: value for key, value in info.items() if key != "relations"},
+    }
+
+
+def to_json(data: Any) -> str:
+    """JSON that may stand inside a script element: no `<`, and nothing outside ASCII.
+
+    Tokens are untrusted text. Half of an emoji's surrogate pair stays an escape.
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def pack(pattern: Float[ndarray, "query key"]) -> str:
+    """The lower triangle of a pattern, row by row, one byte a cell, in base64."""
+    rows, columns = np.tril_indices(len(pattern))
+    return _bytes(pattern[rows, columns])
+
+
+def _bytes(shares: Float[ndarray, " cell"]) -> str:
+    levels = np.clip(shares.astype(float) * _LEVELS, 0, _LEVELS).round()
+    return base64.b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
+
+
+def _indexed(rows: pd.DataFrame, heads: int) -> pd.DataFrame:
+    """With the place of each row's head in the page's lists, and its relation's full name."""
+    return rows.assign(
+        place=rows["layer"] * heads + rows["head"], id=rows["type"] + "/" + rows["relation"]
+    )
+
+
+def _by_relation(evidence: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    ids = evidence["type"] + "/" + evidence["relation"]
+    return [(str(name), own) for name, own in evidence.groupby(ids, sort=False)]
+
+
+def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
+    own = own.sort_values(["layer", "head"])
+    rule = run.rules[name]
+    first = own.iloc[0]
+    return {
+        "id": name,
+        "type": first["type"],
+        "name": first["relation"],
+        "meaning": rule.meaning,
+        "floor": rule.floor,
+        "taggable": rule.taggable,
+        "n": int(first["n"]),
+        "chance": _short(first["chance"]),
+        "rule": _short(first["best_offset_rate"]),
+        "reliability": run.info.get("reliability", {}).get(name),
+        "tagged": [int(value) for value in own["tagged"]],
+        **{column: [_short(value) for value in own[column]] for column in _NUMBERS},
+    }
+
+
+def _causes(run: Result, row: dict[str, Any]) -> list[str]:
+    return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
+
+
+def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = heads.drop(columns="score").to_dict("records")
+    return [{key: _plain(value) for key, value in row.items()} for row in rows]
+
+
+def _example(example: Example) -> dict[str, Any]:
+    return {
+        "layer": example.layer,
+        "head": example.head,
+        "relation": example.relation,
+        "kind": example.kind,
+        "mass": _short(example.mass),
+        "window": example.window,
+        "tokens": list(example.tokens),
+        "query": example.query,
+        "targets": list(example.targets),
+        "pattern": pack(example.pattern),
+        "positions": list(example.positions),
+        "gaps": [
+            [*gap, _short(share)] for gap, share in zip(example.gaps, example.left_out, strict=True)
+        ],
+        "elsewhere": _bytes(example.elsewhere),
+        "outside": _short(example.elsewhere[example.query]) if example.query >= 0 else None,
+        "length": example.length,
+        "more": example.more_targets,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | int):
+        return value
+    return _short(value)
+
+
+def _short(value: Any) -> float | None:
+    """Four significant digits, as a person reads them; None where nothing was measured."""
+    number = float(value)
+    return None if math.isnan(number) else float(f"{number:.4g}")

@@ -1,0 +1,46 @@
+"""The atlas as a table without any script, for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+
+from headscope.evidence.result import Result
+from headscope.evidence.tags import UNCLASSIFIED
+from headscope.heads import head_name
+from headscope.views.colours import colour, letter
+
+
+def atlas_html(run: Result) -> str:
+    """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
+    rows = []
+    for layer, heads in run.heads.groupby("layer", sort=True):
+        cells = "".join(_cell(row) for row in heads.sort_values("head").itertuples())
+        rows.append(f'<tr><th style="text-align:right">L{layer}</th>{cells}</tr>')
+    counts = run.heads["primary"].value_counts()
+    legend = " ".join(
+        f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
+        f"{escape(str(name))} {count}</span>"
+        for name, count in counts.items()
+    )
+    name = escape(str(run.info.get("model", {}).get("name", "")))
+    return (
+        f'<div style="overflow-x:auto"><b>{name}</b><br>{legend}'
+        f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
+    )
+
+
+def _cell(row: object) -> str:
+    primary, tags = str(row.primary), str(row.tags)  # type: ignore[attr-defined]
+    lift = float(row.lift)  # type: ignore[attr-defined]
+    name = head_name(row.layer, row.head)  # type: ignore[attr-defined]
+    title = f"{name}: {tags.replace(';', ', ') or UNCLASSIFIED}, lift {lift:.2f}"
+    style = _style(primary, min(1.0, max(0.0, lift)))
+    return (
+        f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
+        f"{escape(letter(primary))}</td>"
+    )
+
+
+def _style(primary: str, strength: float) -> str:
+    share = 100 if primary == UNCLASSIFIED else round(20 + 50 * strength)
+    return f"background:color-mix(in srgb,{colour(primary)} {share}%,white);color:#1b1b1f"

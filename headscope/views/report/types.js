@@ -1,0 +1,56 @@
+/* A page per type, and where the run comes from. */
+
+function typePage(type) {
+  const relations = DATA.relations.filter((r) => r.type === type);
+  const strongest = strongestOf(type);
+  return el("section", {},
+    el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} heads` : ""),
+    strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
+      strongest.slice(0, 25).map(([i, r]) => [headLink(DATA.rows[i]), r.name, number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
+      : el("p", {}, countable(type) ? "No head earned this tag." : "This text has too few queries to give any head this tag."),
+    relationTable(type, relations), distributions(relations));
+}
+
+function relationTable(type, relations) {
+  const hasRule = relations.some((r) => r.rule !== null);
+  const rule = type === "coreference" ? "nearest mention" : "best offset";
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", rule] : []), "twin", "heads", "split-half"];
+  const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
+    const best = DATA.best[r.id];
+    const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
+    return [r.name + (r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"), String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
+      ...(hasRule ? [number(r.hit_rate[best]), number(r.rule)] : []), number(r.twin_p999[best]), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
+  });
+  return table("Relations, each with its best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
+}
+
+/* The lift of every head, relation by relation, on one scale. */
+function distributions(relations) {
+  const box = el("div", { class: "strips" }, el("h3", {}, "All heads"));
+  for (const r of relations.filter((x) => x.n >= 50)) {
+    const root = svg("svg", { viewBox: "0 0 600 24", role: "img", "aria-label": `lift of all heads for ${r.name}, from ${number(Math.min(...r.lift))} to ${number(Math.max(...r.lift))}` });
+    const at = (v) => 60 + Math.max(-0.1, Math.min(1, v)) * 530;
+    root.append(svg("line", { x1: at(0), x2: at(0), y1: 0, y2: 24, class: "grid-line" }));
+    r.lift.forEach((v, i) => root.append(svg("line", { x1: at(v), x2: at(v), y1: 4, y2: 20, class: `strip type-${typeClass(r.type)}${r.tagged[i] ? " tagged" : ""}` })));
+    if (r.twin_p999[0] !== null) root.append(svg("line", { x1: at(r.twin_p999[0]), x2: at(r.twin_p999[0]), y1: 0, y2: 24, class: "twin-line" }));
+    box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.name), root));
+  }
+  box.append(el("p", { class: "small" }, "Lift from −0.1 to 1; strong lines earned the tag; dashed: the twin's 99.9th percentile; grey: 0."));
+  return box;
+}
+
+function aboutPage() {
+  const info = DATA.info;
+  const flat = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
+  const list = (title, object) => table(title, ["", ""], Object.entries(object || {}).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => [k, flat(v)]), [], true);
+  const notes = [...(info.notes || [])];
+  if (info.settings && info.settings.twin === false) notes.push("This run had no twin: no tag was tested against what the model shows by chance.");
+  return el("section", {},
+    el("h2", {}, "Where this comes from"),
+    lossLine(), notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, note))) : null,
+    info.command ? el("p", {}, "To repeat it: ", el("code", {}, info.command)) : null,
+    list("Model", info.model), list("Settings", { types: (info.types || []).join(", "), bos: info.bos, engine: info.engine, ...info.settings }),
+    info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
+    list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
+    el("p", { class: "small" }, "A pattern is not a function: a tag says where a head looks, not what breaks without it."));
+}

@@ -1,0 +1,237 @@
+"""The command line as its users see it: exit codes, messages, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import headscope as hs
+from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
+from tests.helpers.shell import headscope
+
+
+@pytest.fixture(scope="module")
+def run(gpt2_folder, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    corpus = folder.parent / "corpus"
+    corpus.mkdir()
+    (corpus / "alice.txt").write_text(
+        "Alice was very tired. She looked at the old keys again. " * 60
+    )
+    done = headscope(
+        "classify", gpt2_folder, "--corpus", corpus, "--out", folder, "--max-tokens", 3000
+    )
+    assert done.returncode == 0, done.stderr
+    (folder / "stdout").write_text(done.stdout)
+    return folder
+
+
+def test_classify_prints_a_summary_and_writes_the_run_folder(run):
+    printed = (run / "stdout").read_text()
+    assert "2 layers × 4 heads" in printed
+    assert f"written to {run}" in printed
+    files = {path.name for path in run.iterdir()} - {"stdout"}
+    assert files >= {"run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html"}
+    assert list(pd.read_csv(run / "evidence.csv").columns) == EVIDENCE_COLUMNS
+    heads = pd.read_csv(run / "heads.csv")
+    assert list(heads.columns) == HEAD_COLUMNS
+    assert len(heads) == 8
+
+
+def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
+    info = json.loads((run / "run.json").read_text())
+    assert info["model"]["name"] == gpt2_folder.name
+    assert len(info["model"]["weights_sha256"]["model.safetensors"]) == 64
+    (corpus,) = info["corpora"]["files"]
+    assert corpus.endswith("alice.txt")
+    assert info["settings"]["seed"] == 0
+    assert info["settings"]["max_tokens"] == 3000
+    assert info["engine"] == "fused"
+    assert info["relations"]["induction/repeat"]["floor"] == 0.4
+    assert set(info["provenance"]) == {"versions", "time", "seconds", "tokens", "sha256"}
+
+
+def test_the_lens_engine_gives_the_same_evidence(run, gpt2_folder, tmp_path):
+    corpus = run.parent / "corpus"
+    done = headscope(
+        "classify", gpt2_folder, "--corpus", corpus, "--out", tmp_path / "lens",
+        "--max-tokens", 3000, "--engine", "lens",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "lens" / "run.json").read_text())["engine"] == "lens"
+    one, other = (pd.read_csv(folder / "evidence.csv") for folder in (run, tmp_path / "lens"))
+    numbers = ["mass", "control", "lift", "ci_low", "ci_high", "twin_p999"]
+    pd.testing.assert_frame_equal(one[numbers], other[numbers], atol=2e-4, rtol=0)
+    assert one["n"].tolist() == other["n"].tolist()
+
+
+def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
+    again = tmp_path / "again"
+    corpus = run.parent / "corpus"
+    headscope(
+        "classify", gpt2_folder, "--corpus", corpus, "--out", again, "--max-tokens", 3000, "-q"
+    )
+    for name in ("evidence.csv", "heads.csv", "tally.safetensors"):
+        assert (again / name).read_bytes() == (run / name).read_bytes()
+    first, second = (json.loads((f / "run.json").read_text()) for f in (run, again))
+    # the folders lie elsewhere, seen from the text and the model
+    elsewhere = {"provenance": None, "places": None}
+    assert {**first, **elsewhere} == {**second, **elsewhere}
+
+
+def test_a_written_run_reads_back_as_it_was(run):
+    loaded = hs.load(run)
+    assert loaded.evidence["tagged"].dtype == bool
+    assert loaded.heads["tags"].map(type).eq(str).all()
+    from headscope.api import load
+
+    whole = load(run, with_tally=True)
+    assert whole.tally is not None
+    assert whole.tally.queries.sum() == pytest.approx(
+        whole.evidence.drop_duplicates(["type", "relation"])["n"].sum()
+    )
+
+
+def test_heads_lists_filters_and_exports(run):
+    table = headscope("heads", run)
+    assert table.returncode == 0
+    assert "L1H3" in table.stdout
+    exported = headscope("heads", run, "--format", "csv")
+    assert exported.stdout.splitlines()[0] == ",".join(HEAD_COLUMNS)
+    assert len(json.loads(headscope("heads", run, "--format", "json").stdout)) == 8
+    none = headscope("heads", run, "--type", "unclassified", "--format", "csv")
+    assert (
+        len(none.stdout.splitlines()) == 1 + (hs.load(run).heads["primary"] == "unclassified").sum()
+    )
+    wrong = headscope("heads", run, "--type", "poetic")
+    assert wrong.returncode == 2
+    assert "no head type named 'poetic'; choose from: delimiter" in wrong.stderr
+
+
+def test_why_gives_every_condition_with_its_number(run):
+    for spelling in ("L1H2", "1.2"):
+        told = headscope("why", run, spelling)
+        assert told.returncode == 0
+        assert told.stdout.startswith("L1H2: ")
+        assert "floor" in told.stdout
+    assert "no head L9H9 in this run; they go up to L1H3" in headscope("why", run, "L9H9").stderr
+    assert "'nine' is not a head; write L5H1 or 5.1" in headscope("why", run, "nine").stderr
+    huge = headscope("why", run, f"L{'9' * 5000}H1")
+    assert huge.returncode == 2
+    assert "is not a head" in huge.stderr
+
+
+def test_a_run_is_only_replaced_when_asked(run, gpt2_folder, tmp_path):
+    before = (run / "heads.csv").read_bytes()
+    refused = headscope("classify", gpt2_folder, "--types", "induction", "--out", run, "-q")
+    assert refused.returncode == 2
+    assert "holds a run already; choose another --out, or add --overwrite" in refused.stderr
+    assert (run / "heads.csv").read_bytes() == before
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("precious")
+    refused = headscope("classify", gpt2_folder, "--out", other, "--overwrite", "-q")
+    assert refused.returncode == 2
+    assert "holds other files and no run" in refused.stderr
+    assert [p.name for p in other.iterdir()] == ["thesis.tex"]
+
+
+def test_overwrite_replaces_a_run_whole(gpt2_folder, tmp_path):
+    out = tmp_path / "run"
+    for types in ("induction", "positional"):
+        done = headscope(
+            "classify", gpt2_folder, "--types", types, "--out", out, "--overwrite", "-q"
+        )
+        assert done.returncode == 0, done.stderr
+    assert set(hs.load(out).evidence["type"]) == {"positional"}
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--corpus", "nowhere"], "nowhere: no such corpus file or folder"),
+        (["--corpus", "bad.conllu"], "bad.conllu:1: 2 columns, but CoNLL-U has 10"),
+        (["--types", "poetic"], "no head type named 'poetic'; choose from"),
+        (["--types", "syntactic", "--corpus", "plain.txt"], "no relation found a query"),
+        (["--max-tokens", "0"], "max_tokens is 0"),
+        (["--corpus", "x" * 5000], "cannot be read: File name too long"),
+        (["--seed", str(2**63)], "seed is 9223372036854775808, expected a whole number from 0"),
+        (["--dtype", "int8"], "no dtype named 'int8'; choose from: float32"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_nothing_written(
+    gpt2_folder, tmp_path, arguments, message
+):
+    (tmp_path / "bad.conllu").write_text("one\ttwo\n")
+    (tmp_path / "plain.txt").write_text("Plain text has no syntax.")
+    done = headscope("classify", gpt2_folder, *arguments, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.conllu", "plain.txt"]
+
+
+def test_an_unknown_model_ends_with_exit_code_2(tmp_path):
+    done = headscope("classify", "gpt2", "--out", tmp_path / "run", "-q")
+    assert done.returncode == 2
+    assert done.stderr.startswith("headscope: 'gpt2' is no local folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_run_folder_is_named_after_the_model_with_its_dots(tmp_path, monkeypatch):
+    """`pythia-1.4b` must not become `pythia-1`."""
+    from typer.testing import CliRunner
+
+    from headscope import cli, pipeline
+
+    asked = []
+
+    def stop(model: str, *_: object, out: Path, **__: object) -> None:
+        asked.append(str(out))
+        raise hs.HeadscopeError("stop")
+
+    monkeypatch.setattr(pipeline, "classify", stop)
+    for name in ("EleutherAI/pythia-1.4b", "models/SmolLM2-135M.Q4_1.gguf"):
+        CliRunner().invoke(cli.app, ["classify", name])
+    assert asked == ["runs/pythia-1.4b", "runs/SmolLM2-135M.Q4_1"]
+
+
+def test_a_damaged_run_is_named(run, tmp_path):
+    assert headscope("heads", tmp_path).returncode == 2
+    (tmp_path / "run.json").write_text("{")
+    damaged = headscope("heads", tmp_path)
+    assert damaged.returncode == 2
+    assert f"{tmp_path / 'run.json'}: this run is damaged" in damaged.stderr
+
+
+def test_help_and_models_answer_without_heavy_imports():
+    told = headscope("models")
+    assert "GPT-NeoX" in told.stdout
+    code = "import sys, headscope.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_reading_a_run_imports_no_torch(run):
+    code = f"import sys, headscope; headscope.load({str(run)!r}).why('0.0'); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_the_parts_of_a_bad_run_never_reach_the_folder(gpt2_folder, tmp_path, monkeypatch):
+    from headscope.runs import store
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "save_file", fail)
+    with pytest.raises(hs.HeadscopeError, match="cannot be written: No space left"):
+        hs.classify(str(gpt2_folder), types=["induction"], out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []

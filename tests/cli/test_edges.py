@@ -1,0 +1,190 @@
+"""The edges of the command line: its names, its version, help, completion, capitals, encodings."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import headscope
+from headscope import cli
+from headscope.cli import complete
+from headscope.corpus.read import read_corpus
+from headscope.errors import CorpusError
+
+ROOT = Path(__file__).parents[2]
+VERSION = installed("headscope")
+LATER = {"calibrate"}
+COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
+
+
+def told(*arguments: object, **more: object):
+    return CliRunner().invoke(cli.app, list(map(str, arguments)), **more)
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_h_is_help_everywhere(command):
+    given = [] if command is None else [command]
+    short = told(*given, "-h")
+    assert short.exit_code == 0
+    assert "Usage:" in short.stdout
+    assert short.stdout == told(*given, "--help").stdout
+
+
+def test_the_module_is_the_command_and_both_say_the_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "headscope", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"headscope {VERSION}\n"
+    assert headscope.__version__ == VERSION
+    assert "__version__" in dir(headscope)
+
+
+def test_type_checkers_are_told_that_there_are_types():
+    assert (Path(headscope.__file__).parent / "py.typed").is_file()
+
+
+def test_a_shell_can_be_told_to_complete():
+    help_text = told("--help").stdout
+    assert "--install-completion" in help_text
+    assert "--show-completion" in help_text
+
+
+def completed(line: str, cwd: Path) -> list[str]:
+    """What bash is offered for the last word of a line."""
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-c", "from headscope.cli import main; import sys; sys.argv[0] = 'headscope'; main()"],
+        env=os.environ | {"_HEADSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": line,
+                          "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line},
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    for run in ("runs/first", "runs/second"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "run.json").write_text("{}")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "tiny.GGUF").write_text("")
+    (tmp_path / "notes.md").write_text("")
+    return tmp_path
+
+
+def test_tab_offers_runs_models_and_types(desk):
+    assert completed("headscope why ", desk) == ["runs/first", "runs/second"]
+    assert completed("headscope heads runs/s", desk) == ["runs/second"]
+    assert completed("headscope classify m", desk) == ["mini", "models"]
+    assert completed("headscope classify t", desk) == ["tiny.GGUF"]
+    assert completed("headscope classify mini --types positional,in", desk) == [
+        "positional,induction"
+    ]
+
+
+def test_what_tab_offers_is_what_there_is():
+    from headscope.runs.folder import RUN
+
+    assert complete.RUN_FILE == RUN
+
+
+def test_corpora_may_be_named_in_capitals(keys_file, tmp_path):
+    folder = tmp_path / "loud"
+    folder.mkdir()
+    (folder / "KEYS.CONLLU").write_bytes(keys_file.read_bytes())
+    (folder / "NOTES.TXT").write_text("Plain words.")
+    assert [word.form for word in read_corpus(folder / "KEYS.CONLLU")[0].words][:2] == [
+        "Anna",
+        "told",
+    ]
+    assert read_corpus(folder / "NOTES.TXT")[0].words[0].form == "Plain"
+    assert len(read_corpus(folder)) == len(read_corpus(keys_file))
+
+
+def test_a_gguf_file_may_be_named_in_capitals(tmp_path):
+    from headscope.models.load import load_model
+
+    (tmp_path / "TINY.GGUF").write_bytes(b"GGUF")
+    with pytest.raises(headscope.HeadscopeError) as refused:
+        load_model(str(tmp_path / "TINY.GGUF"))
+    assert "a model is a folder" not in str(refused.value)  # taken for what it is: a damaged GGUF
+
+
+def test_pictures_and_tables_may_be_named_in_capitals():
+    from headscope.cli.files import check_suffix
+
+    assert check_suffix(Path("ATLAS.PDF"), ".pdf") == ".pdf"
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
+def test_text_of_wide_characters_is_named_as_such(tmp_path, encoding):
+    path = tmp_path / "wide.txt"
+    path.write_bytes("Alice looked at the old keys. ".encode(encoding) * 20)
+    name = encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
+    with pytest.raises(CorpusError, match=rf"wide.txt: {name} text.*iconv -f {name} -t UTF-8"):
+        read_corpus(path)
+
+
+def test_a_few_nuls_do_not_make_a_text_wide(tmp_path):
+    path = tmp_path / "odd.txt"
+    path.write_text("One\0two three four five six.")
+    assert read_corpus(path)
+
+
+def test_make_installs_no_system_package_unasked(tmp_path):
+    """A python3 without venv ends `make demo` with advice; apt-get is never called."""
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "apt-get").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    for name in ("python3", "apt-get"):
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["make", "demo", f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True,
+        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "apt-get install python3-venv" in done.stderr
+    assert not (tmp_path / "called").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["apt-get", "python3"]
+
+
+LOADS_A_RUN_S_MODEL = {"ablate", "redundancy", "verify"}
+
+
+def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
+    """A run has its own revision; a sweep has revisions."""
+    for command in cli.app.registered_commands:
+        taken = inspect.signature(command.callback).parameters
+        name = command.name or command.callback.__name__
+        if "model" in taken and name not in LATER:
+            assert {"device", "revision"} <= taken.keys(), name
+        if name in LOADS_A_RUN_S_MODEL:
+            assert "device" in taken, name
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["show mini 0.0 a", "collapse mini", "prune mini", "weights mini", "anatomy mini --check",
+     "classify mini --out new"],
+)  # fmt: skip
+def test_a_device_and_a_revision_that_are_not_to_be_had_are_refused(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for option, value, message in (
+        ("--device", "abacus", "device 'abacus' is not to be had here"),
+        ("--revision", "step1", "chooses among those on the hub"),
+    ):
+        refused = told(*line.split(), option, value)
+        assert message in str(refused.exception)
+    assert list(tmp_path.iterdir()) == []

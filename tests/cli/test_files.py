@@ -1,0 +1,192 @@
+"""Nothing of the user's is lost: every command's outputs, and what lies in and beside run folders."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.api import load
+from headscope.cli import app
+from headscope.errors import HeadscopeError
+from tests.fuzz.folders import make_run
+
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+FOLDERS = {("classify", "out"), ("sweep", "out"), ("prune", "save")}
+"""Outputs that are folders; what is in them is tried on its own."""
+OUTPUTS = [
+    (name, option.name, option.opts[0])
+    for name, command in sorted(COMMANDS.items())
+    for option in command.params
+    if option.param_type_name == "option"
+    and option.name in ("out", "figure", "html", "save")
+    and (name, option.name) not in FOLDERS
+]
+NEEDED = {
+    "compare": ["nowhere", "nowhere"],
+    "show": ["nowhere", "L0H0", "text"],
+    "calibrate": ["nowhere"],
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("sound") / "run")
+
+
+@pytest.fixture
+def folder(sound, tmp_path) -> Path:
+    return shutil.copytree(sound, tmp_path / "runs" / "run")
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_every_output_is_known():
+    """A new option that takes a path must be an input, or join the rule that is tested here."""
+    paths = {
+        (command.name or command.callback.__name__, name)
+        for command in app.registered_commands
+        for name, hint in get_type_hints(command.callback).items()
+        if Path in (hint, *get_args(hint)) or list[Path] in get_args(hint)
+    }
+    inputs = {"corpus", "file", "pairs", "run", "runs", "sweep"}
+    assert {(n, o) for n, o in paths if o not in inputs} == FOLDERS | {
+        (n, o) for n, o, _ in OUTPUTS
+    }
+    for name, _, _ in OUTPUTS:
+        assert "overwrite" in [option.name for option in COMMANDS[name].params], name
+
+
+@pytest.mark.parametrize(("command", "option", "flag"), OUTPUTS, ids=lambda part: str(part))
+def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_path):
+    suffix = {"out": ".csv", "figure": ".svg", "html": ".html"}[option]
+    suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
+    precious = tmp_path / f"precious{suffix}"
+    precious.write_text("precious")
+    arguments = [command, *NEEDED.get(command, ["nowhere"]), flag, str(precious)]
+    refused = CliRunner().invoke(app, arguments)
+    assert isinstance(refused.exception, HeadscopeError)
+    assert "exists already; choose another name, or add --overwrite" in str(refused.exception)
+    failed = CliRunner().invoke(app, [*arguments, "--overwrite"])
+    assert isinstance(failed.exception, HeadscopeError)
+    assert "exists already" not in str(failed.exception)
+    assert everything(tmp_path) == {precious.name: b"precious"}
+
+
+def test_the_second_file_of_prune_is_checked_too(tmp_path):
+    (tmp_path / "curve-heads.csv").write_text("precious")
+    refused = CliRunner().invoke(app, ["prune", "nowhere", "--out", str(tmp_path / "curve.csv")])
+    assert "curve-heads.csv exists already" in str(refused.exception)
+
+
+def test_overwrite_replaces_the_file_and_no_other(folder):
+    (folder / "notes.txt").write_text("mine")
+    for command, name in (("atlas", "a.svg"), ("report", "r.html")):
+        target = folder / name
+        target.write_text("old")
+        before = everything(folder)
+        assert CliRunner().invoke(app, [command, str(folder), "--out", str(target)]).exit_code == 1
+        done = CliRunner().invoke(app, [command, str(folder), "--out", str(target), "--overwrite"])
+        assert done.exit_code == 0, done.exception
+        after = everything(folder)
+        assert after.pop(name) != before.pop(name)
+        assert after == before
+
+
+@pytest.mark.parametrize("name", ["heads.csv", "evidence.csv", "report.html"])
+def test_a_file_of_a_run_is_no_output_even_with_overwrite(folder, name):
+    before = everything(folder)
+    command = "report" if name.endswith("html") else "redundancy"
+    refused = CliRunner().invoke(
+        app, [command, str(folder), "--out", str(folder / name), "--overwrite"]
+    )
+    assert "is a file of the run in" in str(refused.exception)
+    assert everything(folder) == before
+
+
+def test_what_the_user_put_into_a_run_folder_survives_overwrite(folder):
+    mine = {"atlas.pdf": b"1", "notes/a.txt": b"2", "patterns/mine.json": b"3", ".hidden": b"4"}
+    for name, content in mine.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    (folder / "link").symlink_to("notes/a.txt")
+    run = load(folder, with_tally=True)
+    run.save(folder, overwrite=True)
+    after = everything(folder)
+    assert mine.items() <= after.items()
+    assert after["link"] == b"2"
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
+    load(folder, with_tally=True)
+
+
+def test_what_the_user_put_there_survives_a_kill_at_any_moment(folder):
+    """The old run is moved away, the new one into place, then the user's files back."""
+    (folder / "atlas.pdf").write_bytes(b"mine")
+    before = everything(folder)
+    work = folder.with_name(".run.partial")
+    from headscope.runs.lock import OLD, workplace
+
+    for new_in_place in (False, True):
+        work.mkdir()
+        folder.rename(work / OLD)
+        if new_in_place:
+            shutil.copytree(work / OLD, folder)
+            (folder / "atlas.pdf").unlink()
+        with workplace(folder):
+            assert everything(folder) == before
+        assert not work.exists()
+
+
+def test_the_working_folder_is_not_replaced(folder, monkeypatch):
+    run, before = load(folder, with_tally=True), everything(folder)
+    (folder / "sub").mkdir()
+    for place, out in ((folder, "."), (folder / "sub", ".."), (folder / "sub", str(folder))):
+        monkeypatch.chdir(place)
+        with pytest.raises(HeadscopeError, match="is the working folder or holds it"):
+            run.save(out, overwrite=True)
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize("model", [".", "./", "..", "../", "a/..", "../model", "x/../."])
+def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, model):
+    from headscope import pipeline
+
+    asked: list[Path] = []
+
+    def stop(model: str, *_: object, out: Path, **__: object) -> None:
+        asked.append(out)
+        raise HeadscopeError("stop")
+
+    monkeypatch.setattr(pipeline, "classify", stop)
+    (tmp_path / "model" / "a").mkdir(parents=True)
+    (tmp_path / "model" / "x").mkdir()
+    monkeypatch.chdir(tmp_path / "model")
+    CliRunner().invoke(app, ["classify", model])
+    expected = tmp_path.name if model in ("..", "../") else "model"
+    assert asked == [Path("runs") / expected]
+
+
+def test_a_model_whose_path_has_no_name_needs_an_out(monkeypatch):
+    refused = CliRunner().invoke(app, ["classify", "/"])
+    assert "gives a run folder no name; name one with --out" in str(refused.exception)
+
+
+def test_other_runs_survive_the_run_of_the_working_folder(gpt2_folder, tmp_path, monkeypatch):
+    model = shutil.copytree(gpt2_folder, tmp_path / "model")
+    make_run(model / "runs" / "precious")
+    before = everything(model)
+    monkeypatch.chdir(model)
+    done = CliRunner().invoke(
+        app, ["classify", ".", "--types", "induction", "--no-twin", "--overwrite", "-q"]
+    )
+    assert done.exit_code == 0, done.exception
+    assert before.items() <= everything(model).items()
+    assert (model / "runs" / "model" / "run.json").is_file()
+    assert hs.load(model / "runs" / "precious").heads.shape[0] == 4

@@ -1,0 +1,114 @@
+"""What reaches a terminal, and what happens when nothing can be written there."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headscope as hs
+from headscope.cli.terminal import harmless
+from headscope.errors import RunError
+from tests.fuzz.folders import make_run
+
+COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
+EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202e"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("sound") / "run")
+
+
+def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A line of shell in which "$@" is headscope with these arguments."""
+    words = ["bash", "-o", "pipefail", "-c", line, "bash", *COMMAND, *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("arguments", [["heads"], ["heads", "--format", "csv"], ["why", "L0H0"]])
+def test_a_full_disk_is_one_line_and_exit_code_2(run, arguments):
+    done = shell('"$@" > /dev/full', arguments[0], run, *arguments[1:])
+    assert done.returncode == 2
+    assert done.stderr == (
+        "headscope: standard output cannot be written: No space left on device\n"
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(run):
+    done = shell('"$@" | true', "heads", run, "--format", "json")
+    assert done.returncode in (0, 141)  # 0 where the pipe took it all before it was closed
+    assert done.stderr == ""
+    # the reader is gone before anything is printed
+    done = shell('{ sleep 0.3; "$@"; } | true', "heads", run)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+def test_a_closed_stdout_is_one_line_and_exit_code_2(run):
+    done = shell('"$@" >&-', "heads", run)
+    assert done.returncode == 2
+    assert done.stderr.startswith("headscope: standard output is closed")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_closed_stderr_never_lends_its_number_to_a_file(run, tmp_path):
+    page = tmp_path / "page.html"
+    done = shell('"$@" 2>&-', "report", run, "--out", page)
+    assert done.returncode == 0
+    assert page.read_text() == hs.load(run).report()
+
+
+def test_a_file_of_a_run_that_cannot_be_read_is_one_line(run, tmp_path, monkeypatch):
+    folder, real = shutil.copytree(run, tmp_path / "run"), Path.open
+
+    def fail(path: Path, *more: object, **options: object) -> object:
+        if path.name == bad:
+            raise OSError(5, "Input/output error")
+        return real(path, *more, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+    for bad in ("run.json", "evidence.csv", "heads.csv", "causal.csv", "tally.safetensors"):
+        with pytest.raises(RunError, match=rf"{bad}: .*Input/output error"):
+            hs.load(folder)
+
+
+def test_names_cannot_steer_a_terminal(run, tmp_path):
+    evil = shutil.copytree(run, tmp_path / EVIL)
+    (tmp_path / f"{EVIL}.conllu").write_text("one\ttwo\n")
+    out = tmp_path / f"{EVIL}.svg"
+    for arguments in (
+        ["heads", tmp_path / "x" / EVIL],
+        ["atlas", evil, "--out", out],
+        ["compare", evil, run],
+        ["classify", "mini", "--corpus", tmp_path / f"{EVIL}.conllu", "--out", tmp_path / "new"],
+        ["classify", EVIL, "--out", tmp_path / "new"],
+    ):
+        done = shell('"$@"', *arguments)
+        said = done.stdout + done.stderr
+        assert "evil⟨1b⟩" in said
+        assert not set(said) & {"\x1b", "\x07", "\u202e"}, arguments
+
+
+def test_a_line_end_in_a_name_stays_one_line(tmp_path):
+    done = shell('"$@"', "heads", tmp_path / "a\nheadscope: all is well")
+    assert done.stderr.count("\n") == 1
+    assert "a↵headscope" in done.stderr
+
+
+def test_what_is_harmless_stays():
+    text = "Zoë’s 5 % – «naïve» 日本 🙂\u00a0\n\tx".replace("\t", "")
+    assert harmless(text) == text
+    assert harmless("a\rb\tc\x9b") == "a⟨d⟩b⇥c⟨9b⟩"
+
+
+def test_commands_print_by_one_module_alone():
+    home = Path(hs.__file__).parent / "cli"
+    for path in home.glob("*.py"):
+        calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        prints = [n for n in calls if getattr(n.func, "id", "") == "print"]
+        assert not prints or path.name == "terminal.py", path

@@ -1,0 +1,98 @@
+"""The documentation builds without a warning and a network, and shows what the code says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import headscope as hs
+from headscope import relations
+from headscope.cli import app
+from headscope.relations import relations_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = tomllib.loads((DOCS / "examples.toml").read_text(encoding="utf-8"))
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("docs")
+    options = ("-W", "--keep-going", "-q", "-b", "html", "-d", str(out / "doctrees"))
+    # a proxy that answers nothing: whoever asks the network ends there
+    nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, str(DOCS), str(out / "html")],
+        env=os.environ | nowhere, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out / "html"
+
+
+def words(page: Path) -> str:
+    """A page's text without its tags."""
+    return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+
+
+def test_the_page_on_the_method_has_every_relation_with_its_floor(built):
+    page = (built / "method.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", page, flags=re.DOTALL)
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, flags=re.DOTALL) for row in rows]
+    shown = [tuple(re.sub(r"<[^>]+>", "", c) for c in row) for row in cells if len(row) == 6]
+    expected = [(r.name, f"{r.rule.floor:g}") for r in relations_of()]
+    assert [(row[0].replace("&gt;", ">"), row[4]) for row in shown] == expected
+
+
+def test_the_interface_shows_every_name_that_the_package_exports(built):
+    page = (built / "generated" / "api.html").read_text(encoding="utf-8")
+    # modules stand there by their full names
+    shown = set(re.findall(r'id="(?:headscope|module-headscope\.[\w.]+)\.(\w+)"', page))
+    assert shown >= set(hs.__all__)
+
+
+def test_every_command_has_a_page_with_all_of_its_options(built):
+    for name, command in COMMANDS.items():
+        page = words(built / "generated" / "commands" / f"{name}.html")
+        spellings = [word for option in command.params for word in option.opts if word[:1] == "-"]
+        assert all(word in page for word in spellings), name
+    assert len(COMMANDS) > 15
+
+
+def test_the_pages_ask_no_other_host(built):
+    for page in built.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', text), page
+
+
+def test_no_command_lacks_an_example_and_no_example_a_command():
+    assert set(EXAMPLES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "example", [line for lines in EXAMPLES.values() for line in lines], ids=lambda line: line[10:40]
+)
+def test_an_example_is_accepted_by_its_command(example):
+    program, name, *rest = shlex.split(example)
+    assert program == "headscope"
+    assert example in EXAMPLES[name]
+    COMMANDS[name].make_context(name, rest)  # raises what the shell would say
+
+
+def test_the_relation_and_the_type_on_the_page_about_extending_are_scored(monkeypatch):
+    monkeypatch.setattr(relations, "_registered", dict(relations._registered))
+    page = (DOCS / "extending.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    evidence = names["run"].evidence
+    assert set(evidence["type"] + "/" + evidence["relation"]) == {"words/two-back"}
+    assert evidence["n"].min() > 1000
+    assert hs.head_types()["words"].relations == (names["two_back"],)

@@ -1,0 +1,141 @@
+"""The page on file formats names every column that is written, in order, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.corpus.shipped import data_folder
+from headscope.studies.validation.calibrate import calibrate_planted
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+SECTION = re.compile(r"^#{2,4} `([^`]+)`.*?\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \|$", flags=re.MULTILINE)
+DESCRIBED = {name: ROW.findall(text) for name, text in SECTION.findall(PAGE)}
+"""Table to rows of column, range and meaning."""
+
+
+def shell(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
+    """Every table that a command writes, as it was written, for a small model and text."""
+    home = tmp_path_factory.mktemp("formats")
+    text = data_folder() / "corpora" / "gold.conllu"
+    runs = home / "one", home / "two"
+    for seed, run in enumerate(runs):
+        options = ("--corpus", text, "--out", run, "--seed", seed, "--max-tokens", 3000)
+        shell("classify", gpt2_folder, *options, "--quiet")
+    shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
+    for table in ("heads", "relations", "correlation", "depth"):
+        shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")
+    for table in ("heads", "composition", "writes"):
+        shell("weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
+    few = ("--corpus", text, "--max-tokens", 600, "--quiet")
+    shell("redundancy", runs[0], "--windows", 9, "--out", home / "redundancy.csv", "--quiet")
+    shell("collapse", gpt2_folder, *few, "--out", home / "collapse.csv")
+    shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
+    spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
+    shell("sweep", *spec, "--engine-workers", 0, "--quiet")
+    shell("emergence", home / "sweep", "--out", home / "emergence.csv")
+    (home / "anatomy.csv").write_text(shell("anatomy", gpt2_folder, "--format", "csv", "--check"))
+    (home / "anatomy published.csv").write_text(shell("anatomy", "--format", "csv"))
+    planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
+    places = {
+        "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
+        "sweep.csv": home / "sweep",
+    }  # fmt: skip
+    groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
+
+    # there may be no two groups to test in so small a model, but the columns are there
+    tests = hs.redundancy(runs[0], windows=2).tests.columns
+
+    def read(name: str) -> pd.DataFrame:
+        if name == "redundancy groups":
+            return pd.DataFrame(groups["groups"])
+        if name == "redundancy tests":
+            return pd.DataFrame(groups["tests"], columns=tests)
+        if name == "calibrate":
+            return planted
+        path = places.get(name, home) / (name if name.endswith(".csv") else f"{name}.csv")
+        return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+    read.folder = runs[0]
+    return read
+
+
+TABLES = [
+    "heads.csv", "evidence.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
+    "compare relations", "compare correlation", "compare depth", "redundancy",
+    "redundancy groups", "redundancy tests", "weights heads", "weights composition",
+    "weights writes", "prune", "prune-heads", "collapse", "anatomy", "anatomy published",
+    "calibrate",
+]  # fmt: skip
+NOT_TABLES = {"run.json", "tally.safetensors", "patterns/examples.safetensors"}
+
+
+def by_type(column: str) -> str:
+    """Columns that there are one of for each type go by one name on the page."""
+    for name in (*hs.head_types(), "unclassified"):
+        if column in (name, f"kept_{name}"):
+            return column.replace(name, "TYPE")
+    return column
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_names_the_columns_of_the_table_and_no_others(written, name):
+    columns = list(dict.fromkeys(map(by_type, written(name).columns)))
+    assert [row[0] for row in DESCRIBED[name]] == columns
+
+
+def test_the_page_describes_no_table_that_is_not_checked():
+    assert set(DESCRIBED) == set(TABLES) | NOT_TABLES
+
+
+BOUNDS = re.compile(r"[\[(](-?[\d.]+), (-?[\d.]+)[\])]|≥ (-?[\d.]+)")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_written_lies_in_the_range_that_the_page_gives(written, name):
+    table, checked = written(name), 0
+    for column, stated, _ in DESCRIBED[name]:
+        bounds = BOUNDS.search(stated.replace("−", "-"))
+        if bounds is None or column not in table:
+            continue
+        low = float(bounds[1] or bounds[3])
+        values = pd.to_numeric(table[column]).dropna()
+        assert (values >= low - 1e-6).all(), (column, values.min())
+        assert bounds[2] is None or (values <= float(bounds[2]) + 1e-6).all(), (
+            column,
+            values.max(),
+        )
+        checked += 1
+    assert checked or table.empty
+
+
+def test_the_page_names_the_facts_of_run_json_and_no_others(written):
+    info = json.loads((written.folder / "run.json").read_text(encoding="utf-8"))
+    names = set()
+    for key, value in info.items():
+        open_names = {"relations", "reliability", "files"}  # keys are relations or files
+        nested = isinstance(value, dict) and key not in open_names
+        names |= {f"{key}.{inner}" for inner in value} if nested else {key}
+    assert {row[0] for row in DESCRIBED["run.json"]} == names
+
+
+def test_the_page_names_every_file_of_a_run_folder(written):
+    files = {p.relative_to(written.folder).as_posix() for p in written.folder.rglob("*.*")}
+    for name in files:
+        assert f"`{name}`" in PAGE, name

@@ -1,0 +1,158 @@
+"""Public Python functions with arguments of every wrong kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+import headscope as hs
+from headscope.corpus.shipped import mini_folder
+from headscope.errors import HeadscopeError
+from headscope.studies.ablate.run import ablate
+from headscope.studies.validation.verify import verify
+from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.limits import Hang
+
+
+class Hostile:
+    """An object that can be asked nothing."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise ZeroDivisionError("asked")
+
+    __repr__ = __str__ = __len__ = __iter__ = __eq__ = __hash__ = __bool__ = _refuse
+    __fspath__ = __float__ = __int__ = __index__ = __array__ = _refuse
+
+
+PATTERN = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
+VALUES: dict[str, Callable[[], Any]] = {
+    "None": lambda: None, "True": lambda: True, "-1": lambda: -1, "0": lambda: 0, "5": lambda: 5,
+    "2.5": lambda: 2.5, "nan": lambda: float("nan"), "inf": lambda: float("inf"),
+    "huge number": lambda: 10**5000, "1j": lambda: 1j, "decimal": lambda: Decimal(5),
+    "no text": lambda: "", "text": lambda: "a", "blank": lambda: " ", "bytes": lambda: b"x",
+    "escapes": lambda: "\x1b[31mred", "NUL": lambda: "a\0b", "half": lambda: "\ud800",
+    "huge text": lambda: "x y " * 50_000, "no list": list, "list": lambda: [None], "ids": lambda: [1, 2, 3],
+    "texts": lambda: ["a", "b"], "deep list": lambda: [[[["a"]]]], "tuple": lambda: (1, "a"), "dict": dict,
+    "mapping": lambda: {"a": 1}, "set": lambda: {1.5}, "object": object, "class": lambda: int,
+    "ragged": lambda: [[[[1.0], [1.0, 2.0]]]], "layers of words": lambda: (np.full((1, 1, 3, 3), "a"),),
+    "function": lambda: len, "generator": lambda: (x for x in [3]), "hostile": Hostile,
+    "tensor": lambda: torch.zeros(2, 3), "number tensor": lambda: torch.tensor(5),
+    "complex tensor": lambda: torch.zeros(1, 1, 3, 3, dtype=torch.complex64),
+    "empty array": lambda: np.zeros((0, 0, 3, 3)), "words array": lambda: np.array(["a"]),
+    "nan array": lambda: np.full((1, 1, 3, 3), np.nan), "ones": lambda: np.ones((1, 1, 3, 3)),
+    "missing": lambda: Path("missing"), "folder": lambda: Path("folder"), "file": lambda: "notes.md",
+    "pipe": lambda: "pipe", "loop": lambda: "loop", "up": lambda: "..", "long": lambda: "x" * 5000,
+    "wide": lambda: "wide.txt", "run of nothing": lambda: "runs", "relation": lambda: "positional/none",
+}  # fmt: skip
+"""What is tried, each made anew."""
+
+WORDS = {"text", "escapes", "missing", "folder", "file", "pipe", "loop", "up", "wide", "relation",
+         "run of nothing"}  # fmt: skip
+SOUND: dict[str, set[str]] = {
+    "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
+    "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "batch": {"5"},
+    "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
+    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"},
+    "document": {"None"}, "tokens of window_of_tokens": {"texts", "words array"},
+    "query": {"ids"}, "key": {"ids"}, "owner": {"None", "ids"}, "type of relation": WORDS | {"half", "huge text", "long"},
+    "name of relation": WORDS | {"half", "huge text", "long"}, "control": {"function", "class"},
+    "with_tally": {"True"}, "overwrite": {"True"}, "mixing": {"True"}, "check": {"True"},
+    "measure": {"True"}, "twin": {"True"}, "examples": {"True"}, "tell": {"function", "class"}, "progress": {"function", "class"}, "bos": {"None", "text"}, "model of verify": {"None"},
+    "text": WORDS - {"missing", "folder"} | {"NUL", "blank"},
+    "name": WORDS - {"missing", "folder"} | {"half", "huge text", "long"},
+    "folder of save": {"text", "missing", "escapes", "half", "relation", "generator"},
+}  # fmt: skip
+"""What is no bad value of an argument of that name; everything else must be refused."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function with arguments that are sound."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    more: tuple[str, ...] = ()
+    """Arguments that are left out of the sound call, and tried as well."""
+
+    def parameters(self) -> tuple[str, ...]:
+        return (*self.arguments, *self.more)
+
+
+def calls(desk: Desk) -> list[Call]:
+    """Every public function; what is read is small."""
+    run, text = hs.load(desk.run, with_tally=True), {"corpus": "keys.conllu", "max_tokens": 50}
+    on_model = {"model": "mini", **text}
+    patterns = {"patterns": [PATTERN], "windows": None, "tokens": [["<s>", "a", "b"]]}
+    shared = ("seed", "progress", "device", "revision")
+    return [
+        Call("read_corpus", hs.read_corpus, {"path": "keys.conllu"}),
+        Call("load", hs.load, {"folder": desk.run}, ("with_tally",)),
+        Call("show", hs.show, {"model": "mini", "head": "0.0", "text": "a"}, ("device", "revision")),
+        Call("compare", lambda first: hs.compare(first, desk.run), {"first": desk.given}),
+        Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "check", "revision", "device")),
+        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device")),
+        Call("redundancy", hs.redundancy, {"run": run, "corpus": "keys.conllu"},
+             ("windows", "queries", "seed", "progress", "device")),
+        Call("classify", hs.classify, on_model,
+             ("settings", "relations", "out", "overwrite", "progress", "tell", "backend", "types", "max_length", "bos",
+              "twin", "examples", "keep_every", "engine", "dtype", "device_map", "colour", *shared)),
+        Call("collapse", hs.collapse, on_model, ("mixing", *shared)),
+        Call("prune", hs.prune, on_model, ("run", *shared)),
+        Call("ablate", ablate, {"run": run}, ("heads", "how", "pairs", "seed", "device", "progress")),
+        Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),
+        Call("score_patterns", hs.score_patterns, patterns,
+             ("types", "relations", "name", "seed", "out", "overwrite")),
+        Call("windows", hs.windows, {"corpus": "keys.conllu", "tokenizer": AutoTokenizer.from_pretrained(mini_folder())},
+             ("max_length", "max_tokens", "seed")),
+        Call("window_of_tokens", hs.window_of_tokens, {"tokens": ["<s>", "a"]}, ("document",)),
+        Call("pairs", hs.pairs, {"query": [1, 2, 3], "key": [0, 1, 1]}, ("owner",)),
+        Call("register", hs.register, {}, ("head_type",)),
+        Call("relation", hs.relation, {"type": "a", "name": "b"}, ("control", "floor", "stimuli")),
+        Call("Run.why", run.why, {"head": "0.0"}),
+        Call("Run.unsure", run.unsure, {"relation": "positional/offset-1"}),
+        Call("Run.show", run.show, {"head": "0.0", "text": "a"}, ("device",)),
+        Call("Run.ablate", run.ablate, {}, ("heads", "how", "seed", "device")),
+        Call("Run.save", run.save, {"folder": "new"}, ("overwrite",)),
+    ]  # fmt: skip
+
+
+def attempts(desk: Desk) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Each argument of each function with each value that is none of its own."""
+    for call in calls(desk):
+        for parameter in call.parameters():
+            own = f"{parameter} of {call.name.removeprefix('Run.')}"
+            fits = SOUND.get(own, SOUND.get(parameter, set()))
+            if parameter == "out":
+                fits = SOUND["folder of save"] | {"None"}
+            for label, make in VALUES.items():
+                if label not in fits:
+                    yield f"{call.name}({parameter}={label})", _bound(call, parameter, make)
+
+
+def _bound(call: Call, parameter: str, make: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: call.function(**{**call.arguments, parameter: make()})
+
+
+def try_call(desk: Desk, name: str, attempt: Callable[[], Any]) -> Fault | None:
+    """What went wrong with a bad call that should have been refused."""
+    wrong = ""
+    with desk.guarded() as changed:
+        try:
+            attempt()
+            wrong = "was taken as if it were sound"
+        except HeadscopeError as error:
+            wrong = odd_message(str(error))
+        except Hang as hang:
+            wrong = str(hang)
+        except BaseException as error:
+            wrong = f"{type(error).__name__}: {error!s:.200}"
+    wrong = "; ".join([wrong, *changed][not wrong :])
+    return Fault(name, wrong) if wrong else None

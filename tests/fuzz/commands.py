@@ -1,0 +1,170 @@
+"""Every command of the command line with bad arguments, in this process."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, get_args, get_type_hints
+from unittest.mock import patch
+
+import typer
+
+from headscope import cli
+from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.limits import Hang
+
+NUMBERS = ["a", "1.5", "-1", "nan", "", "9" * 30, "9" * 5000, "0x1", "²"]
+SHARES = ["a", "nan", "inf", "-1", "", "9" * 400]
+NAMES = ["", " ", "nonsense", "\x1b[31mred", "x" * 5000, "\udcff", "a,b"]
+HEADS = ["", "nine", "L9H9", "-1.-1", "L0", "0.0.0", "²H1", "L" + "9" * 5000 + "H1", "\x1b[31m"]
+WORDS = {
+    "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000],
+    "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
+    "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
+    "revisions": ["step1"], "address": ["nonsense"],
+}  # fmt: skip
+"""Bad values of options that are text, by the name of the option."""
+LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
+"""Any text may be a token's, and flags have no values."""
+PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
+"""What fails for a cell of a sweep is named in its table, and the other cells go on: exit code 1."""
+SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html"}
+CORPORA = ["bad.conllu", "wide.txt"]
+
+
+def sound(desk: Desk) -> dict[str, list[str]]:
+    """Arguments of each command with which it would work."""
+    text = ["--corpus", "keys.conllu", "--max-tokens", "50"]
+    return {
+        "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"],
+        "heads": [desk.run], "why": [desk.run, "0.0"], "report": [desk.given],
+        "show": ["mini", "0.0", "a"], "atlas": [desk.given, "--out", "new.pdf"],
+        "compare": [desk.run, desk.run], "weights": ["mini"], "models": [], "data": [],
+        "verify": [desk.run, "--as", "distilgpt2", "--no-measure"], "calibrate": ["-q"],
+        "anatomy": ["mini"], "ablate": [desk.run, "-q"], "collapse": ["mini", *text, "-q"],
+        "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
+        "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument or option of a command, as its function declares it."""
+
+    name: str
+    kind: Any
+    flag: str
+    """The option's name; empty for an argument."""
+    required: bool
+
+
+def parameters(command: Callable[..., Any]) -> list[Parameter]:
+    """What a command takes, without its flags."""
+    found = []
+    hints = get_type_hints(command, include_extras=True)
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind, info = get_args(hints[name])
+        plain = next(each for each in (*get_args(kind), kind) if isinstance(each, type))
+        if plain is bool or name in LEFT_OUT:
+            continue
+        is_option = isinstance(info, typer.models.OptionInfo)
+        flag = (info.param_decls or [f"--{name.replace('_', '-')}"])[0] if is_option else ""
+        found.append(Parameter(name, plain, flag, parameter.default is parameter.empty))
+    return found
+
+
+def attempts(desk: Desk) -> Iterator[list[str]]:
+    """Command lines of which each has one fault."""
+    yield from (["nonsense"], ["--nonsense"], [""], ["\x1b[31m"])
+    for command in cli.app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__
+        base, taken = sound(desk)[name], parameters(command.callback)
+        yield [name, *base, "--nonsense"]
+        yield [name] if name == "compare" else [name, *base, *["too"] * 9]
+        places = [parameter for parameter in taken if not parameter.flag]
+        if any(place.required for place in places):
+            yield [name]
+        for parameter in taken:
+            for value in _bad(desk, name, parameter):
+                if parameter.flag:
+                    yield [name, *base, parameter.flag, value]
+                else:
+                    at = places.index(parameter)
+                    words = [*base[:at], value, *base[at + 1 : len(places)]]
+                    yield [name, *base[len(places) :], "--", *words]
+
+
+def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
+    name, kind = parameter.name, parameter.kind
+    if command == "sweep" and name in PER_CELL:
+        return []
+    if name in WORDS:
+        return WORDS[name]
+    if issubclass(kind, Enum):
+        return NAMES
+    if kind in (int, float):
+        return NUMBERS if kind is int else SHARES
+    if name in ("out", "figure", "html", "save"):
+        if name == "out" and command in ("classify", "sweep"):
+            return ["notes.md", "folder", "notes.md/x", "x" * 5000, ""]
+        if name == "save":
+            return ["folder"]  # without --keep, whatever it is
+        suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])
+        return list(desk.bad_targets(suffix).values())
+    paths = list(desk.bad_paths().values())
+    if name == "file":
+        return [*paths, "bad.yaml", "odd.yaml"]
+    if name == "corpus":
+        return [path for path in paths if path != ".."] + CORPORA  # where there are corpora
+    return [*paths, *CORPORA] if name == "pairs" else paths
+
+
+def try_command(desk: Desk, line: list[str]) -> Fault | None:
+    """What went wrong with a bad command line that should have ended with exit code 2."""
+    name = " ".join(
+        f"{word!r:.60}" if not word.isprintable() or " " in word or not word else word[:60]
+        for word in line
+    )
+    wrong, code = "", None
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with desk.guarded() as changed:
+        try:
+            with (
+                patch.object(sys, "argv", ["headscope", *line]),
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
+                cli.main()
+        except SystemExit as end:
+            code = end.code
+        except Hang as hang:
+            wrong = str(hang)
+        except BaseException as error:
+            wrong = f"{type(error).__name__}: {error!s:.200}"
+    told = _text(err)
+    if not wrong:
+        wrong = _odd_end(code, told)
+    wrong = "; ".join([wrong, *changed][not wrong :])
+    return Fault(name, wrong) if wrong else None
+
+
+def _odd_end(code: object, told: str) -> str:
+    if code != 2:
+        return f"ended with {code}"
+    if "Traceback" in told:
+        return "showed a traceback"
+    said = [line for line in told.splitlines() if line.startswith("headscope: ")]
+    if not said:
+        return "" if "Usage:" in told else f"said nothing: {told!r:.300}"
+    return odd_message(told[told.index(said[-1]) :])
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]

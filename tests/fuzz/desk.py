@@ -1,0 +1,162 @@
+"""A user's desk: sound files of every kind, damaged ones, and a guard that nothing on it is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import headscope as hs
+from tests.fuzz.folders import make_run
+from tests.helpers.texts import SENTENCES
+from tests.limits import no_hang
+
+LONGEST_MESSAGE = 1500
+SECONDS = 120
+"""For one attempt: what is refused is refused at once, but the machine may have other work."""
+
+
+@dataclass
+class Fault:
+    """A bad input that ended badly."""
+
+    attempt: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.attempt}: {self.what}"
+
+
+@dataclass
+class Desk:
+    """The folder in which bad inputs are tried."""
+
+    home: Path
+
+    @property
+    def run(self) -> str:
+        """A run of `mini`."""
+        return str(self.home / "runs" / "mini")
+
+    @property
+    def given(self) -> str:
+        """A run of given patterns, without a model."""
+        return str(self.home / "runs" / "given")
+
+    def bad_paths(self) -> dict[str, str]:
+        """Paths at which there is neither a model, a run, a corpus nor a sweep."""
+        names = ["missing", "notes.md", "empty.txt", "folder", "latin.conllu", "bad.json", "pipe"]
+        odd = {
+            "no name": "", "blank": " ", "too long": "x" * 5000, "nobody's home": "~nobody/x",
+            "escapes": "\x1b[31mred\x1b[0m", "not UTF-8": "\udcff", "device": "/dev/null",
+            "below a file": "notes.md/x", "up": "..", "loop": "loop",
+        }  # fmt: skip
+        return {name: name for name in names} | odd
+
+    def bad_targets(self, suffix: str) -> dict[str, str]:
+        """Where nothing may be written: what is there is the user's, or it is no such file."""
+        return {
+            "other suffix": "new.xyz", "no suffix": "new", "folder": f"folder{suffix}",
+            "below a file": f"notes.md/new{suffix}", "user's": f"mine{suffix}", "no name": "",
+            "too long": "x" * 5000 + suffix, "of a run": "runs/mini/run.json",
+        }  # fmt: skip
+
+    def state(self) -> dict[str, str]:
+        """Everything on the desk, by its bytes and kind."""
+        return {str(path.relative_to(self.home)): _what(path) for path in self.home.rglob("*")}
+
+    @contextmanager
+    def guarded(self) -> Iterator[list[str]]:
+        """Within this context the desk is the working folder; the list says what was changed."""
+        changed: list[str] = []
+        before, place = self.state(), Path.cwd()
+        os.chdir(self.home)
+        try:
+            with no_network(), no_hang(SECONDS):
+                yield changed
+        finally:
+            os.chdir(place)
+            after = self.state()
+            changed += sorted(f"{n} is new" for n in after.keys() - before.keys())
+            changed += sorted(f"{n} is gone" for n in before.keys() - after.keys())
+            changed += sorted(
+                f"{n} is another" for n in before.keys() & after.keys() if before[n] != after[n]
+            )
+            for name in after.keys() - before.keys():
+                _remove(self.home / name)
+
+
+def make_desk(home: Path) -> Desk:
+    """Lay everything out."""
+    home.mkdir()
+    make_run(home / "runs" / "given")
+    hs.classify(
+        "mini", types=["positional"], max_tokens=600, max_length=64, twin=False, examples=False,
+        out=home / "runs" / "mini",
+    )  # fmt: skip
+    (home / "folder").mkdir()
+    (home / "notes.md").write_text("my notes")
+    (home / "folder" / "thesis.tex").write_text("precious")
+    (home / "keys.conllu").write_text(SENTENCES, encoding="utf-8")
+    (home / "latin.conllu").write_bytes("# text = né\n".encode("latin-1"))
+    (home / "bad.conllu").write_text("one\ttwo\n")
+    (home / "wide.txt").write_text("wide words " * 20, encoding="utf-16")
+    (home / "empty.txt").write_text("")
+    (home / "bad.json").write_text("{")
+    (home / "bad.yaml").write_text("models: [")
+    (home / "odd.yaml").write_text("models: 5.5\ntypes: [poetic]")
+    for suffix in (".csv", ".pdf", ".png", ".html", ".json"):
+        (home / f"mine{suffix}").write_text("mine")
+        (home / f"folder{suffix}").mkdir()
+    os.mkfifo(home / "pipe")
+    (home / "loop").symlink_to("loop")
+    return Desk(home)
+
+
+@contextmanager
+def no_network() -> Iterator[None]:
+    """No name is looked up: an answer of the hub would be another one tomorrow."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    before = socket.getaddrinfo
+    socket.getaddrinfo = refuse
+    try:
+        yield
+    finally:
+        socket.getaddrinfo = before
+
+
+def odd_message(message: str) -> str:
+    """What is wrong with an error's message; nothing if it is one short line of plain characters."""
+    if not message.strip():
+        return "the message is empty"
+    if "\n" in message.strip():
+        return f"the message has several lines: {message!r:.300}"
+    if len(message) > LONGEST_MESSAGE:
+        return f"the message has {len(message)} characters: {message!r:.200}"
+    if "\x1b" in message:
+        return f"the message holds a terminal escape: {message!r:.300}"
+    return ""
+
+
+def _what(path: Path) -> str:
+    mode = path.lstat().st_mode
+    if stat.S_ISREG(mode):
+        return f"{mode:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    return f"{mode:o}" + (f" {path.readlink()}" if stat.S_ISLNK(mode) else "")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

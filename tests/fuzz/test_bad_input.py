@@ -1,0 +1,61 @@
+"""Bad input through one door: every command, every public function, every kind of value."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.fuzz import calls, commands
+from tests.fuzz.desk import make_desk
+
+CALLS, LINES = 12, 6
+"""One in so many is tried here; `make fuzz` tries all."""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    return make_desk(tmp_path_factory.mktemp("fuzz") / "desk")
+
+
+def chosen(attempts, share):
+    """A share of the attempts, always the same."""
+    every = list(attempts)
+    return random.Random(0).sample(every, len(every) // share)
+
+
+def test_bad_arguments_of_functions_are_refused_in_one_line(desk):
+    tried = chosen(calls.attempts(desk), CALLS)
+    faults = [calls.try_call(desk, name, attempt) for name, attempt in tried]
+    print(f"{len(tried)} bad calls tried, {sum(map(bool, faults))} ended badly")
+    assert [str(fault) for fault in faults if fault] == []
+    assert len(tried) > 300
+
+
+def test_bad_command_lines_are_refused_in_one_line(desk):
+    tried = chosen(commands.attempts(desk), LINES)
+    faults = [commands.try_command(desk, line) for line in tried]
+    print(f"{len(tried)} bad command lines tried, {sum(map(bool, faults))} ended badly")
+    assert [str(fault) for fault in faults if fault] == []
+    assert len(tried) > 100
+
+
+def test_what_is_sound_is_no_fault(desk):
+    """Otherwise the tests above might only show that everything is refused."""
+    for name in ("read_corpus", "load", "anatomy", "score_patterns", "Run.why"):
+        (call,) = (call for call in calls.calls(desk) if call.name == name)
+        fault = calls.try_call(desk, name, lambda call=call: call.function(**call.arguments))
+        assert "was taken as if it were sound" in str(fault)
+    for command in ("heads", "why", "anatomy", "compare"):
+        fault = commands.try_command(desk, [command, *commands.sound(desk)[command]])
+        assert "ended with None" in str(fault) or "ended with 0" in str(fault)
+
+
+def test_the_harness_sees_a_fault_when_there_is_one(desk):
+    def loses_a_file():
+        (desk.home / "notes.md").unlink()
+        raise ValueError("oops")
+
+    fault = calls.try_call(desk, "bad", loses_a_file)
+    assert str(fault) == "bad: ValueError: oops; notes.md is gone"
+    (desk.home / "notes.md").write_text("my notes")

@@ -1,0 +1,68 @@
+"""Small models with random weights, written to folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+LAYOUTS = ("gpt2", "gpt_neox", "llama")
+SHAPE = {"layers": 2, "heads": 4}
+
+
+def save_model(layout: str, tokenizer, folder: Path, *, spread: float = 0.4) -> Path:
+    """A small causal model with random weights, and its tokenizer."""
+    import torch
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        GPTNeoXConfig,
+        GPTNeoXForCausalLM,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
+
+    torch.manual_seed(0)
+    context = 256
+    layers, heads, width = SHAPE["layers"], SHAPE["heads"], 32
+    special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    common = {
+        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": 64, "max_position_embeddings": context,
+        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
+    }  # fmt: skip
+    gpt2 = {
+        "n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": context,
+        "vocab_size": len(tokenizer), "initializer_range": spread, **special,
+    }  # fmt: skip
+    model = {
+        "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**gpt2)),
+        "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**common)),
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, **common)),
+    }[layout]()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def sliding(gpt2_folder, folder) -> str:
+    """A Mistral whose window is shorter than its context."""
+    import torch
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(0)
+    config = MistralConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        intermediate_size=16, vocab_size=500, sliding_window=20, max_position_embeddings=64,
+        head_dim=8, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    MistralForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(gpt2_folder / name, folder / name)
+    return str(folder)
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    """Change what a model folder's config.json says."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))

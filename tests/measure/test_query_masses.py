@@ -1,0 +1,79 @@
+"""The masses of single queries against a slow loop over Hugging Face's own attention."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from headscope.corpus.shipped import data_folder
+from headscope.measure.example import Wanted
+from headscope.measure.examples import find_examples
+from headscope.measure.query_masses import Reading, masses
+from headscope.measure.stimuli import TextWindows
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+
+RELATIONS = relations_of(["positional", "delimiter", "induction"])
+BY_NAME = {relation.id: i for i, relation in enumerate(RELATIONS)}
+
+
+@pytest.fixture(scope="module")
+def windows(gpt2_folder):
+    model = load_model(str(gpt2_folder))
+    corpus = data_folder() / "corpora" / "gold.conllu"
+    return list(TextWindows([corpus], model.tokenizer, max_tokens=600, max_length=48, seed=0))
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
+    gpt2_folder, windows, engine
+):
+    from transformers import AutoModelForCausalLM
+
+    wanted = [
+        Wanted(1, 3, BY_NAME["delimiter/punctuation"]),
+        Wanted(0, 1, BY_NAME["positional/offset-2"]),
+        Wanted(1, 0, BY_NAME["delimiter/punctuation"]),
+        Wanted(1, 0, BY_NAME["induction/repeat"]),  # no window of text has it
+    ]
+    model = load_model(str(gpt2_folder), engine=engine)
+    seen: list[tuple[int, int]] = []
+    reading = Reading(model, windows, RELATIONS, 160, lambda *counts: seen.append(counts))
+    found = masses(reading, wanted)
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    slow: list[dict[tuple[int, int], float]] = [{} for _ in wanted]
+    for place, window in enumerate(windows):
+        with torch.inference_mode():
+            tokens = torch.from_numpy(window.tokens)[None]
+            attentions = plain(tokens, output_attentions=True).attentions
+        for want, sums in zip(wanted[:3], slow, strict=False):
+            pairs = RELATIONS[want.relation].pairs(window)
+            for query, key in zip(pairs.query.tolist(), pairs.key.tolist(), strict=True):
+                mass = float(attentions[want.layer][0, want.head, query, key])
+                sums[place, query] = sums.get((place, query), 0.0) + mass
+    assert len(slow[0]) > 100
+    assert len(set(map(len, windows))) > 1
+    for queries, sums in zip(found, slow, strict=True):
+        places = list(zip(queries.window.tolist(), queries.query.tolist(), strict=True))
+        assert dict(zip(places, queries.mass, strict=True)) == pytest.approx(sums, abs=1e-5)
+        assert len(places) == len(sums)
+    total = sum(map(len, windows))
+    assert seen[-1] == (total, 3 * total)  # two more readings follow
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_progress_ends_when_everything_is_read(gpt2_folder, windows):
+    wanted = [Wanted(1, 2, BY_NAME["delimiter/sentence-end"])]
+    seen: list[tuple[int, int]] = []
+    examples = find_examples(
+        load_model(str(gpt2_folder)), windows[:12], RELATIONS, wanted,
+        batch_tokens=160, seed=0, progress=lambda *counts: seen.append(counts),
+    )  # fmt: skip
+    # seven examples are cut out of seven windows at most
+    chosen = {example.window for example in examples}
+    again = sum(len(window) for window in windows if window.name in chosen)
+    assert 0 < len(chosen) < 12
+    read = sum(map(len, windows[:12]))
+    assert seen[0][0] > 0
+    assert seen[-1][0] == seen[-1][1]
+    assert read + again < seen[-1][0] <= read + 2 * again

@@ -1,0 +1,244 @@
+"""The tally against a slow, separate loop over what Hugging Face's own models return."""
+
+from __future__ import annotations
+
+import csv
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.corpus.shipped import data_folder
+from headscope.errors import RunError
+from headscope.measure.deal import deal
+from headscope.measure.measure import measure
+from headscope.measure.selection import _find_all
+from headscope.measure.stimuli import TextWindows, plan_repeats
+from headscope.measure.tally import Tally
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+from headscope.relations.delimiter import kinds_of
+
+RELATIONS = relations_of()
+INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
+with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as rows:
+    PAIRS = {
+        (*words, row["relation"])
+        for row in csv.DictReader(rows)
+        for words in permutations((row["first"].lower(), row["second"].lower()))
+    }
+
+
+@pytest.fixture(scope="module", params=["lens", "fused"])
+def loaded(request, model_folder):
+    return load_model(str(model_folder), device="cpu", engine=request.param)
+
+
+@pytest.fixture(scope="module")
+def windows(loaded, annotated):
+    # a few thousand tokens, which are letters to a tiny vocabulary
+    text = list(TextWindows(annotated, loaded.tokenizer, max_tokens=3600, max_length=250, seed=0))
+    vocabulary = loaded.tokenizer.ordinary_tokens(loaded.vocabulary_size)
+    return text + plan_repeats(vocabulary, loaded.tokenizer, max_length=250, seed=0)[:8]
+
+
+@pytest.fixture(scope="module")
+def tally(loaded, windows):
+    return tally_of(loaded, windows)
+
+
+def tally_of(model, windows, batch_tokens=1500) -> Tally:
+    text = [window for window in windows if window.stimulus == "text"]
+    rest = [window for window in windows if window.stimulus != "text"]
+    return measure(model, text, rest, RELATIONS, seed=0, batch_tokens=batch_tokens)
+
+
+@pytest.fixture(scope="module")
+def attentions(model_folder, windows):
+    """[layer head query key] of every window, one window at a time, from transformers alone."""
+    model = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
+    found = []
+    for window in windows:
+        with torch.no_grad():
+            out = model(torch.tensor(window.tokens)[None], output_attentions=True)
+        found.append(torch.stack([a[0] for a in out.attentions]).double().numpy())
+    return found
+
+
+def slow_targets(window, relation) -> dict[int, set[int]]:
+    """Query to keys, by plain loops over the window's tables."""
+    found: dict[int, set[int]] = {}
+    n, words, mentions = len(window), window.words, window.mentions
+
+    def add(query: int, keys) -> None:
+        keys = {int(k) for k in keys if k < query or relation.name == "offset-0"}
+        if keys:
+            found.setdefault(int(query), set()).update(keys)
+
+    if relation.type == "positional":
+        d = int(relation.name.split("-")[1])
+        for q in range(1 + d, window.copy_length + 1 if window.copy_length else n):
+            found[q] = {q - d}
+    elif relation.name == "first-token":
+        for q in range(1, n):
+            add(q, [0])
+    elif relation.type == "delimiter":
+        kinds = kinds_of(window)
+        for q in range(1, n):
+            add(q, [k for k in range(1, q) if relation.name in kinds[k]])
+    elif relation.name in ("repeat", "duplicate"):
+        for q in range(1, n):
+            same = [k for k in range(1, q) if window.tokens[k] == window.tokens[q]]
+            if q > window.copy_length and same:
+                add(q, [same[0] + (relation.name == "repeat")])
+    elif relation.name == "natural":
+        for q in range(1, n):
+            add(q, [k + 1 for k in range(1, q - 1) if window.tokens[k] == window.tokens[q]])
+    elif relation.type == "syntactic":
+        label, direction = relation.name.rsplit(":", 1)
+        for dependent, head in enumerate(words.head):
+            own = words.deprel[dependent]
+            own = own if f"syntactic/{own}:dep>head" in INDEX else own.split(":")[0]
+            if head < 0 or own != label:
+                continue
+            q, k = (head, dependent) if direction == "head>dep" else (dependent, head)
+            if words.last[k] < words.last[q]:
+                add(words.last[q], range(words.first[k], words.last[k] + 1))
+    elif relation.type == "coreference":
+        for q in range(len(mentions)):
+            for k in range(len(mentions)):
+                same = mentions.entity[q] == mentions.entity[k]
+                eligible = {
+                    "pronoun": mentions.personal[q] and not mentions.pronoun[k]
+                    and mentions.surface[q] != mentions.surface[k],
+                    "nominal": not mentions.pronoun[q] and not mentions.pronoun[k]
+                    and not mentions.shared[q, k],
+                    "same-word": mentions.lemma[q] == mentions.lemma[k],
+                }[relation.name]  # fmt: skip
+                if same and eligible and mentions.last[k] < mentions.first[q]:
+                    add(mentions.last[q], range(mentions.first[k], mentions.last[k] + 1))
+    elif relation.type == "semantic":
+        for q in range(len(words)):
+            for k in range(q):
+                near = words.sentence[q] - words.sentence[k] <= 1
+                pair = (words.lemma[q], words.lemma[k], relation.name)
+                alike = words.upos[q].replace("PROPN", "NOUN") == words.upos[k].replace(
+                    "PROPN", "NOUN"
+                )
+                content = words.upos[q] in ("NOUN", "PROPN", "VERB", "ADJ")
+                if near and alike and content and pair in PAIRS and words.last[k] < words.first[q]:
+                    add(words.last[q], range(words.first[k], words.last[k] + 1))
+    return found
+
+
+def slow_sums(windows, attentions):
+    """Mass, control mass, hits and queries of each relation, one query and one cell at a time."""
+    shape = (len(RELATIONS), *attentions[0].shape[:2])
+    target, control, hits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    queries = np.zeros(len(RELATIONS))
+    for window, a in zip(windows, attentions, strict=True):
+        drawn = dict(_find_all(window, RELATIONS, 0))
+        best = a[..., 1:].argmax(-1) + 1
+        for i, relation in enumerate(RELATIONS):
+            if window.stimulus not in relation.stimuli or i not in drawn:
+                continue
+            controls = drawn[i].controls
+            # a query for which no control could be drawn does not count
+            owners = set(controls.owner.tolist())
+            for query, keys in slow_targets(window, relation).items():
+                if query in owners:
+                    queries[i] += 1
+                    for key in keys:
+                        target[i] += a[:, :, query, key]
+                        hits[i] += (best[:, :, query] == key) & (key > 0)
+            for query, key, weight in zip(
+                controls.query, controls.key, controls.weight, strict=True
+            ):
+                control[i] += weight * a[:, :, query, key]
+    return target, control, hits, queries
+
+
+def test_the_tally_equals_a_slow_loop_over_output_attentions(tally, windows, attentions):
+    target, control, hits, queries = slow_sums(windows, attentions)
+    assert tally.queries.sum(0).tolist() == queries.tolist()
+    found = {RELATIONS[i].type for i in np.flatnonzero(queries)}
+    assert found >= {"positional", "delimiter", "induction", "syntactic", "coreference"}
+    n = np.maximum(queries, 1)[:, None, None]
+    assert np.abs(tally.target.sum(0) / n - target / n).max() < 1e-5
+    assert np.abs(tally.control.sum(0) / n - control / n).max() < 1e-5
+    # the arg-max of two keys that differ in the last bit may fall on either
+    assert np.abs(tally.hits.sum(0) - hits).max() <= 1
+    assert hits.max() > 100
+
+
+def test_the_profile_equals_its_formulas_on_output_attentions(tally, windows, attentions):
+    text = [window for window in windows if window.stimulus == "text"]
+    _, chosen = deal(text)
+    assert tally.profile.corners.sum() == len(chosen) <= 16
+    assert len(chosen) >= len(text) // 4 >= 2
+    entropy = distance = first = queries = 0.0
+    for i in chosen:  # text comes first among the windows
+        a = attentions[i][:, :, 1:]
+        positions = np.arange(a.shape[-1])
+        entropy = entropy - (a * np.log(np.where(a > 0, a, 1))).sum((-1, -2))
+        distance = distance + (a * (positions[1:, None] - positions)).sum((-1, -2))
+        first = first + a[..., 0].sum(-1)
+        queries += a.shape[2]
+    assert tally.profile.queries == queries
+    assert np.allclose(tally.profile.entropy / queries, entropy / queries, atol=1e-5)
+    assert np.allclose(tally.profile.distance / queries, distance / queries, atol=1e-3)
+    assert np.allclose(tally.profile.first_token / queries, first / queries, atol=1e-5)
+
+
+def totals(tally: Tally) -> list[np.ndarray]:
+    n = np.maximum(tally.queries.sum(0), 1)[:, None, None]
+    return [getattr(tally, name).sum(0) / n for name in ("target", "control", "hits")]
+
+
+def test_batch_size_changes_nothing(loaded, windows, tally):
+    one_by_one = tally_of(loaded, windows, batch_tokens=1)
+    assert np.array_equal(one_by_one.queries, tally.queries)
+    for name in ("target", "control", "hits"):
+        assert np.abs(getattr(one_by_one, name) - getattr(tally, name)).max() < 1e-3
+    for a, b in zip(totals(one_by_one), totals(tally), strict=True):
+        assert np.abs(a - b).max() < 1e-5
+
+
+def test_document_order_changes_nothing(loaded, windows, tally):
+    backwards = tally_of(loaded, windows[::-1])
+    assert np.array_equal(backwards.queries.sum(0), tally.queries.sum(0))
+    assert np.array_equal(backwards.baselines, tally.baselines)
+    for a, b in zip(totals(backwards), totals(tally), strict=True):
+        assert np.abs(a - b).max() < 1e-5
+
+
+def test_tallies_of_two_halves_add_up_to_the_whole(loaded, windows):
+    half = len(windows) // 2
+    parts = [tally_of(loaded, part) for part in (windows[:half], windows[half:])]
+    whole = tally_of(loaded, windows)
+    parts[0] += parts[1]
+    for a, b in zip(totals(parts[0]), totals(whole), strict=True):
+        assert np.abs(a - b).max() < 1e-5
+
+
+def test_the_order_in_which_tallies_are_added_changes_no_bit(loaded, windows):
+    text = [window for window in windows if window.stimulus == "text"]
+    parts = [tally_of(loaded, [window]) for window in text[:6]]
+    assert len(parts) == 6
+    sums = []
+    for order in (parts, parts[::-1], parts[3:] + parts[:3]):
+        total = Tally.zeros(parts[0].relations, parts[0].layers, parts[0].heads)
+        for part in order:
+            total += part
+        sums.append(total.arrays())
+    for name, array in sums[0].items():
+        assert all(np.array_equal(array, other[name]) for other in sums[1:]), name
+    assert sums[0]["target"].any()
+
+
+def test_tallies_of_different_models_do_not_add():
+    tally = Tally.zeros(("a/b",), 2, 4)
+    with pytest.raises(RunError, match="2 layers × 4 heads, and 1 × 3 × 4"):
+        tally += Tally.zeros(("a/b",), 3, 4)

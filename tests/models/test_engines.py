@@ -1,0 +1,213 @@
+"""Engines: what they give must not depend on how they give it."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.errors import ChoiceError, ModelError
+from headscope.measure.deal import AT_ONCE, chunks
+from headscope.measure.measure import measure
+from headscope.measure.prefetch import prefetched
+from headscope.measure.stimuli import TextWindows, plan_repeats
+from headscope.measure.tally import Tally
+from headscope.models.engines import fused
+from headscope.models.engines.engine import Tile, stream_patterns
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+from tests.helpers.models import sliding
+
+RELATIONS = relations_of()
+
+
+@pytest.fixture(scope="module")
+def stimuli(model_folder, annotated):
+    model = load_model(str(model_folder))
+    text = TextWindows(annotated, model.tokenizer, max_tokens=2500, max_length=240, seed=0)
+    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+    return list(text), plan_repeats(vocabulary, model.tokenizer, max_length=240, seed=0)[:4]
+
+
+def tally_by(engine: str, folder, stimuli) -> Tally:
+    model = load_model(str(folder), engine=engine)
+    assert model.engine.name == engine
+    return measure(model, *stimuli, RELATIONS, seed=0, batch_tokens=1000)
+
+
+@pytest.fixture(scope="module")
+def by_lens(model_folder, stimuli):
+    return tally_by("lens", model_folder, stimuli)
+
+
+def differences(one: Tally, other: Tally) -> dict[str, float]:
+    """The largest differences of means over queries, 0 to 1."""
+    queries = np.maximum(one.queries.sum(0), 1)[:, None, None]
+    means = {
+        name: np.abs((getattr(one, name) - getattr(other, name)).sum(0) / queries).max()
+        for name in ("target", "control")
+    }
+    profiled = float(one.profile.queries)
+    for name in ("entropy", "first_token", "spread", "diagonal", "stripe", "sentence"):
+        difference = getattr(one.profile, name) - getattr(other.profile, name)
+        means[name] = np.abs(difference).max() / profiled
+    means["distance"] = np.abs(one.profile.distance - other.profile.distance).max() / profiled / 240
+    means["corner"] = np.abs(one.profile.corner - other.profile.corner).max()
+    return means
+
+
+def test_both_engines_give_the_same_tally(model_folder, stimuli, by_lens):
+    own = tally_by("fused", model_folder, stimuli)
+    assert np.array_equal(by_lens.queries, own.queries)
+    assert by_lens.profile.queries == own.profile.queries > 500
+    assert np.array_equal(by_lens.profile.corners, own.profile.corners)
+    assert max(differences(by_lens, own).values()) < 1e-5
+    # two keys that differ in the last bit may change places
+    assert np.abs(by_lens.hits.sum(0) - own.hits.sum(0)).max() <= 1
+    assert own.hits.sum() > 1000
+
+
+@pytest.mark.parametrize("cells", [1, 30_000, 2**30])
+def test_the_size_of_tiles_changes_nothing(model_folder, stimuli, by_lens, monkeypatch, cells):
+    monkeypatch.setattr(fused, "BLOCK_CELLS", cells)
+    own = tally_by("fused", model_folder, stimuli)
+    assert max(differences(by_lens, own).values()) < 1e-5
+    assert np.array_equal(by_lens.profile.corners, own.profile.corners)
+
+
+@pytest.mark.parametrize(("windows", "length"), [(1, 1), (3, 16), (8, 256), (2, 1024), (1, 5000)])
+def test_tiles_cover_every_row_once_and_in_order(gpt2_folder, windows, length):
+    tiles = load_model(str(gpt2_folder)).engine.layout(windows, length)
+    seen = [
+        (window, query)
+        for tile in tiles
+        for window in range(tile.windows.start, tile.windows.stop)
+        for query in range(tile.queries.start, tile.queries.stop)
+    ]
+    assert seen == [(window, query) for window in range(windows) for query in range(length)]
+    heads = 4
+    largest = max(tile.shape[0] * tile.shape[1] * tile.keys * heads for tile in tiles)
+    assert largest <= fused.BLOCK_CELLS
+
+
+def test_patterns_are_those_of_the_models_own_eager_attention(model_folder):
+    from transformers import AutoModelForCausalLM
+
+    model = load_model(str(model_folder))
+    assert model.engine.name == "fused"
+    assert model.notes == ()
+    tokens = torch.randint(1, 90, (3, 40), generator=torch.Generator().manual_seed(0))
+    seen = {}
+    stream_patterns(model.engine, tokens, seen.__setitem__)
+    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager")
+    with torch.no_grad():
+        own = network.eval()(tokens, output_attentions=True).attentions
+    for layer, pattern in enumerate(own):
+        assert torch.allclose(seen[layer], pattern, atol=1e-5)
+    only = {}
+    stream_patterns(model.engine, tokens, only.__setitem__, 1)
+    assert list(only) == [0]
+
+
+def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
+    generator = torch.Generator().manual_seed(1)
+    query = torch.randn(2, 6, 300, 8, generator=generator)
+    key, value = (torch.randn(2, 2, 300, 8, generator=generator) for _ in range(2))
+    output, normaliser = fused._kernel(query, key, value, 0.3)
+    assert torch.allclose(normaliser, fused.tiled_normaliser(query, key, 0.3), atol=1e-5)
+    scores = fused.Scores(query, key, 0.3, normaliser)
+    pattern = fused.log_probabilities(scores, Tile(slice(0, 2), slice(0, 300))).exp()
+    assert torch.allclose(pattern.sum(-1), torch.ones(2, 6, 300), atol=1e-5)
+    assert torch.allclose(pattern @ value.repeat_interleave(3, 1), output, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"softcap": 30.0}, "does not know softcap"),
+        ({"sliding_window": 8}, "does not know sliding_window of 8"),
+        ({"s_aux": torch.ones(1)}, "does not know s_aux"),
+        ({"mask": torch.zeros(9, 9)}, "does not know a mask"),
+    ],
+)
+def test_other_kinds_of_attention_are_refused_by_name(more, message):
+    x = torch.randn(1, 1, 9, 4)
+    more = {"mask": None, **more}
+    with pytest.raises(ModelError, match=message):
+        fused.attention(torch.nn.Identity(), x, x, x, **more)
+    wide = fused.attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
+    assert wide.shape == (1, 9, 1, 4)
+
+
+@pytest.mark.parametrize("engine", ["lens", "fused"])
+def test_a_model_of_even_attention_hits_the_previous_token_by_its_share_of_the_keys(
+    engine, gpt2_folder, tmp_path
+):
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(gpt2_folder)
+    for block in network.transformer.h:
+        torch.nn.init.zeros_(block.attn.c_attn.weight)
+    network.save_pretrained(tmp_path / "even")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(gpt2_folder / name, tmp_path / "even" / name)
+    model = load_model(str(tmp_path / "even"), engine=engine)
+    texts = [Window(str(n), np.arange(n), ("a",) * n) for n in (20, 31)]
+    for types in (["positional"], ["positional", "delimiter", "induction"]):
+        relations = relations_of(types)
+        tally = measure(model, texts, [], relations, seed=0, batch_tokens=100)
+        at = [relation.id for relation in relations].index("positional/offset-1")
+        # the query at position q sees q keys beside the first token
+        expected = sum(1 / q for n in (20, 31) for q in range(2, n))
+        assert np.allclose(tally.hits[:, at].sum(0), expected, atol=1e-5)
+
+
+def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
+    name = sliding(gpt2_folder, tmp_path / "sliding")
+    model = load_model(name)
+    assert model.engine.name == "lens"
+    assert "does not know layers that reach 20 tokens back" in model.notes[0]
+    with pytest.raises(
+        ModelError, match=r"fused engine does not fit: .*layers that reach 20 tokens back"
+    ):
+        load_model(name, engine="fused")
+    run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
+    assert run.info["engine"] == "lens"
+    assert any("reach 20 tokens back" in note for note in run.info["notes"])
+
+
+def test_an_engine_that_does_not_exist_is_named(gpt2_folder):
+    with pytest.raises(ChoiceError, match="choose from: auto, fused, lens"):
+        load_model(str(gpt2_folder), engine="flash")
+
+
+def made_up(count: int) -> list[Window]:
+    return [Window(str(i), np.arange(9), ("a",) * 9) for i in range(count)]
+
+
+def test_no_more_windows_than_a_chunk_are_asked_for():
+    asked = []
+
+    def stream():
+        for window in made_up(1000):
+            asked.append(window)
+            yield window
+
+    next(chunks(stream(), []))
+    assert len(asked) == AT_ONCE
+
+
+def test_prefetched_work_keeps_order_and_raises_in_its_place():
+    def items():
+        yield from range(5)
+        raise KeyError("six")
+
+    made = []
+    with pytest.raises(KeyError, match="six"):
+        made.extend(item for item in prefetched(items()) if made.append(item) is None and False)
+    assert made == [0, 1, 2, 3, 4]
+    assert list(prefetched(iter([]))) == []

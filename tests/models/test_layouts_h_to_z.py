@@ -1,0 +1,15 @@
+"""The other half of the layouts that transformers knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.models.every_layout import check_layout
+from tests.models.tiny import MODEL_TYPES
+
+
+@pytest.mark.parametrize("model_type", [each for each in MODEL_TYPES if each >= "h"])
+def test_a_layout_shows_its_own_attention_or_is_refused_in_one_sentence(
+    model_type, tokenizer, tmp_path
+):
+    check_layout(model_type, tokenizer, tmp_path)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+
+import pytest
+import torch
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
+from transformers import AutoModelForCausalLM
+from transformers.activations import NewGELUActivation
+
+from headscope.errors import ChoiceError, ModelError
+from headscope.models.engines.check import check_patterns
+from headscope.models.engines.lens import LensEngine
+from headscope.models.layout import Layout
+from headscope.models.load import load_model
+from headscope.models.tokenizer import Tokenizer
+from tests.helpers.models import edit_config
+
+
+def test_every_layout_loads_with_its_shape(model_folder):
+    model = load_model(str(model_folder))
+    grouped = model.architecture == "LlamaForCausalLM"
+    assert (model.layers, model.heads, model.key_value_heads) == (2, 4, 2 if grouped else 4)
+    assert model.context == 256
+    assert model.tokenizer.bos_string == "<|endoftext|>"
+    assert list(model.weights_sha256) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager")
+    assert any(isinstance(module, NewGELUActivation) for module in plain.modules())
+    loaded = load_model(str(gpt2_folder), engine=engine).engine
+    network = loaded.network if engine == "fused" else loaded.bridge
+    assert not any(isinstance(module, NewGELUActivation) for module in network.modules())
+    tokens = torch.arange(40)[None]
+    with torch.inference_mode():
+        ours, theirs = network(tokens), plain(tokens).logits
+    ours = ours.logits if engine == "fused" else ours
+    assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
+    assert float(theirs.std()) > 0.1
+
+
+def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
+    """No machine that runs these tests reaches the hub; where one does, a dead proxy stands in."""
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(ModelError) as error:
+        load_model("gpt2")
+    assert time.monotonic() - start < 10
+    assert "'gpt2' is no local folder, and the Hugging Face hub cannot be reached" in str(
+        error.value
+    )
+    assert "a local folder in Hugging Face layout or a .gguf file works without it" in str(
+        error.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./nowhere", r"\./nowhere: no such folder"),
+        ("nowhere.gguf", "nowhere.gguf: no such file"),
+        ("no such name", "is no folder, no .gguf file and no hub name"),
+    ],
+)
+def test_an_unknown_model_is_refused(name, message):
+    with pytest.raises(ModelError, match=message):
+        load_model(name)
+
+
+def test_a_revision_of_a_local_model_is_refused(gpt2_folder):
+    with pytest.raises(ModelError, match="is a local model, and --revision step1000 chooses"):
+        load_model(str(gpt2_folder), revision="step1000")
+
+
+def test_a_folder_without_safetensors_is_refused_because_pickles_are_never_loaded(
+    gpt2_folder, tmp_path
+):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="never loads pickles"):
+        load_model(str(folder))
+
+
+def test_a_damaged_model_is_refused_in_one_line(gpt2_folder, tmp_path):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors: not a safetensors file") as error:
+        load_model(str(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_transformerlens_cannot_wrap_is_named(gpt2_folder, tmp_path):
+    folder = shutil.copytree(gpt2_folder, tmp_path / "m")
+    edit_config(folder, model_type="unheard-of")
+    with pytest.raises(ModelError, match="cannot read its configuration"):
+        load_model(str(folder))
+
+
+def test_a_vocabulary_without_bos_is_refused_and_told_the_way_on(gpt2_folder, tokenizer):
+    class NoBos:
+        is_fast, bos_token_id, eos_token, pad_token, unk_token = True, None, "<|end|>", None, None
+
+    with pytest.raises(ModelError, match="Name the token to use with --bos; its special tokens"):
+        Tokenizer(NoBos(), name="m")
+    assert Tokenizer(tokenizer, name="m", bos="<|endoftext|>").bos == tokenizer.bos_token_id
+    with pytest.raises(ModelError, match="'<s>' is not a token of its vocabulary"):
+        Tokenizer(tokenizer, name="m", bos="<s>")
+
+
+def test_random_tokens_leave_special_ones_out(tokenizer):
+    ordinary = Tokenizer(tokenizer, name="m").ordinary_tokens(10**6)
+    assert tokenizer.bos_token_id not in ordinary
+    assert len(ordinary) == len(tokenizer) - 1
+
+
+def test_a_tokenizer_without_vocabulary_is_refused():
+    class Empty:
+        is_fast, bos_token, bos_token_id, all_special_ids, added_tokens_decoder = (
+            True,
+            "x",
+            0,
+            [0],
+            {},
+        )
+
+        def __len__(self) -> int:
+            return 1
+
+    with pytest.raises(ModelError, match="m: its tokenizer has 0 tokens that stand for text"):
+        Tokenizer(Empty(), name="m").ordinary_tokens(50_257)
+
+
+def test_an_unknown_dtype_is_answered_with_the_choices(gpt2_folder):
+    with pytest.raises(ChoiceError, match="choose from: float32, bfloat16, float16"):
+        load_model(str(gpt2_folder), dtype="int8")
+
+
+def test_a_device_that_is_not_there_is_refused(gpt2_folder):
+    with pytest.raises(ModelError, match="device 'cuda:9' is not to be had here"):
+        load_model(str(gpt2_folder), device="cuda:9")
+
+
+class Faulty:
+    """A bridge whose second layer gives a pattern of one's choice."""
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def run_with_hooks(self, tokens, fwd_hooks, **_) -> None:
+        n = tokens.shape[1]
+        good = torch.ones(2, 4, n, n).tril()
+        good = good / good.sum(-1, keepdim=True)
+        for i, (_, hook) in enumerate(fwd_hooks):
+            pattern = self.change(good.clone()) if i == 1 else good
+            if pattern is not None:
+                with suppress(StopAtLayerException):  # as the real bridge does
+                    hook(pattern, hook=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p * 1.1, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p.flip(-1), "m: layer 1 attends to later positions"),
+        (lambda p: p[:, :3], r"m: layer 1 gave a pattern of shape \(2, 3, 12, 12\)"),
+        (lambda p: p * torch.nan, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: None, "m: no attention pattern from layer 1"),
+    ],
+)
+def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
+    stated = Layout(
+        layers=3, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
+        window=None,
+    )  # fmt: skip
+    engine = LensEngine(Faulty(change), stated)
+    with pytest.raises(ModelError, match=message):
+        check_patterns(engine, "m", heads=4, vocabulary_size=100, device="cpu")

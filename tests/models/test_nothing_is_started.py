@@ -1,0 +1,87 @@
+"""Loading a model starts no process and asks no network: a child that does so tells on itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.models.every_layout import save_tiny
+
+CHILD = """
+import sys
+import headscope.models.engines.boot, headscope.models.engines.fused  # what importing does is not asked
+from headscope.errors import ModelError
+from headscope.models.load import load_model
+
+STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
+          "os.forkpty", "pty.spawn", "os.startfile"}
+ASKS = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
+
+def watch(event, given):
+    if event in STARTS | ASKS:
+        print("STARTED", event, repr(given)[:200], flush=True)
+        raise RuntimeError(event)
+
+sys.addaudithook(watch)
+for name in sys.argv[1:]:
+    for engine in ("auto", "lens"):
+        try:
+            print("ENDED", load_model(name, engine=engine).engine.name)
+        except ModelError as error:
+            print("ENDED", error)
+print("ALL")
+"""
+LAYOUTS = ("llama", "mistral", "bloom", "gemma3", "phi4_multimodal", "git", "rwkv", "mamba")
+
+
+@pytest.fixture(scope="module")
+def ended(tokenizer, tmp_path_factory) -> list[str]:
+    """What the child says of each layout, twice: by `auto` and by `lens`."""
+    folders = [tmp_path_factory.mktemp(layout) for layout in LAYOUTS]
+    for layout, folder in zip(LAYOUTS, folders, strict=True):
+        save_tiny(layout, tokenizer, folder)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, folders)], capture_output=True, text=True,
+        timeout=240, check=False,
+    )  # fmt: skip
+    assert done.stdout.endswith("ALL\n"), done.stdout + done.stderr
+    return done.stdout.splitlines()[:-1]
+
+
+def test_no_process_is_started_and_no_network_asked_while_a_model_loads(ended):
+    assert [line for line in ended if line.startswith("STARTED")] == []
+    assert len(ended) == 2 * len(LAYOUTS)
+
+
+def test_what_also_sees_is_refused_before_transformerlens_would_install_a_package(ended):
+    for layout in ("gemma3", "phi4_multimodal", "git"):
+        for line in ended[2 * LAYOUTS.index(layout) :][:2]:
+            assert "reads more than text" in line
+            assert "TransformerLens would install packages" in line
+
+
+def test_what_transformerlens_would_call_to_install_a_package_is_out_of_its_reach(monkeypatch):
+    from transformer_lens.model_bridge.sources.transformers import helpers, source
+
+    from headscope.models.engines.boot import _nothing_installed
+
+    def install(*args, **more):
+        raise AssertionError("pip would run")
+
+    monkeypatch.setattr(helpers, "_ensure_torchvision", install)
+    monkeypatch.setattr(source, "load_modality_processor", install)
+    with _nothing_installed():
+        assert not helpers._ensure_torchvision()
+        source.load_modality_processor(None, None, "m", False, None)
+    with pytest.raises(AssertionError, match="pip would run"):
+        helpers._ensure_torchvision()
+
+
+def test_the_child_would_tell():
+    told = subprocess.run(
+        [sys.executable, "-c", CHILD.replace("sys.argv[1:]", "[]") + "import os; os.system('true')"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "STARTED os.system" in told.stdout

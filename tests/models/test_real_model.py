@@ -1,0 +1,107 @@
+"""SmolLM2-135M, a real pretrained model, on prose: what must show whenever the file is there."""
+
+from __future__ import annotations
+
+import pytest
+
+import headscope as hs
+from headscope.corpus.shipped import mini_folder, shipped_corpora
+from tests.helpers.models import LAYOUTS, save_model
+from tests.helpers.places import SHARED, gum_folder
+
+
+@pytest.fixture(scope="module")
+def run(smollm2, prose):
+    return hs.classify(smollm2, prose, max_tokens=6000)
+
+
+def test_it_has_the_shape_that_its_file_says(run):
+    model = run.info["model"]
+    assert (model["layers"], model["heads"], model["key_value_heads"]) == (30, 9, 3)
+    assert run.heads["kv_group"].tolist()[:9] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_it_has_heads_of_every_type_and_heads_of_none(run):
+    primary = run.heads["primary"].value_counts()
+    for name in ("positional", "delimiter", "induction", "syntactic", "coreference"):
+        assert primary.get(name, 0) >= 1
+    assert primary["unclassified"] > 50
+
+
+def test_random_repeats_find_sharp_induction_heads(run):
+    rows = run.evidence[run.evidence["relation"] == "repeat"]
+    assert (rows["mass"] > 0.5).sum() >= 4
+    assert (rows["mass"] < 0.05).mean() > 0.5
+
+
+def test_previous_token_heads_are_diagonal_and_not_syntactic(run):
+    best = run.evidence[run.evidence["relation"] == "offset-1"].sort_values("mass").iloc[-1]
+    head = run.heads[(run.heads["layer"] == best["layer"]) & (run.heads["head"] == best["head"])]
+    assert best["mass"] > 0.7
+    assert head["shape"].item() == "diagonal"
+    assert "syntactic" not in head["tags"].item()
+
+
+def test_most_attention_rests_on_the_first_token_as_the_literature_says(run):
+    """Vig & Belinkov 2019, 5.2.3: 57 % in GPT-2 small; a third and more here."""
+    assert run.heads["first_token_mass"].mean() > 0.3
+
+
+@pytest.mark.parametrize("relation", ["obj:dep>head", "conj:dep>head"])
+def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
+    rows = run.evidence[run.evidence["relation"] == relation]
+    best = rows.sort_values("lift").iloc[-1]
+    assert best["tagged"]
+    assert best["hit_rate"] > best["best_offset_rate"] + 0.2
+
+
+def test_its_twin_has_learned_nothing(smollm2, prose):
+    """The twin judged like a model of its own, without the condition that it sets for others."""
+    from headscope.evidence.judge import judge
+    from headscope.measure.measure import measure
+    from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+    from headscope.models.load import load_model
+    from headscope.models.shuffled import shuffled
+    from headscope.relations import relations_of
+
+    model, relations = load_model(smollm2), relations_of()
+    text = TextWindows([prose], model.tokenizer, max_tokens=6000, max_length=256, seed=0)
+    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+    repeats = plan_repeats(vocabulary, model.tokenizer, max_length=256, seed=0)
+    pairs = plan_pairs(model.tokenizer, max_length=256, seed=0)
+    rest = repeats[::4] + pairs[::4]
+    with shuffled(model.engine, seed=0):
+        tally = measure(model, text, rest, relations, seed=0, batch_tokens=2048)
+    run = judge(tally, relations, seed=0, info={"model": {"name": "twin"}})
+    found = run.evidence[run.evidence["tagged"].astype(bool)]
+    learned = found[~found["type"].isin(["delimiter", "positional"])]
+    assert (
+        learned[["layer", "head", "type", "relation", "mass", "control"]].to_dict("records") == []
+    )
+    assert len(run.heads) == 270
+
+
+@pytest.fixture(scope="module", params=["mini on what ships", "GPT-2 on GUM"])
+def vocabulary_and_text(request):
+    """A real vocabulary and prose for it."""
+    from transformers import AutoTokenizer, GPT2TokenizerFast
+
+    if request.param == "mini on what ships":
+        return AutoTokenizer.from_pretrained(mini_folder()), shipped_corpora()
+    folder, text = SHARED / "gpt2_bpe", gum_folder()
+    if not folder.is_dir():
+        pytest.skip(f"needs GPT-2's vocabulary in {folder}")
+    files = {"vocab": str(folder / "vocab.json"), "merges": str(folder / "merges.txt")}
+    return GPT2TokenizerFast(**files), text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("spread", [0.02, 0.4])
+def test_random_weights_show_nothing_but_chance(vocabulary_and_text, tmp_path, layout, spread):
+    """A real vocabulary over random weights: as libraries initialise them, and so sharp
+    that heads attend to a few keys, where a head may by chance like the frequent token "."."""
+    vocabulary, text = vocabulary_and_text
+    folder = save_model(layout, vocabulary, tmp_path, spread=spread)
+    run = hs.classify(str(folder), text, max_tokens=15_000)
+    found = run.evidence[run.evidence["tagged"]]
+    assert found[["type", "relation", "mass", "control", "lift"]].to_dict("records") == []

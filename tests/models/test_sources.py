@@ -1,0 +1,155 @@
+"""Models that are in memory: the same evidence as from their folder, and the user's left as is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+)
+
+import headscope as hs
+from headscope.errors import HeadscopeError, ModelError, RunError
+from headscope.models.load import load_model
+
+TEXT = "Alice was very tired. She looked at the old keys again. " * 60
+ASKED = {"types": ["positional", "induction"], "max_tokens": 600, "max_length": 64}
+NUMBERS = ["n", "mass", "control", "lift", "ci_low", "ci_high", "hit_rate", "twin_p999"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "alice.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def pair_of(folder):
+    # in training mode and with its own attention: neither may come into what is measured
+    model = AutoModelForCausalLM.from_pretrained(folder).train()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def test_a_pair_gives_the_evidence_of_its_folder_bit_for_bit_and_stays_as_it_was(
+    model_folder, text, tmp_path
+):
+    from_folder = hs.classify(str(model_folder), text, **ASKED)
+    model, tokenizer = pair_of(model_folder)
+    attention = model.config._attn_implementation
+    modules = {name: type(module) for name, module in model.named_modules()}
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    run = hs.classify((model, tokenizer), text, out=tmp_path / "run", **ASKED)
+    assert run.info["engine"] == "fused"
+    assert run.evidence.equals(from_folder.evidence)
+    assert run.name == model_folder.name
+    assert model.training
+    assert model.config._attn_implementation == attention
+    assert {name: type(module) for name, module in model.named_modules()} == modules
+    assert all(torch.equal(model.state_dict()[name], was) for name, was in before.items())
+    # the run goes back to the model that it keeps; one that was read back asks for it
+    pattern = run.show("L0H1", "the old keys").pattern
+    again = hs.load(tmp_path / "run")
+    with pytest.raises(ModelError, match=r"was in memory, .* source=\(model, tokenizer\)"):
+        again.show("L0H1", "the old keys")
+    assert (again.show("L0H1", "the old keys", source=(model, tokenizer)).pattern == pattern).all()
+    assert (hs.show((model, tokenizer), "L0H1", "the old keys").pattern == pattern).all()
+    with torch.no_grad():
+        next(model.parameters()).mul_(1.5)
+    with pytest.raises(RunError, match="has other weights now"):
+        run.show("L0H1", "the old keys")
+
+
+def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_folder, text):
+    from transformer_lens.model_bridge import TransformerBridge
+
+    from_folder = hs.classify(str(model_folder), text, **ASKED).evidence[NUMBERS]
+    loaded = load_model(str(model_folder))
+    assert hs.classify(loaded, text, **ASKED).evidence[NUMBERS].equals(from_folder)
+    bridge = TransformerBridge.boot_transformers(str(model_folder), device="cpu")
+    run = hs.classify(bridge, text, **ASKED)
+    assert run.info["engine"] == "lens"
+    close = np.isclose(run.evidence[NUMBERS], from_folder, rtol=0, atol=1e-5, equal_nan=True)
+    assert close.all()
+
+
+def test_studies_take_a_pair(gpt2_folder, text):
+    pair = pair_of(gpt2_folder)
+    weights = hs.weights(str(gpt2_folder)).heads
+    assert np.allclose(hs.weights(pair).heads["ov_copying"], weights["ov_copying"], atol=1e-5)
+    losses = hs.collapse(str(gpt2_folder), text, max_tokens=300)
+    assert hs.collapse(pair, text, max_tokens=300).table.equals(losses.table)
+
+
+def meta(folder):
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
+
+
+def encoder(tokenizer):
+    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                        intermediate_size=64, vocab_size=len(tokenizer))  # fmt: skip
+    return BertForMaskedLM(config)
+
+
+WRONG = {
+    "no tokenizer": (lambda m, t, f: (m, None), "the second of .* is no tokenizer"),
+    "turned": (lambda m, t, f: (t, m), "has the tokenizer first; give"),
+    "alone": (lambda m, t, f: m, "came without its tokenizer; give"),
+    "three": (lambda m, t, f: (m, t, 1), "are 3 things; give"),
+    "no model": (lambda m, t, f: (1, t), "is no model of transformers"),
+    "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
+    "encoder": (lambda m, t, f: (encoder(t), t), "attends to later positions|no causal"),
+    "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
+    "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
+    "number": (lambda m, t, f: 123, "expected the name or path of a model"),
+    "module": (lambda m, t, f: torch.nn.Linear(2, 2), "expected the name or path of a model"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text, case):
+    make, message = WRONG[case]
+    given = make(*pair_of(gpt2_folder), gpt2_folder)
+    with pytest.raises(HeadscopeError, match=message) as error:
+        hs.classify(given, text, **ASKED)
+    assert "\n" not in str(error.value)
+
+
+def test_a_slow_tokenizer_and_what_a_model_is_not_are_refused(gpt2_folder, text):
+    from transformers import PreTrainedTokenizer
+
+    class Slow(PreTrainedTokenizer):
+        def _tokenize(self, text, **how):
+            return list(text)
+
+        def _convert_token_to_id(self, token):
+            return 1
+
+        def _convert_id_to_token(self, index):
+            return "a"
+
+        def get_vocab(self):
+            return {"a": 1}
+
+        vocab_size = 2
+
+    model, tokenizer = pair_of(gpt2_folder)
+    with pytest.raises(ModelError, match="a slow one without character offsets"):
+        hs.classify((model, Slow()), text, **ASKED)
+    for asked in ({"device": "meta"}, {"revision": "main"}, {"dtype": "bfloat16"}):
+        with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
+            hs.classify((model, tokenizer), text, **ASKED | asked)
+
+
+def test_ray_refuses_what_is_in_memory(gpt2_folder):
+    from headscope.studies.sweep.ray.shards import Shards
+
+    with pytest.raises(HeadscopeError, match="one that is in memory is read without Ray"):
+        Shards(1).open(pair_of(gpt2_folder))

@@ -1,0 +1,140 @@
+"""A model's folder from anywhere: its code is never run, and its pickles are never loaded."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import pickle
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import ModelError
+from headscope.models.load import load_model
+from headscope.views.show import show
+from tests.helpers.models import edit_config
+
+ENGINES = ["fused", "lens"]
+
+
+@pytest.fixture
+def folder(gpt2_folder, tmp_path) -> Path:
+    return shutil.copytree(gpt2_folder, tmp_path / "model")
+
+
+@pytest.fixture
+def code(folder, monkeypatch) -> Path:
+    """Code beside the model that leaves a mark when it is imported."""
+
+    def ask(*_: object) -> str:
+        raise AssertionError("a question to the user")
+
+    monkeypatch.setattr(builtins, "input", ask)
+    mark = folder.parent / "mark"
+    (folder / "evil.py").write_text(
+        f"open({str(mark)!r}, 'w')\nConfig = Model = Tokenizer = None\n"
+    )
+    return mark
+
+
+def claim_tokenizer(folder: Path, **facts: object) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_code_that_comes_with_a_known_model_is_not_run(folder, code, engine):
+    edit_config(
+        folder, auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
+    )
+    claim_tokenizer(folder, auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
+    assert load_model(str(folder), engine=engine).layers == 2
+    assert not code.exists()
+
+
+def test_a_tokenizers_own_code_is_not_run_and_nobody_is_asked(folder, code):
+    claim_tokenizer(
+        folder, tokenizer_class="EvilTokenizer",
+        auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]},
+    )  # fmt: skip
+    with suppress(ModelError):  # transformers may have a class of its own that serves
+        load_model(str(folder))
+    assert not code.exists()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_loading_says_that_no_code_is_trusted(folder, monkeypatch, engine):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    said = []
+    for kind in (AutoModelForCausalLM, AutoTokenizer):
+        own = kind.from_pretrained
+
+        def spy(*args, own=own, **facts):
+            said.append((facts.get("trust_remote_code"), facts.get("local_files_only")))
+            return own(*args, **facts)
+
+        monkeypatch.setattr(kind, "from_pretrained", spy)
+    load_model(str(folder), engine=engine)
+    # the model is looked at before it is loaded; TransformerLens loads the tokenizer again, from a
+    # folder that headscope has just written
+    assert said.count((False, True)) == (4 if engine == "lens" else 3)
+    assert {trusted for trusted, _ in said} <= {False, None}
+    assert {local for _, local in said} == {True}
+
+
+def test_a_model_that_needs_its_own_code_is_refused_without_a_question(folder, code):
+    edit_config(
+        folder, model_type="evil",
+        auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
+    )  # fmt: skip
+    with pytest.raises(ModelError, match="transformers cannot read its configuration"):
+        load_model(str(folder))
+    assert not code.exists()
+
+
+class Bomb:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.mark), "w")
+
+
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "model.pt", "model.ckpt", "training_args.bin"]
+)
+def test_a_pickle_beside_safetensors_is_not_loaded(folder, code, name):
+    pickle.loads(pickle.dumps(Bomb(code))).close()
+    assert code.exists()  # the bomb works
+    code.unlink()
+    (folder / name).write_bytes(pickle.dumps(Bomb(code)))
+    assert load_model(str(folder)).layers == 2
+    assert not code.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x" * 5000, "no such folder or file: File name too long"),
+        ("~nobody-of-this-name/model", "no such folder or file"),
+        ("a\0b", "no such folder or file|is no folder"),
+    ],
+)
+def test_a_name_that_can_be_no_path_is_refused(name, message):
+    for load in (load_model, lambda name: show(name, "0.0", "text")):
+        with pytest.raises(ModelError, match=message) as error:
+            load(name)
+        assert len(str(error.value)) < 600
+
+
+def test_text_that_is_no_unicode_is_refused(gpt2_folder):
+    from headscope.errors import HeadscopeError
+
+    with pytest.raises(ModelError, match=r"'caf\\udce9' is no Unicode text"):
+        load_model(str(gpt2_folder), bos="caf\udce9")
+
+    with pytest.raises(HeadscopeError, match="the text is not Unicode"):
+        show(str(gpt2_folder), "0.0", "caf\udce9")

@@ -1,0 +1,100 @@
+"""What `run.json` vouches for: the causes and itself too; folders from before that still open."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headscope.api import load
+from headscope.errors import RunError
+from headscope.runs.folder import CAUSES, REPORT, RUN, TALLY
+from headscope.runs.store import UNSIGNED, save_causes
+from tests.fuzz.folders import make_run, sign_record
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("sound") / "run")
+
+
+@pytest.fixture
+def folder(sound, tmp_path) -> Path:
+    return shutil.copytree(sound, tmp_path / "run")
+
+
+def test_an_edited_verdict_is_refused(folder):
+    path = folder / CAUSES
+    path.write_text(path.read_text().replace("True", "False"))
+    with pytest.raises(RunError, match=r"causal\.csv: this file is not the one that was written"):
+        load(folder)
+
+
+def test_an_edited_run_json_is_refused_and_its_spaces_do_not_count(folder):
+    path = folder / RUN
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts, sort_keys=True, indent=7))
+    load(folder)
+    facts["relations"]["induction/repeat"]["floor"] = 0.01
+    path.write_text(json.dumps(facts))
+    with pytest.raises(RunError, match=r"run\.json: this file is not the one that was written"):
+        load(folder)
+    sign_record(path)  # its sha256 as the README says it is made
+    assert load(folder).rules["induction/repeat"].floor == 0.01
+
+
+def test_a_folder_from_before_opens_with_a_note(old, tmp_path):
+    run = load(old, with_tally=True)
+    assert run.info["notes"] == [UNSIGNED]
+    assert "pattern and cause agree" in run.why("L0H1")
+    assert UNSIGNED in run.report()
+    (old / TALLY).write_bytes(b"x")  # what had a checksum is checked as ever
+    with pytest.raises(RunError, match=r"tally\.safetensors: this file is not the one"):
+        load(old)
+    again = load(run.save(tmp_path / "again"))
+    assert again.info["notes"] == [UNSIGNED]  # nothing vouches for it afterwards
+    assert again.causes is not None
+    assert again.causes["agrees"].tolist() == [True]
+
+
+def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
+    (folder / "mine.txt").write_text("mine")
+    run = load(folder)
+    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    changed = replace(run, causes=run.causes.assign(agrees=False))
+    with pytest.raises(RunError, match=r"causal\.csv exists already: .* add --overwrite"):
+        save_causes(changed, folder, report=changed.report)
+    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
+    save_causes(changed, folder, report=changed.report, overwrite=True)
+    after = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    assert {name for name in after if after[name] != before[name]} == {CAUSES, REPORT, RUN}
+    assert load(folder, with_tally=True).causes["agrees"].tolist() == [False]
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
+
+
+def test_causes_of_an_old_run_do_not_make_it_vouch_for_itself(old):
+    run = load(old)
+    save_causes(run, old, report=run.report, overwrite=True)
+    assert load(old).info["notes"] == [UNSIGNED]
+    assert "sha256" not in json.loads((old / RUN).read_text())["provenance"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("repeat", "unheard"), ("-2.25", "nan"), ("-2.25", "inf"), ("True", "maybe"), ("kind,", "sort,")],
+)  # fmt: skip
+def test_a_table_that_is_none_of_causes_is_named_even_where_nothing_vouches(old, before, after):
+    path = old / CAUSES
+    path.write_text(path.read_text().replace(before, after, 1))
+    with pytest.raises(RunError, match=r"causal\.csv: this table is damaged"):
+        load(old)
+
+
+def test_causes_that_lie_elsewhere_are_not_read(old, tmp_path):
+    (old / CAUSES).rename(tmp_path / "elsewhere.csv")
+    (old / CAUSES).symlink_to(tmp_path / "elsewhere.csv")
+    with pytest.raises(RunError, match="leads out of the run folder"):
+        load(old)

@@ -1,0 +1,302 @@
+"""A run folder that was altered, cut short, or leads elsewhere."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.api import load
+from headscope.cli import app
+from headscope.errors import RunError
+from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, REPORT, RUN, TALLY
+from headscope.runs.store import UNCHECKED
+from tests.fuzz.folders import make_run, sign_record, signed
+from tests.limits import no_hang
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("sound") / "run")
+
+
+@pytest.fixture
+def folder(sound, tmp_path) -> Path:
+    return shutil.copytree(sound, tmp_path / "run")
+
+
+def edit(path: Path, change: Callable[[dict], object]) -> None:
+    facts = json.loads(path.read_text())
+    change(facts)
+    path.write_text(json.dumps(facts))
+    if path.name == RUN:
+        sign_record(path)
+
+
+def test_run_json_states_the_checksum_of_every_file_that_is_read_back(folder):
+    import hashlib
+
+    stated = json.loads((folder / RUN).read_text())["files"]
+    assert set(stated) == set(CHECKED)
+    for name, sha256 in stated.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha256
+    assert "files" not in load(folder).info
+
+
+@pytest.mark.parametrize("name", CHECKED)
+@pytest.mark.parametrize("how", ["edited", "cut", "other", "gone"])
+def test_each_file_that_is_not_the_one_that_was_written_is_named(folder, name, how):
+    path, raw = folder / name, (folder / name).read_bytes()
+    if how == "gone":
+        path.unlink()
+    else:
+        other = (folder / REPORT).read_bytes()
+        path.write_bytes(
+            {"edited": raw.replace(b"1", b"2", 1), "cut": raw[:-1], "other": other}[how]
+        )
+    message = "is missing" if how == "gone" else "this file is not the one that was written"
+    for command in (["heads"], ["why", "0.0"], ["report"], ["atlas"], ["verify"]):
+        result = CliRunner().invoke(app, [command[0], str(folder), *command[1:]])
+        assert isinstance(result.exception, RunError)
+        assert str(path) in str(result.exception)
+        assert message in str(result.exception)
+
+
+def test_an_edited_cell_is_named_as_altered_by_the_command_line(folder):
+    import subprocess
+    import sys
+
+    (folder / EVIDENCE).write_text((folder / EVIDENCE).read_text().replace("False", "True", 1))
+    command = [sys.executable, "-c", "from headscope.cli import main; main()", "heads", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"headscope: {folder / EVIDENCE}: this file is not the one")
+    assert "edited, cut short or from another run; copy the folder again" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_patterns_and_sums_of_another_run_are_named(folder):
+    for name in (TALLY, PATTERNS, INDEX):
+        edit(folder / RUN, lambda facts, name=name: facts["files"].pop(name))
+        with pytest.raises(RunError, match=f"{name}: not written with this run"):
+            load(folder)
+        (folder / name).unlink()
+    assert len(load(folder).examples) == 0
+
+
+def test_the_report_is_an_output_and_may_be_edited(folder):
+    (folder / REPORT).write_text("mine")
+    (folder / "notes.txt").write_text("mine too")
+    assert len(load(folder).heads) == 4
+    (folder / REPORT).unlink()
+    assert len(load(folder).heads) == 4
+
+
+def test_a_folder_of_an_older_headscope_is_read_with_a_note(folder, tmp_path):
+    edit(folder / RUN, lambda facts: facts.pop("files"))
+    run = load(folder, with_tally=True)
+    assert run.info["notes"] == [UNCHECKED]
+    assert UNCHECKED in run.report()
+    # which stays with it, once
+    again = load(run.save(tmp_path / "again"))
+    assert again.info["notes"] == [UNCHECKED]
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/passwd", "patterns/../../x", "report.html", ""]
+)
+def test_a_checksum_of_what_is_no_file_of_a_run_is_refused(folder, name):
+    edit(folder / RUN, lambda facts: facts["files"].update({name: "0" * 64}))
+    with pytest.raises(RunError, match="which is no file of a run; those are"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", [RUN, *CHECKED, "patterns"])
+def test_links_that_lead_out_of_the_folder_are_refused(folder, tmp_path, name):
+    (folder / name).rename(tmp_path / "outside")
+    (folder / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=f"leads out of the run folder, to {tmp_path / 'outside'}"):
+        load(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to(folder / name)
+    with no_hang(), pytest.raises(RunError):
+        load(folder)
+
+
+def test_a_link_to_a_whole_run_is_a_run_and_is_replaced_where_it_leads(folder, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    run = load(link, with_tally=True)
+    run.save(link, overwrite=True)
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "run"]
+    assert len(load(folder).heads) == 4
+
+
+def test_the_report_is_not_written_through_a_link_out_of_the_folder(folder, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (folder / REPORT).unlink()
+    (folder / REPORT).symlink_to(precious)
+    result = CliRunner().invoke(app, ["report", str(folder)])
+    assert isinstance(result.exception, RunError)
+    assert "leads out of the run folder" in str(result.exception)
+    assert precious.read_text() == "precious"
+
+
+class Bomb:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.mark), "w")
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_pickle_in_a_run_folder_is_never_loaded(folder, tmp_path, name):
+    mark = tmp_path / "mark"
+    pickle.loads(pickle.dumps(Bomb(mark))).close()
+    mark.unlink()  # the bomb works
+    (folder / name).write_bytes(pickle.dumps(Bomb(mark)))
+    signed(folder)
+    with pytest.raises(RunError):
+        load(folder, with_tally=True)
+    assert not mark.exists()
+
+
+def test_pipes_and_huge_files_are_refused_unread(folder):
+    import os
+
+    (folder / TALLY).unlink()
+    os.mkfifo(folder / TALLY)
+    with (
+        no_hang(),
+        pytest.raises(RunError, match="this file of the run is no regular"),
+    ):
+        load(folder)
+    (folder / TALLY).unlink()
+    with (folder / TALLY).open("wb") as file:
+        file.truncate(10**12)
+    with no_hang(), pytest.raises(RunError, match="1,000,000,000,000 bytes, and no run has more"):
+        load(folder)
+
+
+def header(**tensors: dict) -> bytes:
+    text = json.dumps(tensors).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"", b"\xff" * 8, (10**18).to_bytes(8, "little") + b"{}", b"[" * 10**6,
+        header(target={"dtype": "F64", "shape": [10**9, 10**9, 10**9], "data_offsets": [0, 0]}),
+        header(target={"dtype": "F64", "shape": [0, 10**18], "data_offsets": [0, 0]}),
+        header(target={"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}) + b"1",
+        header(target={"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}) + b"12",
+        header(target={"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}) + b"12345678",
+        header(),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", [TALLY, PATTERNS])
+def test_sums_and_patterns_of_another_kind_are_refused_even_when_signed(folder, name, raw):
+    (folder / name).write_bytes(raw)
+    signed(folder)
+    with no_hang(), pytest.raises(RunError, match=r"tally|pattern"):
+        load(folder, with_tally=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda facts: facts.pop("model"), "model is missing"),
+        (lambda facts: facts.update(model=[]), "model must be an object, not []"),
+        (lambda facts: facts["model"].update(name=None), "the model's name must be a text"),
+        (lambda facts: facts["model"].pop("heads"), "the model's heads must be a number"),
+        (lambda facts: facts["model"].update(weights_sha256={}), "bos must be a text"),
+        (lambda facts: facts.update(notes=[1]), "each of the notes must be a text"),
+        (lambda facts: facts.update(x=10**400), "a number beyond 1e+15"),
+        (lambda facts: facts.update(x=float("inf")), "Infinity is no number in JSON"),
+        (lambda facts: facts["relations"]["induction/repeat"].update(floor="0.4"), "floor in the rule"),
+        (lambda facts: facts["relations"]["induction/repeat"].update(evil=1), "which no rule has"),
+        (lambda facts: facts["relations"].pop("induction/repeat"), "relation 'induction/repeat' that run.json"),
+        (lambda facts: facts.update(x=[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]), "inside one another"),
+        (lambda facts: facts.update(reliability=[]), "reliability must be an object"),
+        (lambda facts: facts.update(files=[]), "files must be an object"),
+    ],
+)  # fmt: skip
+def test_a_fact_of_another_kind_is_named(folder, change, message):
+    edit(folder / RUN, change)
+    with pytest.raises(RunError) as error:
+        load(folder)
+    assert message in str(error.value)
+    assert str(folder) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 10**6, '{"a":' * 10**5, "9" * 10**6, '{"x": 1e999}', "null", '"x"', "{}"]
+)
+def test_a_run_json_that_is_none_is_refused_in_few_words(folder, text):
+    (folder / RUN).write_text(text)
+    with no_hang(), pytest.raises(RunError, match=r"run\.json: this run is damaged") as error:
+        load(folder)
+    assert len(str(error.value)) < 500 + len(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (HEADS, "\n0,1,", "\n1000000000,1,", "do not make layers × heads"),
+        (HEADS, "\n0,1,", "\n0,0,", "do not make layers × heads"),
+        (HEADS, "unclassified", "poetic", "tagged 'poetic'"),
+        (HEADS, "unclassified", "", "tagged ''"),
+        (EVIDENCE, "\n0,1,induction,repeat", "\n0,0,induction,repeat", "does not have each head once"),
+        (EVIDENCE, "\n0,1,induction,repeat", "\n0,9,induction,repeat", "does not have each head once"),
+        (EVIDENCE, "induction,repeat", "induction,unheard", "'induction/unheard' that run.json"),
+    ],
+)  # fmt: skip
+def test_tables_that_do_not_fit_each_other_are_refused_even_when_signed(
+    folder, name, old, new, message
+):
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+    signed(folder)
+    with pytest.raises(RunError, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"query": 99}, {"query": -2}, {"targets": [10**9]}, {"tokens": "abc"}, {"tokens": [1] * 9}, {"layer": None},
+     {"mass": 10**400}, {"mass": "1"}, {"window": 5}, {"path": "../../etc/passwd"}],
+    ids=str,
+)  # fmt: skip
+def test_an_example_that_cannot_be_drawn_is_refused_even_when_signed(folder, facts):
+    edit(folder / INDEX, lambda index: index["examples"][0].update(facts))
+    signed(folder)
+    with pytest.raises(RunError, match="the pattern cache is damaged: no example of a run"):
+        load(folder)
+
+
+def test_names_that_are_not_utf8_are_saved_and_read_back(sound, tmp_path):
+    run = load(sound)
+    name = "mod\udce9le"  # a folder called so in Latin-1
+    odd = hs.Run(run.heads, run.evidence, run.rules, run.info | {"model": {"name": name}})
+    folder = odd.save(tmp_path / name)
+    assert load(folder).info["model"]["name"] == name
+    assert hs.load(folder).report().count("headscope</title>") == 1
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_a_name_that_can_be_no_folder_is_refused(sound, name):
+    with pytest.raises(hs.HeadscopeError, match=r"no run here|expected the path of"):
+        load(name)
+    with pytest.raises(hs.HeadscopeError, match=r"cannot be written|expected the path of"):
+        load(sound, with_tally=True).save(name)

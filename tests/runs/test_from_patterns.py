@@ -1,0 +1,184 @@
+"""Patterns that come from elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import headscope as hs
+from headscope.corpus.text import read_text
+from headscope.errors import CorpusError, PatternError
+from tests.relations.examples import KEYS, KEYS_TEXT
+
+
+def uniform(n: int) -> np.ndarray:
+    a = np.tril(np.ones((1, 1, n, n)))
+    return a / a.sum(-1, keepdims=True)
+
+
+def test_given_patterns_get_the_evidence_that_the_model_gets(gpt2_folder, keys_file):
+    """The same text through `classify`, and through transformers' patterns and token strings."""
+    types = ["positional", "syntactic", "coreference", "delimiter"]
+    run = hs.classify(str(gpt2_folder), keys_file, types=types)
+    tokenizer = AutoTokenizer.from_pretrained(gpt2_folder)
+    model = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    (document,) = hs.read_corpus(keys_file)
+    ids = [tokenizer.bos_token_id, *tokenizer(document.text)["input_ids"]]
+    with torch.no_grad():
+        patterns = torch.cat(model(torch.tensor([ids]), output_attentions=True).attentions)
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    given = hs.score_patterns(patterns, document, tokens, types=types)
+
+    def masses(evidence):
+        table = evidence.set_index(["type", "relation", "layer", "head"])
+        return table[["n", "mass", "hit_rate"]].sort_index()
+
+    # random tokens are not part of the given patterns
+    expected = masses(run.evidence[~run.evidence["relation"].str.endswith("-random")])
+    assert len(expected) == len(given.evidence) > 100
+    assert np.allclose(masses(given.evidence), expected, atol=1e-5, equal_nan=True)
+
+
+def test_many_documents_give_intervals_and_tags():
+    rng = np.random.default_rng(0)
+    n, patterns, tokens = 12, [], []
+    for _ in range(40):
+        head = np.eye(n, k=-1)
+        head[0, 0] = 1
+        patterns.append(np.stack([head, uniform(n)[0, 0]])[None])
+        tokens.append(["<bos>", *(str(i) for i in rng.permutation(1000)[: n - 1])])
+    run = hs.score_patterns(patterns, None, tokens)
+    assert run.heads["primary"].tolist() == ["positional", "unclassified"]
+    assert run.heads["shape"].tolist()[0] == "diagonal"
+    assert run.evidence.set_index(["head", "relation"]).loc[(0, "offset-1"), "ci_low"] > 0.9
+
+
+def test_a_run_of_given_patterns_can_be_written_and_asked(tmp_path):
+    run = hs.score_patterns(
+        uniform(len(KEYS)), KEYS_TEXT, KEYS, name="a paper", out=tmp_path / "run"
+    )
+    assert hs.load(tmp_path / "run").why("0.0") == run.why("0.0")
+    assert "unclassified" in run.why("0.0")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "document", "tokens", "message"),
+    [
+        (uniform(3), None, ["a", "b"], r"shape \(1, 1, 3, 3\), but 2 tokens need"),
+        (uniform(2)[0], None, ["a", "b"], r"shape \(1, 2, 2\)"),
+        (uniform(2) * 2, None, ["a", "b"], "sum to 1 over keys"),
+        (uniform(2) * np.nan, None, ["a", "b"], "off by inf"),
+        (np.full((1, 1, 2, 2), 0.5), None, ["a", "b"], "a query attends to a later key"),
+        ([uniform(2)], [None, None], [["a", "b"]], "2 documents and 1 token lists"),
+        (uniform(3), read_text("doc", "one two"), ["<s>", "one", "Ġtoo"], "token 2 is ' too', but"),
+    ],
+)
+def test_what_does_not_fit_is_refused(patterns, document, tokens, message):
+    with pytest.raises(PatternError, match=message):
+        hs.score_patterns(patterns, document, tokens)
+
+
+def test_nothing_to_score_is_an_error_and_not_an_empty_table():
+    with pytest.raises(CorpusError, match="no relation found a query"):
+        hs.score_patterns(uniform(2), None, ["<s>", "a"], types=["syntactic"])
+
+
+def masses(run):
+    table = run.evidence.set_index(["type", "relation", "layer", "head"])
+    return table[["n", "mass", "hit_rate"]].sort_index()
+
+
+@pytest.fixture(scope="module")
+def two_texts(gpt2_folder, tmp_path_factory):
+    """A tiny model, its tokenizer, windows of two texts, and transformers' patterns of them."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.txt").write_text("The old keys were in the house. She told them that.")
+    (folder / "b.txt").write_text("They were in the old house, and she told them.")
+    tokenizer = AutoTokenizer.from_pretrained(gpt2_folder)
+    model = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    windows = hs.windows(folder, tokenizer, max_length=64)
+    assert len(windows) == 2
+    assert len(windows[0]) != len(windows[1])
+    return model, tokenizer, windows
+
+
+def attention(model, window):
+    with torch.no_grad():
+        ids = torch.tensor(window.tokens)[None]
+        return torch.cat(model(ids, output_attentions=True).attentions).numpy()
+
+
+def test_arrays_a_function_a_padded_batch_and_a_cache_give_the_same_evidence(
+    two_texts, gpt2_folder
+):
+    model, _, windows = two_texts
+    arrays = [attention(model, window) for window in windows]
+    expected = masses(hs.score_patterns(arrays, windows))
+    by_function = hs.score_patterns(lambda window: attention(model, window), windows)
+    assert masses(by_function).equals(expected)
+
+    longest = max(map(len, windows))
+    rows = [np.pad(window.tokens, (0, longest - len(window))) for window in windows]
+    with torch.no_grad():
+        batch = model(torch.tensor(np.array(rows)), output_attentions=True).attentions
+    assert isinstance(batch, tuple)
+    assert batch[0].shape[0] == 2
+    assert np.allclose(
+        masses(hs.score_patterns(batch, windows)), expected, atol=1e-5, equal_nan=True
+    )
+
+    from transformer_lens import ActivationCache
+
+    cache = ActivationCache(
+        {f"blocks.{i}.attn.hook_pattern": layer for i, layer in enumerate(batch)}, model=None
+    )
+    assert np.allclose(
+        masses(hs.score_patterns(cache, windows)), expected, atol=1e-5, equal_nan=True
+    )
+
+
+def test_a_document_longer_than_its_pattern_is_cut(two_texts):
+    """As if the text ended there: the words that are left have the same places and targets."""
+    model, _, windows = two_texts
+    window, n = windows[0], 9
+    short = attention(model, window)[..., :n, :n]
+    cut = window.cut(n)
+    assert len(cut) == n
+    assert int(cut.words.last.max()) < n
+    assert masses(hs.score_patterns([short], [window])).equals(
+        masses(hs.score_patterns([short], [cut]))
+    )
+    tokens = list(window.strings[:n])
+    document = read_text("a", "".join(window.strings[1:]))
+    spelled = hs.score_patterns(short, document, tokens)
+    assert masses(spelled).equals(masses(hs.score_patterns([short], [cut])))
+
+
+def test_patterns_without_a_beginning_of_text_token_are_scored():
+    """The first token is the text's own; a previous-token head still scores 1 on the others."""
+    document = read_text("doc", "one two three four")
+    window = hs.window_of_tokens(["one", " two", " three", " four"], document, bos=False)
+    assert [window.strings[i] for i in window.words.first] == [" two", " three", " four"]
+    head = np.eye(4, k=-1)
+    head[0, 0] = 1
+    run = hs.score_patterns(head[None, None], window)
+    row = run.evidence.set_index("relation").loc["offset-1"]
+    assert (row["n"], row["mass"]) == (2, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (
+            (np.ones((1, 2, 4, 4)), np.ones((1, 2, 5, 5))),
+            "array .batch head query key. of each layer",
+        ),
+        ([np.ones((1, 1, 4, 4))] * 2, "2 pattern arrays and 1 documents"),
+        (lambda window: None, "is no array of numbers"),
+    ],
+)
+def test_forms_that_are_none_are_refused(patterns, message):
+    with pytest.raises(PatternError, match=message):
+        hs.score_patterns(patterns, hs.window_of_tokens(["<s>", "a", "b", "c"]))

@@ -1,0 +1,40 @@
+"""A run folder outlives the names that headscope gives to what is in it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from headscope.errors import RunError
+from headscope.runs.record import read_record
+from headscope.runs.store import load, tally_of
+
+
+def test_sums_of_an_older_headscope_are_read_under_their_new_names(old):
+    path = old / "tally.safetensors"
+    written = load_file(path)
+    written["guesses"] += 1 + np.arange(written["guesses"].size).reshape(written["guesses"].shape)
+    run = load(old, with_tally=True)  # as the folder holds them
+    read = tally_of(path, written, tuple(run.rules), (run.tally.layers, run.tally.heads))
+    assert np.array_equal(read.baselines, written["guesses"])
+
+
+def test_a_condition_of_an_older_headscope_is_read_under_its_new_name(old):
+    path = old / "run.json"
+    facts = json.loads(path.read_text())
+    name = next(iter(facts["relations"]))
+    facts["relations"][name]["beat_guess_by"] = 0.25
+    path.write_text(json.dumps(facts))
+    assert read_record(path)[1][name].beat_baseline_by == 0.25
+
+
+def test_a_condition_that_no_headscope_ever_wrote_is_refused(old):
+    path = old / "run.json"
+    facts = json.loads(path.read_text())
+    next(iter(facts["relations"].values()))["beat_hunch_by"] = 0.25
+    path.write_text(json.dumps(facts))
+    with pytest.raises(RunError, match="'beat_hunch_by', which no rule has"):
+        read_record(path)

@@ -1,0 +1,233 @@
+"""No file of a run says where its model and its text lie on the disk, and both are found again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.errors import CorpusError, ModelError, RunError
+from headscope.runs.folder import RUN
+from headscope.runs.record import signed
+
+TEXT = "Alice was very tired. She looked at the old keys again. " * 60
+ASKED = {"types": ["positional"], "max_tokens": 600, "max_length": 32}
+
+
+def headscope(*arguments: object) -> str:
+    words = [str(each) for each in arguments]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, (words, done.output)
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def home(gpt2_folder, tmp_path_factory) -> Path:
+    """The secret folder of somebody with a model and a corpus; runs lie outside of it."""
+    folder = tmp_path_factory.mktemp("disk") / "hidden-ann"
+    shutil.copytree(gpt2_folder, folder / "models" / "tiny")
+    (folder / "texts" / "dev").mkdir(parents=True)
+    (folder / "texts" / "dev" / "alice.txt").write_text(TEXT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def out(home) -> Path:
+    run = home.parent / "shared" / "run"
+    asked = ("--max-tokens", 600, "--max-length", 32, "--types", "positional,induction")
+    headscope("classify", home / "models" / "tiny", "--corpus", home / "texts", "--out", run,
+              *asked, "-q")  # fmt: skip
+    return run
+
+
+def said_in(folder: Path, secret: str) -> list[str]:
+    """The files below a folder that hold a text, in their bytes or their names."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            held = path.read_bytes().decode("utf-8", "replace")
+            if path.suffix == ".safetensors":
+                with safe_open(path, "numpy") as file:
+                    held += json.dumps(file.metadata() or {})
+            # as JSON and as HTML say it, too
+            if secret in held or json.dumps(secret)[1:-1] in held or secret in path.name:
+                found.append(path.relative_to(folder).as_posix())
+    return found
+
+
+def test_no_file_of_a_run_says_where_its_model_and_its_text_lie(home, out):
+    assert len([path for path in out.rglob("*") if path.is_file()]) >= 7
+    assert said_in(out, str(home.parent)) == []
+    info = json.loads((out / RUN).read_text())
+    assert info["model"]["name"] == "tiny"
+    assert info["corpora"]["asked"] == ["texts"]
+    assert list(info["corpora"]["files"]) == ["texts/dev/alice.txt"]
+    assert info["command"].startswith("headscope classify tiny --corpus texts ")
+    assert info["places"] == {
+        "model": "../../hidden-ann/models/tiny",
+        "corpora": ["../../hidden-ann/texts"],
+    }
+    assert "hidden-ann" not in (out / "report.html").read_text()
+
+
+def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
+    from headscope.runs import places
+
+    run = hs.load(out)
+    far = {**run.info, "places": {"model": "/elsewhere/tiny", "corpora": ["/elsewhere/texts"]}}
+    assert places.outward(far, out)["places"] == {"model": None, "corpora": [None]}
+    shared = out.parent / "far"
+    hs.Run(run.heads, run.evidence, run.rules, far).save(shared)
+    again = hs.load(shared)
+    with pytest.raises(ModelError, match=r"does not say where this run's model 'tiny' lies; .*--m"):
+        again.show("L0H0", "the keys")
+    with pytest.raises(CorpusError, match=r"does not say where the run's text 'texts' lies; .*--c"):
+        hs.redundancy(again, source=home / "models" / "tiny", windows=2)
+    assert again.show("L0H0", "the keys", source=home / "models" / "tiny").pattern.shape[0] > 2
+
+
+def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(home, out, tmp_path):
+    before = hs.load(out).show("L1H2", "the old keys").pattern
+    moved = tmp_path / "disk"
+    shutil.copytree(home.parent, moved)
+    run = hs.load(moved / "shared" / "run")
+    assert run.info["places"]["model"] == str(moved / "hidden-ann" / "models" / "tiny")
+    assert (run.show("L1H2", "the old keys").pattern == before).all()
+    assert hs.redundancy(run, windows=2).windows == 2
+    (moved / "hidden-ann" / "models" / "tiny").rename(moved / "small")
+    with pytest.raises(ModelError, match=r"model 'tiny' is no longer at .*tiny; say .* --model"):
+        run.show("L1H2", "the old keys")
+    for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
+                    ("redundancy", run_folder, "--windows", 2, "-q"),
+                    ("weights", run_folder, "--format", "csv"),
+                    ("ablate", run_folder, "--heads", "L0H1", "--how", "zero", "-q")):  # fmt: skip
+        headscope(*command, "--model", moved / "small")
+
+
+def test_another_model_is_refused_where_the_run_asks_for_its_own(out, gpt2_folder, tmp_path):
+    from tests.helpers.models import save_model
+
+    other = shutil.copytree(gpt2_folder, tmp_path / "other")
+    save_model("gpt2", hs_tokenizer(other), other, spread=0.3)
+    with pytest.raises(RunError, match="has other weights now than when this run was made"):
+        hs.load(out).show("L0H0", "the keys", source=other)
+    with pytest.raises(RunError, match="is no run"):
+        hs.show(str(other), "L0H0", "the keys", source=str(other))
+
+
+def hs_tokenizer(folder: Path):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_path):
+    model, text = home / "models" / "tiny", home / "texts"
+    two = out.parent / "two"
+    shutil.copytree(out, two)
+    made = tmp_path / "made"
+    made.mkdir()
+    headscope("compare", out, two, "--html", made / "compare.html", "--out", made / "compare.csv")
+    headscope("redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
+              "--figure", made / "r.svg")  # fmt: skip
+    headscope("weights", two, "--out", made / "w.json")
+    headscope("show", two, "L0H0", "the keys", "--out", made / "show.html")
+    headscope("prune", model, "--corpus", text, "--max-tokens", 1200, "--run", two, "-q",
+              "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
+    headscope("collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
+              "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
+    headscope("report", two, "--out", made / "page.html")
+    assert len(list(made.iterdir())) == 12
+    assert said_in(made, str(home.parent)) == []
+
+
+def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
+    (home / "broken").mkdir(exist_ok=True)
+    elsewhere = home / "more" / "tiny"
+    if not elsewhere.exists():
+        shutil.copytree(home / "models" / "tiny", elsewhere)
+    asked = ("--models", f"{home}/models/tiny,{elsewhere},{home}/broken", "--corpus", home / "texts",
+             "--out", home.parent / "shared" / "sweep", "--engine-workers", 0, "--max-tokens", 300,
+             "--types", "positional", "-q")  # fmt: skip
+    first = CliRunner().invoke(app, [str(each) for each in ("sweep", *asked)])
+    assert first.exit_code == 1  # the broken one
+    folder = home.parent / "shared" / "sweep"
+    assert said_in(folder, str(home.parent)) == []
+    plan = json.loads((folder / "sweep.json").read_text())
+    assert [cell["model"] for cell in plan["cells"]] == ["tiny", "tiny (2)", "broken"]
+    assert [cell["status"] for cell in plan["cells"]] == ["complete", "complete", "failed"]
+    assert "broken: no config.json" in plan["cells"][2]["error"]
+    written = {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
+    again = CliRunner().invoke(app, [str(each) for each in ("sweep", *asked)])
+    assert again.exit_code == 1
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")} == written
+    assert json.loads((folder / "sweep.json").read_text()) == plan
+
+
+def test_an_unfinished_run_says_nothing_of_places_either_and_goes_on(home, tmp_path):
+    run = tmp_path / "run"
+    calls: list[int] = []
+
+    class StopError(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        calls.append(done)
+        if len(calls) == 4:
+            raise StopError
+
+    model, text = home / "models" / "tiny", home / "texts"
+    with pytest.raises(StopError):
+        hs.classify(str(model), text, out=run, keep_every=0.0, progress=stop, **ASKED)
+    assert [p.name for p in (tmp_path / ".run.partial").iterdir() if p.suffix] == [
+        "state.safetensors"
+    ]
+    assert said_in(tmp_path, str(home.parent)) == []
+    told: list[str] = []
+    hs.classify(str(model), text, out=run, tell=told.append, **ASKED)
+    assert told[0].startswith("goes on with the run that was broken off")
+
+
+def test_what_ships_is_named_and_found_wherever_headscope_is_installed(gpt2_folder, tmp_path):
+    run = hs.classify(str(gpt2_folder), out=tmp_path / "run", **ASKED | {"max_tokens": 300})
+    info = json.loads((tmp_path / "run" / RUN).read_text())
+    assert info["places"]["corpora"] == ["headscope:controlled.conllu", "headscope:gold.conllu"]
+    again = hs.load(tmp_path / "run")
+    assert again.info["places"] == run.info["places"]
+    assert all(Path(path).is_file() for path in again.info["places"]["corpora"])
+
+
+def test_a_run_with_paths_for_names_opens_and_shares_none_when_it_is_saved(home, out, tmp_path):
+    """As runs were written before they had places."""
+    old = tmp_path / "old"
+    shutil.copytree(out, old)
+    info = json.loads((old / RUN).read_text())
+    info.pop("places")
+    model, text = home / "models" / "tiny", home / "texts"
+    info["model"]["name"], info["corpora"]["asked"] = str(model), [str(text)]
+    info["corpora"]["files"] = {f"{text}/dev/alice.txt": "0" * 64}
+    info["command"] = f"headscope classify {model} --corpus {text}"
+    info["notes"] = [f"{text}/dev/alice.txt: 2 mentions left out"]
+    (old / RUN).write_text(json.dumps(signed(info)))
+    run = hs.load(old, with_tally=True)
+    assert run.name == "tiny"
+    assert run.show("L0H0", "the keys").pattern.shape[0] > 2
+    run.save(tmp_path / "new")
+    assert said_in(tmp_path / "new", str(home.parent)) == []
+
+
+@pytest.mark.parametrize(
+    "places", [{"model": "/etc/passwd"}, {"model": 1}, {"corpora": "x"}, {"corpora": [{}]}]
+)
+def test_a_place_that_is_no_way_from_the_folder_is_refused(out, tmp_path, places):
+    folder = shutil.copytree(out, tmp_path / "run")
+    info = json.loads((folder / RUN).read_text()) | {"places": places}
+    (folder / RUN).write_text(json.dumps(signed(info)))
+    with pytest.raises(RunError, match=r"this run is damaged: .*place"):
+        hs.load(folder)

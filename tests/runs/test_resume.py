@@ -1,0 +1,301 @@
+"""A run that is broken off at any moment goes on and ends with the same bytes."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import headscope as hs
+from headscope.errors import RunError, RunStoppedError
+from headscope.measure import backend
+from tests.helpers.models import save_model
+from tests.kill.kill import arguments, complete, content, finish, start, state_of
+
+TEXT = "Alice was very tired. She looked at the old keys again. "
+# windows so short that stretches are merged on the way
+OPTIONS = {"types": ["induction", "positional"], "max_tokens": 6000, "max_length": 24}
+
+
+class BrokenOffError(Exception):
+    """What a test breaks a run off with."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "BATCH_TOKENS", 600)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for name in ("a", "b"):
+        (folder / f"{name}.txt").write_text(TEXT * 90)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(gpt2_folder, corpus, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    return out
+
+
+def broken(
+    model: Path,
+    corpus: Path,
+    out: Path,
+    after: int,
+    error: type[BaseException] = BrokenOffError,
+    **more,
+) -> list[str]:
+    """Break a run off after so many batches, counted through the model's and the twin's."""
+    told: list[str] = []
+    calls = 0
+
+    def count(done: int, total: int) -> None:
+        nonlocal calls
+        calls += 1
+        # the first call says that nothing is done
+        if calls == after + 1:
+            raise error
+
+    with pytest.raises(error):
+        hs.classify(
+            str(model), corpus, out=out, keep_every=0.0, progress=count, tell=told.append,
+            **{**OPTIONS, **more},
+        )  # fmt: skip
+    return told
+
+
+def batches_of(model: Path, corpus: Path) -> int:
+    calls: list[int] = []
+    hs.classify(str(model), corpus, progress=lambda done, total: calls.append(done), **OPTIONS)
+    return len(calls) - 1
+
+
+def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, whole, tmp_path):
+    batches = batches_of(gpt2_folder, corpus)
+    assert batches > 20
+    for first, second in ((1, batches), (batches // 2, batches - 1), (batches - 3, batches - 1)):
+        out = tmp_path / f"{first}"
+        assert broken(gpt2_folder, corpus, out, first) == []
+        (line,) = broken(gpt2_folder, corpus, out, second)
+        assert line.startswith("goes on with the run that was broken off: ")
+        told: list[str] = []
+        hs.classify(str(gpt2_folder), corpus, out=out, tell=told.append, **OPTIONS)
+        assert len(told) == 1
+        assert content(out) == content(whole)
+        # counted and drawn from all of the text, not from what was left of it
+        assert hs.load(out).info["text_loss"] == hs.load(whole).info["text_loss"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        str(n) for n in (1, batches // 2, batches - 3)
+    )
+
+
+def test_the_line_says_how_much_is_done(gpt2_folder, corpus, tmp_path):
+    broken(gpt2_folder, corpus, tmp_path / "run", 4)
+    (line,) = broken(gpt2_folder, corpus, tmp_path / "run", 5)
+    assert "in 4 batches were read" in line
+    assert "twin" not in line
+    last = batches_of(gpt2_folder, corpus)
+    broken(gpt2_folder, corpus, tmp_path / "run", last)
+    (line,) = broken(gpt2_folder, corpus, tmp_path / "run", last)
+    assert "by the twin" in line
+
+
+def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, monkeypatch):
+    from headscope.models.engines.fused import FusedEngine
+
+    out = tmp_path / "run"
+    run, seen = FusedEngine.run, []
+
+    def watched(self, tokens, *more):
+        seen.append(tokens.shape)
+        return run(self, tokens, *more)
+
+    monkeypatch.setattr(FusedEngine, "run", watched)
+    broken(gpt2_folder, corpus, out, 12)
+    first = len(seen)
+    broken(gpt2_folder, corpus, out, 13)
+    # one batch, and the checks of the model as it is loaded
+    assert first - (len(seen) - first) == 11
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"max_tokens": 5000}, "its settings max_tokens was 6000, and here it is 5000"),
+        ({"types": ["induction"]}, "and here it is ['induction']"),
+        ({"seed": 1}, "its settings seed was 0, and here it is 1"),
+        ({"engine": "lens"}, "its engine was 'fused', and here it is 'lens'"),
+    ],
+)
+def test_other_settings_are_refused_and_named(gpt2_folder, corpus, tmp_path, more, message):
+    out = tmp_path / "run"
+    broken(gpt2_folder, corpus, out, 3)
+    before = state_of(out).read_bytes()
+    with pytest.raises(RunError) as error:
+        hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, **more})
+    assert str(state_of(out)) in str(error.value)
+    assert message in str(error.value)
+    assert "add --overwrite to start anew, or choose another --out" in str(error.value)
+    assert state_of(out).read_bytes() == before
+    assert not out.exists()
+
+
+def test_another_model_of_the_same_name_is_refused(tokenizer, corpus, tmp_path):
+    model, out = tmp_path / "model", tmp_path / "run"
+    save_model("gpt2", tokenizer, model)
+    broken(model, corpus, out, 3)
+    save_model("gpt2", tokenizer, model, spread=0.5)
+    with pytest.raises(RunError, match=r"its model weights_sha256 model\.safetensors was '"):
+        hs.classify(str(model), corpus, out=out, **OPTIONS)
+
+
+def test_another_text_is_refused(gpt2_folder, tmp_path):
+    corpus, out = tmp_path / "corpus", tmp_path / "run"
+    corpus.mkdir()
+    for name in ("a", "b"):
+        (corpus / f"{name}.txt").write_text(TEXT * 90)
+    broken(gpt2_folder, corpus, out, 12)
+    (corpus / "c.txt").write_text(TEXT)
+    with pytest.raises(RunError, match=r"the corpus file .*c\.txt is new"):
+        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    (corpus / "c.txt").unlink()
+    for name in ("a", "b"):
+        (corpus / f"{name}.txt").write_text(TEXT.replace("keys", "doors") * 90)
+    with pytest.raises(RunError, match=r"the corpus file .*\.txt has changed"):
+        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+
+
+def test_another_version_is_refused(gpt2_folder, corpus, tmp_path, monkeypatch):
+    from headscope.evidence import judge
+
+    broken(gpt2_folder, corpus, tmp_path / "run", 3)
+    real = judge.version
+    monkeypatch.setattr(judge, "version", lambda n: "9.9" if n == "torch" else real(n))
+    with pytest.raises(RunError, match=r"its versions torch was '.*', and here it is '9\.9'"):
+        hs.classify(str(gpt2_folder), corpus, out=tmp_path / "run", **OPTIONS)
+
+
+def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, tmp_path, monkeypatch):
+    from headscope.runs import checkpoint
+
+    broken(gpt2_folder, corpus, tmp_path / "run", 3)
+    monkeypatch.setattr(checkpoint, "_code", lambda: "0" * 64)
+    with pytest.raises(RunError, match="headscope's own code has changed since"):
+        hs.classify(str(gpt2_folder), corpus, out=tmp_path / "run", **OPTIONS)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "restated", "foreign", "empty"])
+def test_a_damaged_state_is_named_and_overwrite_starts_anew(
+    gpt2_folder, corpus, whole, tmp_path, how
+):
+    out = tmp_path / "run"
+    broken(gpt2_folder, corpus, out, 3)
+    path = state_of(out)
+    raw = path.read_bytes()
+    middle = len(raw) // 2
+    damaged = {
+        "cut": raw[:-1],
+        "flipped": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
+        "restated": raw.replace(b'batches\\": 3', b'batches\\": 2', 1),
+        "foreign": (gpt2_folder / "model.safetensors").read_bytes(),
+        "empty": b"",
+    }[how]
+    assert damaged != raw
+    path.write_bytes(damaged)
+    with pytest.raises(RunError) as error:
+        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    assert str(path) in str(error.value)
+    assert "this is not what a run wrote" in str(error.value)
+    told: list[str] = []
+    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
+    assert told[0].startswith("starts anew, because ")
+    assert content(out) == content(whole)
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
+    gpt2_folder, corpus, whole, tmp_path
+):
+    out = tmp_path / "run"
+    hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, "seed": 1})
+    old = content(out)
+    broken(gpt2_folder, corpus, out, 9, overwrite=True)
+    assert content(out) == old
+    told: list[str] = []
+    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
+    assert told[0].startswith("goes on")
+    assert content(out) == content(whole)
+
+
+def test_a_run_killed_before_its_state_was_removed_is_finished(
+    gpt2_folder, corpus, whole, tmp_path
+):
+    out = tmp_path / "run"
+    broken(gpt2_folder, corpus, out, 9)
+    state = state_of(out).read_bytes()
+    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    state_of(out).parent.mkdir()
+    state_of(out).write_bytes(state)
+    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+    assert content(out) == content(whole)
+    assert not state_of(out).exists()
+    # another run there is not replaced
+    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, **{**OPTIONS, "seed": 1})
+    state_of(out).parent.mkdir()
+    state_of(out).write_bytes(state)
+    with pytest.raises(RunError, match="holds a run already"):
+        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+
+
+def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(RunStoppedError, match="and the same command goes on from there") as stop:
+        hs.classify(
+            str(gpt2_folder), corpus, out=out, keep_every=0.0, progress=interrupt, **OPTIONS
+        )
+    assert str(state_of(out).parent) in str(stop.value)
+    with pytest.raises(KeyboardInterrupt) as plain:
+        hs.classify(str(gpt2_folder), corpus, progress=interrupt, **OPTIONS)
+    assert not isinstance(plain.value, RunStoppedError)
+
+
+def interrupt(done: int, total: int) -> None:
+    if done:
+        raise KeyboardInterrupt
+
+
+def test_killed_and_interrupted_commands_go_on_to_the_same_bytes(tmp_path):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text(TEXT * 1500)
+    runs = tmp_path / "runs"
+    finish(arguments(corpus, runs / "whole", tokens=6000))
+    words, state = arguments(corpus, runs / "mini", tokens=6000), state_of(runs / "mini")
+    rng = random.Random(0)
+    for way in (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
+        if complete(runs / "mini"):
+            break
+        process = start(words)
+        written = state.stat().st_mtime_ns if state.exists() else 0
+        # once it has gone on by itself, any moment will do
+        while process.poll() is None and not (
+            state.exists() and state.stat().st_mtime_ns > written
+        ):
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.3))
+        process.send_signal(way)
+        _, said = process.communicate()
+        assert process.returncode in (0, -way, 130)
+        if process.returncode == 130 and state.exists():
+            assert f"is kept in {state.parent}, and the same command goes on" in said
+    if not complete(runs / "mini"):
+        assert "goes on with the run that was broken off" in finish(words)
+    assert content(runs / "mini") == content(runs / "whole")

@@ -1,0 +1,215 @@
+"""CSV that a spreadsheet may open, and HTML that may hold any token."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import headscope as hs
+from headscope.errors import HeadscopeError, RunError
+from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.relations import check_relations, relations_of
+from headscope.runs.folder import EVIDENCE, HEADS
+from headscope.runs.listing import list_heads, write_heads
+from headscope.runs.tables import read_heads, table_to_csv
+from headscope.views.attention_view import AttentionView
+from headscope.views.report.data import to_json
+from headscope.views.report.inline import atlas_html
+from headscope.views.summary import head_lines
+from tests.fuzz.folders import make_run
+
+SOME = settings(
+    max_examples=100, derandomize=True, deadline=None, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+cells = st.one_of(
+    st.builds("{}{}{}".format, st.sampled_from(["", "'", "''"]), st.sampled_from(["", *FORMULAS]), st.text(max_size=5)),
+    st.sampled_from(["=1+1", "-2", "+3", "@SUM(A1)", "\t=1", "\r=1", "'", "'=x", "a\rb", "a\r\nb", '"', ",", "NA", "1", ""]),
+)  # fmt: skip
+
+
+def head_rows(texts: list[str]) -> pd.DataFrame:
+    rows = {name: [-0.25] * len(texts) for name in HEAD_COLUMNS}
+    rows |= {name: list(texts) for name in ("primary", "tags", "relation", "shape", "reason")}
+    rows |= {
+        "layer": list(range(len(texts))),
+        "head": [0] * len(texts),
+        "kv_group": [0] * len(texts),
+    }
+    return pd.DataFrame(rows)[HEAD_COLUMNS]
+
+
+@SOME
+@given(
+    st.lists(
+        cells.filter(lambda text: not re.search("[\ud800-\udfff]", text)), min_size=1, max_size=5
+    )
+)
+@example(["=1", "'=1", "''=1", "a\rb", "\r", ""])
+def test_no_text_is_a_formula_and_all_is_read_back_as_it_was(tmp_path_factory, texts):
+    path = tmp_path_factory.getbasetemp() / HEADS
+    written = table_to_csv(head_rows(texts))
+    path.write_bytes(written.encode())
+    reader = csv.DictReader(io.StringIO(written, newline=""))
+    found = list(reader)
+    assert [row["layer"] for row in found] == [str(i) for i in range(len(texts))]
+    for row in found:
+        assert not row["reason"].startswith(FORMULAS)
+        assert row["lift"] == "-0.25"
+    back = read_heads(path)
+    for name in ("primary", "relation", "reason"):
+        assert back[name].tolist() == texts
+    plain = pd.read_csv(path)
+    assert plain["lift"].tolist() == [-0.25] * len(texts)
+    assert list(plain.columns) == HEAD_COLUMNS
+
+
+def test_an_ordinary_table_is_written_as_it_always_was():
+    table = head_rows(["syntactic", "it's", "a -1 b"])
+    expected = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    assert table_to_csv(table) == expected
+
+
+def test_the_printed_table_runs_nothing_either():
+    assert ",'=1+1," in write_heads(head_rows(["=1+1"]), "csv")
+    assert json.loads(write_heads(head_rows(["=1+1"]), "json"))[0]["reason"] == "=1+1"
+
+
+def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
+    run = hs.load(make_run(tmp_path / "run"))
+    assert list(run.heads.columns) == HEAD_COLUMNS
+    assert list(run.evidence.columns) == EVIDENCE_COLUMNS
+    assert run.evidence["n"].dtype == run.heads["layer"].dtype == np.int64
+    assert run.evidence["tagged"].dtype == bool
+
+
+def test_heads_name_the_mass_as_all_else_does_and_by_its_older_name(tmp_path):
+    folder = make_run(tmp_path / "run")
+    heads = list(csv.DictReader(io.StringIO((folder / HEADS).read_text(encoding="utf-8"))))
+    evidence = list(csv.DictReader(io.StringIO((folder / EVIDENCE).read_text(encoding="utf-8"))))
+    key = ("layer", "head", "relation")
+    mass = {tuple(row[name] for name in key): row["mass"] for row in evidence}
+    assert len(heads) == 4
+    for row in heads:
+        assert row["mass"] == row["score"] == mass[tuple(row[name] for name in key)]
+    printed = Console(file=io.StringIO(), width=100)
+    run = hs.load(folder)
+    printed.print(head_lines(list_heads(run)))
+    assert "mass" in printed.file.getvalue()
+    assert "score" not in printed.file.getvalue()
+    assert '"score"' not in run.report().split('id="data"')[1]
+
+
+def test_heads_of_an_older_headscope_have_a_mass_too(tmp_path):
+    run = hs.load(make_run(tmp_path / "run"))
+    path = tmp_path / HEADS
+    text = (tmp_path / "run" / HEADS).read_text(encoding="utf-8")
+    assert text.splitlines()[0].endswith(",kv_group,mass")
+    older = "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines())
+    path.write_text(older, encoding="utf-8")
+    assert read_heads(path).equals(run.heads.reset_index(drop=True))
+    last = text.rstrip().rpartition(",")
+    path.write_text(f"{last[0]},0.123\n", encoding="utf-8")
+    with pytest.raises(RunError, match="mass and score are one number by two names, and differ"):
+        read_heads(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: "", "No columns to parse"),
+        (lambda text: text.replace("lift", "left"), "the columns are layer, head, primary"),
+        (lambda text: text.replace("-0.25", "x"), "could not convert string to float"),
+        (lambda text: text.replace("-0.25", "1e999"), "a value of score is infinite"),
+        (lambda text: text.replace("\n0,", "\n-1,"), "a value of layer is negative"),
+        (lambda text: text.replace("\n0,", f"\n{'9' * 30},"), "cannot be read as the table"),
+        (lambda text: text.rstrip() + ",1\n", "cannot be read as the table"),
+        (lambda text: text + '"', "EOF inside string"),
+        (lambda text: text + "\udcff", "can't decode byte 0xff"),
+    ],
+)
+def test_another_table_is_refused_by_name(tmp_path, change, message):
+    path = tmp_path / HEADS
+    path.write_bytes(change(table_to_csv(head_rows(["a"]))).encode("utf-8", "surrogateescape"))
+    with pytest.raises(RunError, match=re.escape(message)) as error:
+        read_heads(path)
+    assert str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    "change", [{"type": ""}, {"name": ""}, {"type": "a;b"}, {"name": "a\rb"}, {"type": "\x1b[1m"}]
+)
+def test_a_relation_whose_name_no_table_can_hold_is_refused(change):
+    from dataclasses import replace
+
+    odd = replace(relations_of(["positional"])[0], **change)
+    with pytest.raises(HeadscopeError, match="type, name and meaning are words on one line"):
+        check_relations([odd])
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text of its cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[dict[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes.append(dict(attrs))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+texts = st.one_of(
+    st.text(max_size=20),
+    st.lists(
+        st.sampled_from(["<", ">", "&", '"', "'", "</script>", "<!--", "]]>", "<script>", "\u2028", "\0", "\ud83d", "${x}", "{{x}}"]),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+
+
+@SOME
+@given(st.lists(texts, min_size=1, max_size=4))
+def test_any_text_in_a_script_is_data(tokens):
+    page = f"<script>{to_json({'tokens': tokens})}</script><p></p>"
+    parsed = Elements(page)
+    assert parsed.names == ["script", "p"]
+    assert json.loads("".join(parsed.texts)) == {"tokens": tokens}
+
+
+@SOME
+@given(texts, texts.filter(lambda text: text == text.encode("utf-8", "replace").decode()))
+def test_any_name_in_a_notebooks_table_is_text(tmp_path_factory, model, kind):
+    heads = pd.DataFrame(
+        {"layer": [0], "head": [0], "primary": [kind or "x"], "tags": [kind], "lift": [0.5]}
+    )
+    run = hs.Run(heads, heads, {}, {"model": {"name": model}})
+    parsed = Elements(atlas_html(run))
+    assert parsed.names == ["div", "b", "br", "span", "table", "tr", "th", "td"]
+    assert set().union(*parsed.attributes) <= {"style", "title"}
+
+
+@SOME
+@given(texts, texts)
+def test_any_token_in_a_view_is_text(title, token):
+    view = AttentionView(title, ("<s>", token), np.array([[1, 0], [0.5, 0.5]]))
+    parsed = Elements(view.html())
+    assert parsed.names == ["meta", "title", "h1", "div", "script"]

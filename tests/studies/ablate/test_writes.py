@@ -1,0 +1,70 @@
+"""Heads' writes against the layer's own output."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from headscope.corpus.window import Window
+from headscope.models.load import load_model
+from headscope.studies.ablate.rerun import Rerunner
+from headscope.studies.ablate.writes import head_writes
+
+
+@pytest.fixture(scope="module")
+def rerunner(model_folder):
+    return Rerunner(load_model(str(model_folder)))
+
+
+def windows() -> list[Window]:
+    rng = np.random.default_rng(0)
+    return [Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in (14, 9)]
+
+
+def test_the_writes_add_up_to_what_the_layer_writes(rerunner):
+    """Silencing all other heads leaves the projection's output for one head, less its bias."""
+    table, cosines = head_writes(rerunner, windows())
+    norms = np.zeros((2, 4))
+    means = np.zeros((2, 4, 32))
+    for window in windows():
+        caught: list[list[torch.Tensor]] = [[], []]
+        handles = [
+            output.register_forward_pre_hook(lambda m, x, kept=kept: kept.append((m, x[0])))
+            for output, kept in zip(rerunner.outputs, caught, strict=True)
+        ]
+        with torch.no_grad():
+            rerunner.network.base_model(torch.from_numpy(window.tokens)[None])
+        for handle in handles:
+            handle.remove()
+        for layer, ((module, z),) in enumerate(caught):
+            for head in range(4):
+                alone = torch.zeros_like(z)
+                alone[..., 8 * head : 8 * head + 8] = z[..., 8 * head : 8 * head + 8]
+                with torch.no_grad():
+                    written = (module(alone) - module(torch.zeros_like(z)))[0, 1:]
+                norms[layer, head] += float(written.norm(dim=-1).sum())
+                means[layer, head] += written.sum(0).numpy()
+    count = sum(len(window) - 1 for window in windows())
+    assert np.allclose(table["write_norm"], norms.ravel() / count, rtol=1e-4)
+    steady = np.linalg.norm(means, axis=-1) / norms
+    assert np.allclose(table["steady"], steady.ravel(), rtol=1e-3)
+    assert table.groupby("layer")["share"].sum().to_numpy() == pytest.approx([1, 1])
+    one, other = means[1, 0], means[1, 3]
+    cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+    assert cosines[1, 0, 3] == pytest.approx(cosine, abs=1e-4)
+    assert (table["nearest"] != table["head"]).all()
+
+
+def test_heads_with_the_same_matrices_write_the_same(gpt2_folder):
+    rerunner = Rerunner(load_model(str(gpt2_folder)))
+    for matrix in rerunner.model.engine.matrices()[:3]:
+        matrix[8:16] = matrix[:8]
+    bias = rerunner.network.transformer.h[0].attn.c_attn.bias.data
+    for start in (0, 32, 64):
+        bias[start + 8 : start + 16] = bias[start : start + 8]
+    rerunner.outputs[0].weight.data[8:16] = rerunner.outputs[0].weight.data[:8]
+    table, cosines = head_writes(rerunner, windows())
+    assert cosines[0, 0, 1] == pytest.approx(1, abs=1e-5)
+    assert table["nearest"].tolist()[:2] == [1, 0]
+    assert table["write_norm"][0] == pytest.approx(table["write_norm"][1])

@@ -1,0 +1,279 @@
+"""One pattern for all heads of a layer: against Hugging Face's own patterns, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.measure.text_loss import (
+    TextLoss,
+    network_of,
+    rise,
+    text_batches,
+    text_loss,
+)
+from headscope.models.engines.fused import attention_layers
+from headscope.models.load import load_model
+from headscope.models.matrices import projections
+from headscope.studies.collapse.layer_losses import COLUMNS
+from headscope.studies.collapse.one_pattern import WAYS, collapsed
+from headscope.studies.collapse.run import collapse
+from tests.helpers.models import edit_config, sliding
+from tests.helpers.shell import headscope
+
+
+@pytest.fixture(scope="module")
+def model(model_folder):
+    return load_model(str(model_folder))
+
+
+def eager(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def test_the_loss_is_that_of_the_models_own_logits_window_by_window(model, model_folder, story):
+    text = text_batches(model, story)
+    own = eager(model_folder)
+    expected = []
+    with torch.no_grad():
+        for window in [window for batch in text for window in batch.windows]:
+            tokens = torch.from_numpy(window.tokens)[None]
+            expected.append(float(own(tokens, labels=tokens).loss) * (len(window) - 1))
+    loss = text_loss(network_of(model), text)
+    assert len({len(window) for batch in text for window in batch.windows}) > 1
+    assert loss.nats.tolist() == pytest.approx(expected, rel=1e-5)
+    assert loss.mean == pytest.approx(sum(expected) / loss.tokens.sum(), rel=1e-5)
+
+
+def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
+    from headscope.measure import text_loss as module
+
+    text = text_batches(model, story)
+    whole = text_loss(network_of(model), text)
+    monkeypatch.setattr(module, "LOGIT_CELLS", 7 * model.vocabulary_size)
+    parts = text_loss(network_of(model), text)
+    assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("layers", [{0}, {1}, {0, 1}])
+@pytest.mark.parametrize("how", list(WAYS))
+def test_collapse_is_what_a_loop_over_heads_writes(model, model_folder, layers, how):
+    """The loop takes Hugging Face's own patterns and the value weights, head by head."""
+    tokens = torch.randint(1, 90, (3, 20), generator=torch.Generator().manual_seed(0))
+    network, wrote, own_patterns = network_of(model), {}, {}
+    watched = attention_layers(network)
+    for i, module in enumerate(watched):
+        name = next(n for n in ("c_proj", "dense", "o_proj") if hasattr(module, n))
+        getattr(module, name).register_forward_pre_hook(
+            lambda _, given, i=i: wrote.__setitem__(i, given[0].detach())
+        )
+    heard = {}
+    for i, module in enumerate(watched):
+        module.register_forward_pre_hook(
+            lambda _, given, named, i=i: heard.__setitem__(
+                i, given[0] if given else named["hidden_states"]
+            ),
+            with_kwargs=True,
+        )
+    with torch.no_grad(), collapsed(network, layers, how):
+        network.base_model(tokens, use_cache=False)
+    # the patterns of a lower layer are those of the untouched model
+    with torch.no_grad():
+        own = eager(model_folder)(tokens, output_attentions=True).attentions
+    lowest = min(layers)
+    own_patterns[lowest] = own[lowest]
+    values = _values(watched[lowest], heard[lowest])
+    heads, width = own[0].shape[1], values.shape[-1]
+    written = wrote[lowest].view(3, 20, heads, width)
+    for window in range(3):
+        for query in range(20):
+            row = {
+                "mean": sum(own[lowest][window, h, query] for h in range(heads)) / heads,
+                "head 0": own[lowest][window, 0, query],
+                "uniform": torch.tensor([1 / (query + 1)] * (query + 1) + [0.0] * (19 - query)),
+            }[how]
+            for head in range(heads):
+                group = head // (heads // values.shape[2])
+                expected = sum(row[key] * values[window, key, group] for key in range(query + 1))
+                assert torch.allclose(written[window, query, head], expected, atol=1e-4)
+
+
+def _values(module, hidden):
+    """`[window position head width]` by the module's own weights and biases."""
+    if hasattr(module, "c_attn"):
+        flat = module.c_attn(hidden).chunk(3, -1)[2]
+        return flat.view(*flat.shape[:2], module.num_heads, -1)
+    if hasattr(module, "query_key_value"):
+        flat = module.query_key_value(hidden)
+        return flat.view(*flat.shape[:2], -1, 3 * module.head_size)[..., 2 * module.head_size :]
+    flat = module.v_proj(hidden)
+    return flat.view(*flat.shape[:2], -1, module.head_dim)
+
+
+def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(model_folder, story):
+    model = load_model(str(model_folder))
+    network, text = network_of(model), text_batches(model, story)
+    with collapsed(network, {0, 1}, "head 0"):
+        assert rise(text_loss(network, text), text_loss_of(model_folder, text))[0] != 0
+    with torch.no_grad():
+        for module in attention_layers(network):
+            query, key = projections(module, model.engine.stated)[:2]
+            for matrix in (query, key):
+                if matrix.dim() == 3:
+                    matrix[:] = matrix[:1].clone()
+                else:
+                    width = matrix.shape[0] // (4 if matrix is query else _key_heads(module))
+                    matrix[:] = matrix[:width].repeat(matrix.shape[0] // width, 1)
+            for bias in _query_key_biases(module):
+                bias.zero_()
+    base = text_loss(network, text)
+    for how in ("head 0", "mean"):
+        with collapsed(network, {0, 1}, how):
+            assert text_loss(network, text).nats.tolist() == pytest.approx(base.nats.tolist())
+    with collapsed(network, {0, 1}, "uniform"):
+        assert text_loss(network, text).nats.tolist() != pytest.approx(base.nats.tolist())
+
+
+def text_loss_of(folder, text) -> TextLoss:
+    return text_loss(network_of(load_model(str(folder))), text)
+
+
+def _key_heads(module) -> int:
+    return 2 if hasattr(module, "k_proj") else 4
+
+
+def _query_key_biases(module):
+    if hasattr(module, "c_attn"):
+        return module.c_attn.bias.data.chunk(3)[:2]
+    if hasattr(module, "query_key_value"):
+        return [module.query_key_value.bias.data]
+    return []
+
+
+def test_the_network_is_untouched_afterwards_even_after_an_error(model, story):
+    network, text = network_of(model), text_batches(model, story)
+    before = text_loss(network, text)
+    with pytest.raises(KeyError), collapsed(network, {0}, "uniform"):
+        raise KeyError
+    assert text_loss(network, text).nats.tolist() == before.nats.tolist()
+    with pytest.raises(ChoiceError, match="choose from: mean, head 0, uniform"):
+        collapsed(network, {0}, "median").__enter__()
+
+
+def test_a_rise_has_the_interval_of_its_windows():
+    """Windows whose rises are all alike leave no doubt; unlike ones bracket the mean."""
+    import numpy as np
+
+    tokens = np.array([10, 20, 30, 40])
+    base = TextLoss(tokens * 2.0, tokens)
+    assert rise(TextLoss(tokens * 2.5, tokens), base) == pytest.approx((0.5, 0.5, 0.5))
+    value, low, high = rise(TextLoss(tokens * np.array([2.0, 2.5, 3.0, 2.2]), tokens), base)
+    assert value == pytest.approx((0.5 * 20 + 1.0 * 30 + 0.2 * 40) / 100)
+    assert 0 <= low < value < high <= 1
+    single = rise(TextLoss(np.array([3.0]), np.array([1])), TextLoss(np.ones(1), np.array([1])))
+    assert single[0] == 2
+    assert math.isnan(single[1])
+    assert math.isnan(single[2])
+
+
+def test_the_table_has_a_row_per_layer_and_way(model, story):
+    seen = []
+    table = collapse(model, story, progress=lambda done, total: seen.append((done, total))).table
+    assert list(table.columns) == COLUMNS
+    assert table["how"].tolist() == ["untouched", *[*WAYS] * 3]
+    assert table["layer"].tolist() == ["", *["0"] * 3, *["1"] * 3, *["all"] * 3]
+    assert table["rise"].tolist() == pytest.approx((table["loss"] - table["loss"][0]).tolist())
+    assert seen[-1][0] == seen[-1][1]
+    network, text = network_of(model), text_batches(model, story)
+    with collapsed(network, {0, 1}, "uniform"):
+        assert table["loss"].iloc[-1] == text_loss(network, text).mean
+
+
+def test_the_command_prints_the_table_and_writes_csv_and_figure(
+    gpt2_folder, story, tmp_path, command
+):
+    out, figure = tmp_path / "new" / "c.csv", tmp_path / "c.svg"
+    words = ("collapse", gpt2_folder, "--corpus", story, "-q", "--out", out, "--figure", figure)
+    done = headscope(*words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    table = pd.read_csv(out)
+    assert f"{table['loss'][0]:.4f} nats per token, untouched" in done.stdout
+    last = table.iloc[-1]
+    assert ["all", "uniform", f"{last['loss']:.4f}", f"{last['rise']:+.4f}"] in [
+        line.split()[:4] for line in done.stdout.splitlines()
+    ]
+    assert f"written to {out}" in done.stdout
+    assert "<svg" in figure.read_text()
+    first = out.read_bytes()
+    assert command(*words, "--overwrite")[0] == 0
+    assert out.read_bytes() == first
+
+
+def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, story, tmp_path):
+    out, figure = tmp_path / "c.csv", tmp_path / "c.svg"
+    words = ("--corpus", story, "-q", "--mixing", "--out", out, "--figure", figure)
+    done = headscope("collapse", gpt2_folder, *words)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(out)
+    assert table.columns.tolist() == COLUMNS
+    own = table[table["how"] == "no W_O"].reset_index(drop=True)
+    found = collapse(gpt2_folder, story, mixing=True).losses
+    expected = found[found["how"] == "no W_O"].reset_index(drop=True)
+    assert own["layer"].astype(str).tolist() == ["0", "1", "all"]
+    assert own["loss"].tolist() == pytest.approx(expected["loss"].tolist())
+    assert table.groupby("layer", sort=False)["how"].last().iloc[1:].eq("no W_O").all()
+    assert "no W_O" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--corpus", "nowhere"], "nowhere: no such corpus file or folder"),
+        (["--corpus", "empty.txt"], "empty.txt: "),
+        (["--max-tokens", "0"], "max_tokens is 0"),
+        (["--out", "table.xlsx"], "cannot write .xlsx; choose .csv"),
+        (["--figure", "c.gif"], "cannot write .gif; choose .png, .svg, .pdf"),
+        (["--out", "folder.csv"], "folder.csv is a folder; name a file"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_nothing_written(
+    gpt2_folder, tmp_path, monkeypatch, command, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "folder.csv").mkdir()
+    code, out, err = command("collapse", gpt2_folder, "--out", "x.csv", *arguments, "-q")
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty.txt", "folder.csv"]
+
+
+def test_a_model_that_the_fused_engine_does_not_know_is_refused(gpt2_folder, tmp_path):
+    name = sliding(gpt2_folder, tmp_path / "sliding")
+    with pytest.raises(ModelError, match=r"fused engine.*layers that reach 20 tokens back"):
+        collapse(name)
+
+
+def test_a_model_that_scales_its_logits_is_refused(tokenizer, tmp_path):
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    torch.manual_seed(0)
+    config = GraniteConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        vocab_size=len(tokenizer), max_position_embeddings=64, logits_scaling=4.0,
+        initializer_range=0.4, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    GraniteForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(HeadscopeError, match="its logits are not its last residual stream"):
+        collapse(str(tmp_path))
+    edit_config(tmp_path, logits_scaling=1.0)
+    assert len(collapse(str(tmp_path), max_tokens=100).table) == 7

@@ -1,0 +1,181 @@
+"""What every study hands back, by the one door: a table, a figure and a file."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import headscope as hs
+from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.studies.sweep.cells import Cell
+from headscope.studies.sweep.counts import by_revision
+from headscope.studies.validation.calibrate_result import Calibration
+
+STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("face") / "story.txt"
+    path.write_text(STORY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(gpt2_folder, corpus) -> Path:
+    """A run of a small model."""
+    place = corpus.parent / "run"
+    hs.classify(gpt2_folder, corpus, out=place, max_tokens=1_000, types=["positional"])
+    return place
+
+
+def cells() -> list[Cell]:
+    """Two revisions of a model, made up: three previous-token heads, then four of eight."""
+    one = {"positional": 3, "unclassified": 5}
+    two = {"positional": 4, "unclassified": 4}
+    return [
+        Cell("m", "step1", (), "a", "complete", heads=8, counts=one, primary=one),
+        Cell("m", "step9", (), "b", "complete", heads=8, counts=two, primary=two),
+    ]
+
+
+def published() -> pd.DataFrame:
+    rows = [(0, 1, "positional", "positional/offset-1", 0.9, 0.8, "clear", True)]
+    names = ["layer", "head", "type", "relation", "published", "mass", "kind", "found"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def planted() -> pd.DataFrame:
+    rows = [
+        ("gpt2", 0.0, "a", "positional/offset-1", "positional", True, "positional/offset-1", ""),
+        ("gpt2", 0.0, "b", "", "distractor", False, "delimiter/dot", "delimiter/dot"),
+        ("gpt2", 0.1, "a", "positional/offset-1", "positional", False, "", ""),
+    ]
+    names = ["layout", "noise", "name", "relation", "type", "found", "tags", "false"]
+    return pd.DataFrame(rows, columns=names)
+
+
+STUDIES = {
+    "ablate": lambda run, corpus: hs.ablate(run, heads="L0H0,L1H1"),
+    "anatomy": lambda run, corpus: hs.anatomy("gpt-2-s"),
+    "calibrate": lambda run, corpus: Calibration(planted()),
+    "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
+    "compare": lambda run, corpus: hs.compare(run, run),
+    "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
+    "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
+    "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
+    "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
+    "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
+    "weights": lambda run, corpus: hs.weights(run),
+    "writes": lambda run, corpus: hs.writes(run, corpus, max_tokens=150),
+}
+"""Each on a run's folder, or on made-up rows where it takes minutes or another model."""
+
+
+@pytest.fixture(scope="module")
+def found(folder, corpus) -> dict[str, hs.Study]:
+    return {name: study(folder, corpus) for name, study in STUDIES.items() if name != "ablate"}
+
+
+def test_every_study_can_be_asked_from_the_one_door():
+    drawn = {name for name in hs.__all__ if inspect.isclass(getattr(hs, name))}
+    results = {name for name in drawn if issubclass(getattr(hs, name), hs.Study)} - {"Study"}
+    assert set(STUDIES) <= set(hs.__all__)
+    assert len(results) == len(STUDIES)
+
+
+@pytest.mark.parametrize("name", sorted(set(STUDIES) - {"ablate"}))
+def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
+    study = found[name]
+    assert len(study.table) > 0
+    assert isinstance(study.figure(), Figure)
+    study.figure().savefig(tmp_path / "drawn.svg")
+    path = study.save(tmp_path / "new" / "found.csv")
+    again = pd.read_csv(path)
+    assert list(again.columns) == list(study.table.columns)
+    assert len(again) == len(study.table)
+    assert "<table" in study._repr_html_()
+    assert repr(study).startswith("<")
+    assert "\n" not in repr(study)
+
+
+def test_a_file_is_not_replaced_unless_that_is_asked_for(found, tmp_path):
+    path = found["anatomy"].save(tmp_path / "a.csv")
+    with pytest.raises(WriteError, match="exists already"):
+        found["anatomy"].save(path)
+    assert found["anatomy"].save(path, overwrite=True) == path
+
+
+def test_a_table_is_no_workbook(found, tmp_path):
+    with pytest.raises(WriteError, match=r"a.xlsx: a table is written as .csv; for another format"):
+        found["anatomy"].save(tmp_path / "a.xlsx")
+
+
+def test_a_file_of_a_run_is_never_replaced(found, folder):
+    before = (folder / "heads.csv").read_bytes()
+    with pytest.raises(RunError, match="is a file of the run"):
+        found["weights"].save(folder / "heads.csv", overwrite=True)
+    assert (folder / "heads.csv").read_bytes() == before
+
+
+def test_a_run_and_its_folder_give_the_same(found, folder, corpus):
+    again = hs.collapse(hs.load(folder), corpus, max_tokens=150, mixing=True)
+    pd.testing.assert_frame_equal(again.table, found["collapse"].table)
+    rises = again.rises
+    assert list(rises.columns) == ["mean", "head 0", "uniform", "no W_O"]
+    assert list(rises.index) == ["0", "1", "all"]
+    losses = again.table.set_index(["layer", "how"])["loss"]
+    assert rises.loc["1", "mean"] == pytest.approx(losses["1", "mean"] - losses["", "untouched"])
+
+
+def test_a_run_that_is_pruned_is_pruned_by_type_too(found):
+    assert set(found["prune"].curve["order"]) == {"importance", "random", "type"}
+    assert list(found["prune"].rises.columns) == ["importance", "random", "type"]
+
+
+def test_causes_stand_beside_the_tags_of_the_run_that_was_ablated(folder):
+    study = hs.ablate(hs.load(folder), heads="L0H0")
+    if study.causes.empty:
+        pytest.skip("this head has no tag")
+    assert isinstance(study.run, hs.Run)
+    assert study.run.causes is study.causes
+    assert "Causes:" in study.why("L0H0")
+
+
+def test_a_sweep_s_emergence_counts_its_runs():
+    swept = hs.Sweep(Path("runs"), cells())
+    counts = swept.emergence().table.query("type == 'positional'")
+    assert counts["heads"].tolist() == [3, 4]
+    assert counts["step"].tolist() == [1, 9]
+    assert swept.folders == (Path("runs/a"), Path("runs/b"))
+    assert swept.table["positional"].tolist() == [3, 4]
+
+
+def test_a_sweep_is_asked_by_the_keys_of_its_file(gpt2_folder, corpus, tmp_path):
+    out = tmp_path / "swept"
+    asked = {"corpora": [str(corpus)], "max_tokens": 300, "types": ["positional"]}
+    swept = hs.sweep(models=[str(gpt2_folder)], out=str(out), **asked)
+    assert [cell.error for cell in swept.cells] == [""]
+    assert len(hs.load(swept.folders[0]).heads) == 8
+    assert hs.emergence(out).table.equals(hs.emergence(swept).table)
+    with pytest.raises(HeadscopeError, match="'colour' is no key of a sweep"):
+        hs.sweep(models=["mini"], colour="red")
+
+
+def test_a_calibration_counts_what_was_found_and_what_was_not_true():
+    counts = Calibration(planted()).by_type.set_index(["type", "noise"])
+    assert counts.loc[("positional", 0.0)].tolist() == [1, 1, 0]
+    assert counts.loc[("positional", 0.1)].tolist() == [1, 0, 0]
+    assert counts.loc[("distractor", 0.0)].tolist() == [0, 0, 1]
+
+
+def test_a_run_draws_each_of_its_pictures(folder):
+    run = hs.load(folder)
+    kinds = ("atlas", "layers", "relations")
+    assert len({run.figure(kind).axes[0].get_xlabel() for kind in kinds}) == 3
+    with pytest.raises(HeadscopeError, match="no picture named 'map'; choose from: atlas, layers"):
+        run.figure("map")

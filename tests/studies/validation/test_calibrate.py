@@ -1,0 +1,117 @@
+"""Heads whose answer is known: found where planted, and no tag that is not true."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from headscope.cli import app
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+from headscope.studies.validation.calibrate import calibrate_planted, calibrate_random
+from headscope.studies.validation.calibrate_result import Calibration
+from headscope.studies.validation.calibrate_view import planted_table, random_table
+from headscope.studies.validation.heads import HEADS
+from headscope.studies.validation.planted import LAYOUTS, save_planted
+from headscope.studies.validation.words import FEATURES, features
+from tests.helpers.models import SHAPE
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return calibrate_planted(noises=[0.0])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
+    own = clean[clean["layout"] == layout]
+    planted = own[own["relation"] != ""]
+    assert len(planted) == sum(head.relation is not None for head in HEADS)
+    assert planted[~planted["found"]]["name"].tolist() == []
+    assert planted[planted["false"] != ""][["name", "false"]].to_dict("records") == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_distractors_earn_no_false_tag(clean, layout):
+    own = clean[(clean["layout"] == layout) & (clean["relation"] == "")]
+    assert {
+        "uniform",
+        "random",
+        "recency",
+        "any noun",
+        "nearest name",
+        "nearest noun",
+        "same word",
+    } <= set(own["name"])
+    assert own[own["false"] != ""][["name", "false"]].to_dict("records") == []
+
+
+def test_noise_that_drowns_the_weights_drowns_the_tags(clean):
+    drowned = calibrate_planted(layouts=["gpt2"], noises=[5.0])
+    before = clean[clean["layout"] == "gpt2"]["found"].sum()
+    assert drowned["found"].sum() < before / 2
+
+
+def test_each_type_that_has_planted_heads_is_counted(clean):
+    counts = Calibration(clean).by_type.set_index("type")
+    assert counts.loc["syntactic", "planted"] == counts.loc["syntactic", "found"] == 6
+    assert counts.loc["distractor", "planted"] == 0
+    assert counts["false_tags"].sum() == 0
+    from rich.console import Console
+
+    console = Console(width=120, no_color=True)
+    with console.capture() as capture:
+        console.print(planted_table(Calibration(clean).by_type))
+    assert "6 of 6, 0 false" in capture.get()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, layout):
+    import torch
+
+    from headscope.models.engines.engine import stream_patterns
+
+    words = ["<bos>", "<unk>", "the", "old", "king", "lost", "a", "ring", ".", "he", "near", "Anna"]
+    model = load_model(str(save_planted(layout, words, tmp_path / layout)))
+    ids = [0, *(words.index(w) for w in "the old king near Anna lost a ring . he".split())]
+    patterns = {}
+    stream_patterns(model.engine, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]}))
+    layers = [[head for head in HEADS if head.layer == layer] for layer in (0, 1)]
+    places = {head.name: heads.index(head) for heads in layers for head in heads}
+    best = {name: patterns[h.layer][places[name]].argmax(-1) for name, h in
+            ((head.name, head) for head in HEADS)}  # fmt: skip
+    assert best["previous token"][1:].tolist() == list(range(len(ids) - 1))
+    assert best["noun to determiner"][3] == 1  # king → the
+    assert best["noun to determiner"][8] == 7  # ring → a
+    assert best["object to verb"][8] == 6
+    assert best["verb to subject"][6] == 5  # the nearest person: Anna
+    assert best["pronoun to antecedent"][10] == 3  # he → king, over Anna
+
+
+def test_words_have_the_features_of_their_forms():
+    table = features(["<bos>", "queen", "queens", "opens", "Her", "clean", "cold"])
+    named = [{FEATURES[i] for i in row.nonzero()[0]} for row in table]
+    assert named[0] == {"bos"}
+    assert named[1] == {"noun", "person", "singular", "feminine"}
+    assert named[2] == {"noun", "person", "plural"}
+    assert named[3] == {"verb", "verb:singular"}
+    assert named[4] == {"she"}
+    assert named[5] == set()  # an adjective here, hardly ever a verb
+    assert named[6] == set()
+
+
+def test_random_weights_of_an_architecture_earn_next_to_nothing(model_folder, keys_file):
+    drawn = calibrate_random(str(model_folder), corpus=[str(keys_file)], seeds=2, max_tokens=400)
+    assert drawn["heads"].tolist() == [SHAPE["layers"] * SHAPE["heads"]] * 2
+    assert drawn["tagged"].sum() <= 1
+    assert random_table(drawn).row_count == 3
+
+
+def test_the_command_refuses_a_model_that_is_not_there_before_any_work():
+    result = CliRunner().invoke(app, ["calibrate", "./nowhere", "--quiet"])
+    assert "no such folder" in str(result.exception)
+
+
+def test_all_planted_relations_exist():
+    known = {relation.id for relation in relations_of()}
+    assert {head.relation for head in HEADS if head.relation} <= known

@@ -1,0 +1,201 @@
+"""The tables of `headscope weights`, its command, and what it shows on `mini`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import GPT2Config, GPT2LMHeadModel
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app, main
+from headscope.corpus.shipped import MINI, data_folder
+from headscope.errors import ModelError, RunError
+from headscope.models.load import load_model
+from tests.helpers.models import save_model
+
+COLUMNS = (
+    "layer head ov_copying ov_copying_mlp0 ov_norm write_norm write_dim write_alike write_cosine "
+    "k_from k_composition k_random_mean k_random_p999"
+).split()
+BESIDE = ["primary", "relation", "mass", "k_from_relation"]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return hs.weights(MINI)
+
+
+def test_a_row_per_head_and_one_per_pair_for_every_layout(normed_folder):
+    found = hs.weights(str(normed_folder))
+    assert found.heads.columns.tolist() == COLUMNS
+    assert list(zip(found.heads["layer"], found.heads["head"], strict=True)) == [
+        (layer, head) for layer in range(2) for head in range(4)
+    ]
+    assert len(found.composition) == 16
+    assert len(found.writes) == 2 * 6
+    first, second = found.heads.iloc[:4], found.heads.iloc[4:]
+    assert first["ov_copying_mlp0"].isna().all()
+    assert (first["k_from"] == "").all()
+    assert second.drop(columns=["write_alike"]).notna().all(axis=None)
+    # bounds of the scores
+    assert found.heads["ov_copying"].abs().max() <= 1
+    assert found.heads["write_dim"].between(1, 8).all()
+    assert found.composition["k_composition"].between(0, 1).all()
+
+
+def test_the_best_earlier_head_is_the_one_of_the_composition_table(mini):
+    for row in mini.heads.query("layer > 0").itertuples():
+        own = mini.composition.query("layer == @row.layer and head == @row.head")
+        best = own.loc[own["k_composition"].idxmax()]
+        assert row.k_from == f"L{best['earlier_layer']:.0f}H{best['earlier_head']:.0f}"
+        assert row.k_composition == best["k_composition"]
+    for row in mini.heads.itertuples():
+        own = mini.writes.query("layer == @row.layer and (head == @row.head or other == @row.head)")
+        assert row.write_cosine == own["write_cosine"].max()
+
+
+def test_minis_induction_heads_compose_with_its_previous_token_head_and_copy_behind_the_first_mlp(
+    mini,
+):
+    """Which heads those are, patterns alone say: the last checkpoint's masses."""
+    masses = pd.read_csv(data_folder() / "mini" / "emergence.csv")
+    masses = masses[masses["step"] == masses["step"].max()]
+    found = mini.heads.merge(masses, on=["layer", "head"])
+    previous = found.loc[found["previous"].idxmax()]
+    induction = found[found["induction"] > 0.6]
+    others = found[found["layer"].isin(induction["layer"]) & (found["induction"] < 0.2)]
+    assert len(induction) >= 2
+    assert len(others) >= 2
+    assert set(induction["k_from"]) == {f"L{previous['layer']:.0f}H{previous['head']:.0f}"}
+    assert (induction["k_composition"] > 1.3 * induction["k_random_p999"]).all()
+    assert (others["k_composition"] < 1.2 * others["k_random_p999"]).all()
+    assert (induction["ov_copying_mlp0"] > 0.95).all()
+    assert (others["ov_copying_mlp0"] < 0.8).all()
+
+
+def test_minis_embedding_itself_shows_no_copying(mini):
+    """Its first MLP recodes tokens: what reads the plain embedding misjudges every later head."""
+    assert (mini.heads.query("layer > 0")["ov_copying"] < 0.2).all()
+
+
+def test_a_loaded_model_and_its_name_give_the_same_and_the_seed_moves_the_baseline_alone(mini):
+    again = hs.weights(load_model(MINI, device="cpu", engine="lens"), seed=1)
+    baseline = ["k_random_mean", "k_random_p999"]
+    pd.testing.assert_frame_equal(mini.heads.drop(columns=baseline), again.heads[COLUMNS[:-2]])
+    assert (mini.heads["k_random_p999"] != again.heads["k_random_p999"]).all()
+
+
+def test_one_layer_of_one_head_has_no_pairs(tokenizer, tmp_path):
+    config = GPT2Config(
+        n_embd=16, n_layer=1, n_head=1, n_positions=64, vocab_size=len(tokenizer),
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    found = hs.weights(str(tmp_path))
+    assert found.heads.columns.tolist() == COLUMNS
+    assert found.heads[["k_from", "write_alike"]].to_numpy().tolist() == [["", ""]]
+    assert found.heads[["k_composition", "write_cosine"]].isna().all(axis=None)
+    assert found.composition.empty
+    assert found.writes.empty
+
+
+def test_rotary_and_grouped_models_say_what_their_scores_leave_out(normed_folder, layout):
+    notes = " ".join(hs.weights(str(normed_folder)).notes)
+    assert ("at distance 0" in notes) == (layout != "gpt2")
+    assert ("share their keys and values" in notes) == (layout == "llama")
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tokenizer, tmp_path_factory):
+    base = tmp_path_factory.mktemp("weights")
+    folder = save_model("gpt2", tokenizer, base / "model")
+    corpus = base / "alice.txt"
+    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 40)
+    hs.classify(str(folder), corpus, max_tokens=600, twin=False, out=base / "run")
+    return base / "run"
+
+
+def test_the_patterns_of_a_run_stand_beside_the_weights(tiny_run):
+    found = hs.weights(tiny_run).heads
+    assert found.columns.tolist() == [*COLUMNS, *BESIDE]
+    run = hs.load(tiny_run)
+    patterns = run.heads.set_index(["layer", "head"])
+    for row in found.itertuples():
+        own = patterns.loc[(row.layer, row.head)]
+        assert (row.primary, row.relation) == (own["primary"], own["relation"])
+        assert row.mass == own["mass"] or (np.isnan(row.mass) and np.isnan(own["mass"]))
+        if row.layer == 1:
+            source = patterns.loc[(0, int(row.k_from.removeprefix("L0H")))]
+            assert row.k_from_relation == source["relation"]
+    pd.testing.assert_frame_equal(found, hs.weights(run).heads)
+    plain = hs.weights(run.info["places"]["model"])
+    pd.testing.assert_frame_equal(found[COLUMNS], plain.heads)
+
+
+def test_a_run_whose_model_has_changed_or_that_never_had_one_is_refused(tiny_run):
+    run = hs.load(tiny_run)
+    run.info["model"]["weights_sha256"] = {"model.safetensors": "0" * 64}
+    with pytest.raises(RunError, match=r"has other weights now than when this run was made"):
+        hs.weights(run)
+    patterns = np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]
+    bare = hs.score_patterns([patterns], None, [["<bos>", *"abcdabcd"]])
+    with pytest.raises(RunError, match=r"made from given patterns"):
+        hs.weights(bare)
+    with pytest.raises(RunError, match=r"'main' is for the name of a model"):
+        hs.weights(tiny_run, revision="main")
+
+
+def test_the_command_prints_each_table_with_the_warning(tiny_run):
+    for table, word in (("heads", "K-comp."), ("composition", "earlier"), ("writes", "cosine")):
+        result = CliRunner().invoke(app, ["weights", str(tiny_run), "--table", table])
+        assert result.exit_code == 0, result.output
+        assert word in result.output
+        assert "copying alone is no label" in result.output
+    shown = CliRunner().invoke(app, ["weights", "--help"]).output
+    assert "copying alone is no label" in " ".join(shown.split())
+
+
+def test_the_command_exports_what_the_library_returns(tiny_run, tmp_path):
+    found = hs.weights(tiny_run)
+    printed = CliRunner().invoke(app, ["weights", str(tiny_run), "--format", "json"])
+    rows = json.loads(printed.output)
+    assert len(rows) == 8
+    assert list(rows[0]) == [*COLUMNS, *BESIDE]
+    assert rows[0]["ov_copying_mlp0"] is None
+    out = tmp_path / "new" / "pairs.csv"
+    arguments = ["weights", str(tiny_run), "--table", "composition", "--out", str(out)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_csv(out), found.composition, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["./nowhere"], "no such folder"),
+        (["mini", "--out", "heads.txt"], "choose .csv, .json"),
+        (["mini", "--out", "heads.csv", "--format", "json"], "asks for csv, and --format for json"),
+        (["mini", "--revision", "main"], "is a local model"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_exit_code_2(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["headscope", "weights", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("headscope: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_a_norm_of_another_kind_is_refused(gpt2_folder):
+    model = load_model(str(gpt2_folder), engine="lens")
+    model.bridge.cfg.normalization_type = "L2"
+    with pytest.raises(ModelError, match=r"norms are of the kind 'L2'.*LN, LNPre, RMS, RMSPre"):
+        hs.weights(model)

@@ -1,0 +1,120 @@
+"""The door of the public functions: what an argument may be, and what is said of what it may not."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.arguments import KINDS, check, number, takes, whole
+from headscope.errors import ArgumentError
+
+
+def doors():
+    """Every public function and every method of a run that takes an argument."""
+    for name in hs.__all__:
+        thing = getattr(hs, name)
+        if inspect.isfunction(thing) and inspect.signature(thing).parameters:
+            yield name, thing
+    for name, method in inspect.getmembers(hs.Run, inspect.isfunction):
+        if not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
+            yield f"Run.{name}", method
+
+
+def test_no_public_function_takes_an_argument_unchecked():
+    unchecked = [name for name, door in doors() if not hasattr(door, "__wrapped__")]
+    assert unchecked == []
+    assert len(list(doors())) > 12
+
+
+def test_a_function_cannot_have_a_parameter_of_which_nothing_is_said():
+    with pytest.raises(TypeError, match="does not say what colour may be"):
+
+        @takes()
+        def paint(colour: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hs.load(None), "folder is None, expected the path of a file or folder"),
+        (lambda: hs.load(b"runs"), "folder is b'runs', expected the path"),
+        (lambda: hs.read_corpus([]), "path is a value of type list, expected the path"),
+        (lambda: hs.weights(123), "model is 123, expected a run folder, or a run from"),
+        (lambda: hs.collapse(None), "model is None, expected a run folder, or a run from"),
+        (lambda: hs.show("mini", 5, "x"), "head is 5, expected the name of a head"),
+        (lambda: hs.show("mini", "0.0", 5), "text is 5, expected text"),
+        (lambda: hs.prune("mini", seed=None), "seed is None, expected a whole number from 0"),
+        (lambda: hs.prune("mini", max_tokens="a"), "max_tokens is 'a', expected a whole number"),
+        (lambda: hs.collapse("mini", max_tokens=500.5), "max_tokens is 500.5, expected a whole"),
+        (lambda: hs.collapse("mini", max_tokens=True), "max_tokens is True, expected a whole"),
+        (lambda: hs.collapse("mini", mixing="yes"), "mixing is 'yes', expected True or False"),
+        (lambda: hs.redundancy("run", windows=float("nan")), "windows is nan, expected a whole"),
+        (lambda: hs.classify(123), "model is 123, expected the name or path of a model"),
+        (lambda: hs.classify("mini", seed=None), "seed is None, expected a whole number from 0"),
+        (lambda: hs.classify("mini", max_tokens=500.5), "max_tokens is 500.5, expected a whole"),
+        (lambda: hs.classify("mini", settings=5), "settings is 5, expected hs.Settings"),
+        (lambda: hs.classify("mini", out=5), "out is 5, expected the path of a file or folder"),
+        (lambda: hs.pairs([1, 2], [0.5]), "key is a value of type list, expected a row of whole"),
+        (lambda: hs.pairs([1, 2], [0]), "2 queries and 1 keys"),
+        (lambda: hs.register("word"), "head_type is 'word', expected an hs.HeadType"),
+        (lambda: hs.relation("word", 5), "name is 5, expected a name"),
+        (lambda: hs.window_of_tokens([5]), "expected tokens as text, each as it is spelled"),
+        (lambda: hs.ablate("run", heads=5), "heads is 5, expected tagged, all, or names"),
+        (lambda: hs.calibrate(seeds=0), "seeds is 0, expected a whole number from 1"),
+        (lambda: hs.emergence(5), "sweep is 5, expected a sweep's folder, or what hs.sweep"),
+        (lambda: hs.sweep(5), "file is 5, expected the path of a file or folder"),
+        (lambda: hs.verify("run", measure="no"), "measure is 'no', expected True or False"),
+        (lambda: hs.writes(None), "model is None, expected a run folder, or a run from"),
+        (lambda: hs.compare("run", 3), "runs is 3, expected a run folder"),
+        (lambda: hs.anatomy(torch.zeros(2, 3)), r"type Tensor of shape \(2, 3\), expected the"),
+        (lambda: hs.anatomy("mini", batch=10**5000), "a number of more than 40 digits"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named_with_what_would_do(call, message):
+    with pytest.raises(hs.HeadscopeError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_token_ids_are_refused_where_tokens_are_asked_for():
+    pattern = np.tril(np.ones((1, 1, 3, 3))) / np.arange(1, 4)[:, None]
+    with pytest.raises(hs.HeadscopeError, match="spelled, not its id"):
+        hs.score_patterns([pattern], None, [[1, 2, 3]])
+    with pytest.raises(hs.HeadscopeError, match=r"windows is None, expected those of hs\.windows"):
+        hs.score_patterns(pattern, None, None)
+    for odd in ([[[[1.0], [1.0, 2.0]]]], (np.full((1, 1, 3, 3), "a"),)):
+        with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+            hs.score_patterns(odd, None, ["<s>", "a", "b"])
+    with pytest.raises(hs.HeadscopeError, match="is no array of numbers"):
+        hs.score_patterns(["words"], None, [["a", "b"]])
+
+
+def test_a_number_of_numpy_goes_on_as_python_s_own():
+    found = check("seed", np.int64(3), KINDS["seed"])
+    assert type(found) is int
+    assert found == 3
+    assert type(check("share", np.float32(0.5), number(0, 1))) is float
+
+
+@pytest.mark.parametrize("value", [2.0, True, np.bool_(True), "2", None, -1, 2**63, 10**400])
+def test_what_is_no_whole_number_is_refused(value):
+    with pytest.raises(ArgumentError, match="expected a whole number from 0"):
+        check("seed", value, whole(0))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1.5, -0.1, True, "0.5", 10**400])
+def test_what_is_no_share_is_refused(value):
+    with pytest.raises(ArgumentError, match="expected a number from 0 to 1"):
+        check("share", value, number(0, 1))
+
+
+def test_a_model_in_memory_has_its_device_already(gpt2_folder):
+    from headscope.models.load import load_model
+
+    with pytest.raises(hs.HeadscopeError, match="is loaded already; give its name instead"):
+        hs.collapse(load_model(str(gpt2_folder)), device="cpu")

@@ -1,0 +1,306 @@
+"""Looking at heads: examples, the pattern cache, views, pictures and the commands for them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.api import load
+from headscope.cli import app
+from headscope.corpus.shipped import data_folder
+from headscope.corpus.visible import visible
+from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.runs.pattern_cache import read_examples
+from headscope.views.attention_view import AttentionView
+from headscope.views.figures import FIGURES
+from headscope.views.report.data import page_data
+from headscope.views.report.inline import atlas_html
+
+TYPES = ["positional", "delimiter"]
+
+
+@pytest.fixture(scope="module")
+def made(gpt2_folder, tmp_path_factory):
+    """A run whose evidence is tagged by hand, so that random weights have examples to show."""
+    import pandas as pd
+
+    from headscope.evidence.ranking import wanted_examples
+    from headscope.measure.examples import find_examples
+    from headscope.models.load import load_model
+    from headscope.pipeline import windows_of
+    from headscope.relations import relations_of
+
+    folder = tmp_path_factory.mktemp("looking")
+    corpus = data_folder() / "corpora" / "gold.conllu"
+    run = hs.classify(
+        str(gpt2_folder), corpus, types=TYPES, max_tokens=2000, max_length=64, out=folder / "run"
+    )
+    model = load_model(str(gpt2_folder))
+    relations = relations_of(TYPES)
+    text, synthetic = windows_of(
+        model, relations_of(), [corpus], hs.Settings(max_tokens=2000, max_length=64)
+    )
+    windows = [*text, *synthetic]
+    evidence = run.evidence.assign(tagged=False)
+    chosen = (evidence["layer"] == 1) & (evidence["head"] == 2)
+    evidence.loc[chosen & evidence["relation"].isin(["offset-2", "sentence-end"]), "tagged"] = True
+    wanted = wanted_examples(pd.DataFrame(evidence), relations)
+    examples = find_examples(model, windows, relations, wanted, batch_tokens=256, seed=0)
+    shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
+    shown.save(folder / "shown")
+    return folder, shown, model, windows
+
+
+def test_examples_are_the_best_queries_and_one_of_each_quarter(made):
+    _, run, _, _ = made
+    own = [e for e in run.examples if e.relation == "positional/offset-2"]
+    assert [e.kind for e in own] == ["best", "best", *(f"quarter {k}" for k in range(1, 5))]
+    masses = [e.mass for e in own]
+    assert masses[0] == max(masses)
+    assert masses[2:] == sorted(masses[2:], reverse=True)
+    assert len({(e.window, e.tokens, e.query) for e in own}) == 6
+    assert [e.kind for e in run.examples if not e.relation] == ["ordinary"]
+    assert {(e.layer, e.head) for e in run.examples} == {(1, 2)}
+
+
+def test_an_examples_pattern_is_a_piece_of_the_models_own(made, gpt2_folder):
+    from transformers import AutoModelForCausalLM
+
+    _, run, _, windows = made
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    by_name = {window.name: window for window in windows}
+    for example in run.examples:
+        window = by_name[example.window]
+        with torch.inference_mode():
+            tokens = torch.from_numpy(window.tokens)[None]
+            a = plain(tokens, output_attentions=True).attentions[1][0, 2].numpy()
+        shown = list(example.positions)
+        assert example.tokens == tuple(window.strings[i] for i in shown)
+        np.testing.assert_allclose(example.pattern, a[np.ix_(shown, shown)], atol=1e-3)
+        if example.relation == "positional/offset-2":
+            assert example.targets == (example.query - 2,)
+            mass = example.pattern[example.query, example.query - 2]
+            assert mass == pytest.approx(example.mass, abs=1e-3)
+
+
+def test_relations_may_have_any_name(made, tmp_path, gpt2_folder):
+    from dataclasses import replace
+
+    from headscope.relations import relations_of
+
+    one, two = relations_of(["positional"])[:2]
+    named = [replace(one, type="back", name="1"), replace(two, type="back", name="[/s]")]
+    run = hs.score_patterns(
+        [np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]] * 8,
+        None, [["<s>", *"abcdefgh"]] * 8, relations=[replace(r, rule=replace(r.rule, companion=None)) for r in named],
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert set(load(tmp_path / "run").evidence["relation"]) == set(run.evidence["relation"])
+    assert load(tmp_path / "run").why("L0H0").startswith("L0H0: ")
+    result = CliRunner().invoke(app, ["heads", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+
+
+def test_a_run_read_without_its_sums_does_not_overwrite_them(made):
+    folder = made[0] / "shown"
+    with pytest.raises(RunError, match="loaded without them"):
+        load(folder).save(folder, overwrite=True)
+    load(folder, with_tally=True).save(folder, overwrite=True)
+    assert (folder / "tally.safetensors").is_file()
+
+
+def test_the_cache_gives_back_what_was_written_head_by_head(made):
+    folder, run, _, _ = made
+    back = load(folder / "shown").examples
+    assert len(back) == len(run.examples)
+    for one, two in zip(back, run.examples, strict=True):
+        for name in vars(two).keys() - {"pattern", "mass", "left_out"}:
+            assert getattr(one, name) == getattr(two, name)
+        assert one.left_out == pytest.approx(two.left_out, abs=1e-6)
+        assert np.array_equal(one.pattern, two.pattern)
+    assert read_examples(folder / "shown", layer=0) == []
+    assert len(read_examples(folder / "shown", layer=1, head=2)) == len(run.examples)
+
+
+ADDED = ("positions", "left_out", "length", "more_targets")
+
+
+def change_index(folder, change):
+    """Alter what the index of a copied run says of each example, and leave it unsigned."""
+    index, record = folder / "patterns" / "examples.json", folder / "run.json"
+    stored = json.loads(index.read_text(encoding="utf-8"))
+    for facts in stored["examples"]:
+        change(facts)
+    index.write_text(json.dumps(stored), encoding="utf-8")
+    info = json.loads(record.read_text(encoding="utf-8"))
+    del info["files"], info["provenance"]["sha256"]
+    record.write_text(json.dumps(info), encoding="utf-8")
+
+
+def test_examples_of_an_older_headscope_are_read_and_say_what_is_not_known(made, tmp_path):
+    import shutil
+
+    older = tmp_path / "run"
+    shutil.copytree(made[0] / "shown", older)
+    change_index(older, lambda facts: [facts.pop(name) for name in ADDED])
+    back = load(older).examples
+    assert [e.tokens for e in back] == [e.tokens for e in made[1].examples]
+    assert all((e.positions, e.left_out, e.length, e.gaps) == ((), (), 0, []) for e in back)
+    for one, two in zip(back, made[1].examples, strict=True):
+        assert one.elsewhere == pytest.approx(two.elsewhere, abs=0.01)
+    page = page_data(load(older))["examples"]
+    assert all(example["positions"] == [] for example in page)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"positions": [0]}, {"positions": None}, {"positions": "0"}, {"length": 1}, {"length": "x"},
+        {"left_out": [0.5] * 99}, {"left_out": [float("nan")]}, {"more_targets": -1},
+        {"more_targets": True},
+    ],
+)  # fmt: skip
+def test_an_excerpt_that_cannot_be_is_refused(made, tmp_path, change):
+    import shutil
+
+    broken = tmp_path / "run"
+    shutil.copytree(made[0] / "shown", broken)
+    change_index(broken, lambda facts: facts.update(change))
+    with pytest.raises(RunError, match="the pattern cache is damaged"):
+        load(broken)
+
+
+def test_a_damaged_cache_is_named(made, tmp_path):
+    import shutil
+
+    broken = tmp_path / "run"
+    shutil.copytree(made[0] / "shown", broken)
+    file = broken / "patterns" / "examples.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(RunError, match=r"examples.safetensors: this file is not the one"):
+        load(broken)
+    index = broken / "patterns" / "examples.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"sha256": None, "examples": 3}))
+    with pytest.raises(RunError, match="patterns"):
+        load(broken)
+
+
+def test_show_gives_the_models_own_pattern_and_spells_the_text(made, gpt2_folder):
+    view = hs.show(str(gpt2_folder), "L1H3", "the old keys")
+    assert view.tokens[0] == "<|endoftext|>"
+    assert "".join(view.tokens[1:]) == "the old keys"
+    np.testing.assert_allclose(view.pattern.sum(-1), 1, atol=1e-5)
+    again = hs.show(str(made[0] / "shown"), "1.3", "the old keys")
+    assert np.array_equal(view.pattern, again.pattern)
+    assert np.array_equal(made[1].show("L1H3", "the old keys").pattern, view.pattern)
+
+
+def test_show_refuses_what_it_cannot_show(gpt2_folder, made):
+    model = made[2]
+    with pytest.raises(RunError, match=r"no head L9H0 in .*; they go up to L1H3"):
+        hs.show(model, "L9H0", "text")
+    with pytest.raises(HeadscopeError, match="the text is empty"):
+        hs.show(model, "L0H0", "")
+    with pytest.raises(HeadscopeError, match=r"with its beginning .* reads 256 at most"):
+        hs.show(model, "L0H0", "the " * 400)
+    with pytest.raises(PatternError, match=r"shape \(2, 3\) for 2 tokens"):
+        AttentionView("x", ("a", "b"), np.zeros((2, 3)))
+
+
+def test_tokens_are_made_visible_and_harmless():
+    assert visible("a\nb\t") == "a↵b⇥"
+    assert visible("\u202eab\u200f") == "⟨202e⟩ab⟨200f⟩"
+    assert visible("\ud83d") == "⟨d83d⟩"
+    assert visible("\x1b[31m") == "⟨1b⟩[31m"  # no terminal is told to change colour
+    assert visible("") == "∅"
+    assert visible(" the") == " the"
+
+
+VIEW = AttentionView(
+    "L0H0 </script>$x$",
+    ("<bos>", "a", "$b</script>"),
+    np.array([[1, 0, 0], [0.4, 0.6, 0], [0, 1, 0]]),
+)
+
+
+def test_the_grid_shades_each_cell_and_names_each_best_key():
+    console = Console(width=80, no_color=True)
+    with console.capture() as capture:
+        console.print(VIEW.grid())
+    lines = capture.get().splitlines()
+    assert lines[1].split() == ["<bos>", "██", "<bos>", "1.00"]
+    assert lines[3].split()[-2:] == ["a", "1.00"]
+    assert "\x1b" not in capture.get()
+
+
+def test_a_view_in_a_notebook_holds_its_script_and_nothing_that_ends_it():
+    html = VIEW._repr_html_()
+    assert html.count("</script>") == 1
+    assert not re.search(r"<(script|link|img|iframe)\b[^>]*(src|href)", html)
+    page = VIEW.html()
+    assert "<title>L0H0 &lt;/script&gt;$x$</title>" in page
+
+
+@pytest.mark.parametrize("kind", sorted(FIGURES))
+def test_figures_are_drawn_for_every_run(made, kind):
+    figure = FIGURES[kind](made[1])
+    figure.canvas.draw()
+    texts = {t.get_text() for axes in figure.axes for t in axes.texts}
+    if kind == "atlas":
+        assert len(figure.axes[0].texts) == len(made[1].heads)
+        assert texts <= {"·", "P", "D", "I", "S", "C", "M"}
+
+
+def test_a_patterns_figure_is_no_formula():
+    figure = VIEW.figure()
+    figure.canvas.draw()
+    assert figure.axes[0].get_xticklabels()[2].get_text() == r"\$b</script>"
+
+
+def test_the_atlas_in_a_notebook_has_every_head_and_escapes_names(made):
+    html = atlas_html(made[1])
+    assert html.count("<td ") == 8
+    run = hs.Run(made[1].heads, made[1].evidence, made[1].rules, {"model": {"name": "<b>x"}})
+    assert "<b>x" not in atlas_html(run).replace("<b>&lt;b&gt;x", "")
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_commands_write_pictures_and_pages(made, tmp_path, suffix):
+    folder = made[0] / "shown"
+    for arguments in (
+        ["atlas", str(folder), "--out", str(tmp_path / f"a.{suffix}"), "--kind", "layers"],
+        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / f"b.{suffix}")],
+        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / "c.html")],
+        ["report", str(folder), "--out", str(tmp_path / "d.html")],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / arguments[arguments.index("--out") + 1]).stat().st_size > 500
+
+
+def test_show_prints_a_grid_and_other_files_are_refused(made, tmp_path):
+    folder = str(made[0] / "shown")
+    result = CliRunner().invoke(app, ["show", folder, "L0H1", "the old keys"])
+    assert result.exit_code == 0
+    assert "L0H1" in result.output
+    result = CliRunner().invoke(app, ["atlas", folder, "--out", str(tmp_path / "a.doc")])
+    assert isinstance(result.exception, HeadscopeError)
+    assert "cannot write .doc; choose .png, .svg, .pdf" in str(result.exception)
+    assert not (tmp_path / "a.doc").exists()
+
+
+def test_the_run_folder_holds_the_report_and_the_patterns(made):
+    names = {path.name for path in (made[0] / "shown").iterdir()}
+    assert names == {
+        "run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html", "patterns",
+    }  # fmt: skip
+    page = (made[0] / "shown" / "report.html").read_text(encoding="utf-8")
+    assert "sentence-end" in page
+    assert len(page) < 6e6
