@@ -22,7 +22,7 @@ def why(result: Result, head: str) -> str:
     layer, number = parse_head(head)
     heads = result.heads
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
-        last = head_name(heads["layer"].max(), heads["head"].max())
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     parts = [

@@ -90,14 +90,14 @@ def test_names_cannot_steer_a_terminal(run, tmp_path):
     ):
         done = shell('"$@"', *arguments)
         said = done.stdout + done.stderr
-        assert "evil⟨1b⟩" in said
+        assert "evil⟨1b⟩" in said or r"evil\x1b" in said
         assert not set(said) & {"\x1b", "\x07", "\u202e"}, arguments
 
 
 def test_a_line_end_in_a_name_stays_one_line(tmp_path):
     done = shell('"$@"', "heads", tmp_path / "a\nheadscope: all is well")
     assert done.stderr.count("\n") == 1
-    assert "a↵headscope" in done.stderr
+    assert r"a\nheadscope" in done.stderr
 
 
 def test_what_is_harmless_stays():

@@ -5,8 +5,6 @@ Attention is Hugging Face's own; the targets of repeats are found by a loop over
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -17,7 +15,7 @@ from headscope.measure.chosen import choose
 from headscope.measure.example import Example, Wanted
 from headscope.measure.examples import find_examples
 from headscope.measure.excerpt import WIDTH, excerpt, stretches_left_out
-from headscope.measure.query_masses import Queries
+from headscope.measure.query_masses import Queries, Reading
 from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -132,14 +130,22 @@ def test_stretches_left_out_lie_between_the_shown_positions():
     assert stretches_left_out([0, 1, 2]) == stretches_left_out([]) == []
 
 
-def reading(stimuli: list[str], strings: list[str]) -> SimpleNamespace:
+class Given(Reading):
     """Windows whose every query looks at the token before."""
+
+    def __init__(self, sample: list[Window]) -> None:
+        self.sample = sample
+        place = np.arange(1, len(sample[0].tokens))
+        self.targets = lambda window, relation: pairs(place, place - 1)
+
+
+def reading(stimuli: list[str], strings: list[str]) -> Reading:
+    """Windows of these stimuli, all of the same tokens."""
     sample = [
         Window(f"w{i}", np.arange(len(strings)), tuple(strings), stimulus=stimulus)
         for i, stimulus in enumerate(stimuli)
     ]
-    place = np.arange(1, len(strings))
-    return SimpleNamespace(sample=sample, targets=lambda window, relation: pairs(place, place - 1))
+    return Given(sample)
 
 
 def queries(places: list[tuple[int, int]]) -> Queries:

@@ -39,7 +39,7 @@ def test_layers_on_the_disk_give_the_same_sums(gpt2_folder, keys_file, monkeypat
     run = hs.classify(str(gpt2_folder), keys_file, twin=False, device_map="auto", **OPTIONS)
     for name, array in whole.tally.arrays().items():
         assert np.array_equal(run.tally.arrays()[name], array), name
-    assert run.info["notes"] == [*whole.info["notes"], "spread by accelerate over cpu, disk"]
+    assert set(run.info["notes"]) == {*whole.info["notes"], "spread by accelerate over cpu, disk"}
     assert run.info["settings"]["device_map"] == "auto"
     assert "--device-map auto" in run.info["command"]
     assert "--device-map" not in whole.info["command"]

@@ -77,22 +77,22 @@ def test_the_report_and_the_atlas_draw_it_in_its_colour(run):
 
 
 def test_a_sweep_counts_it_and_its_emergence_is_drawn(registered, tmp_path, run):
-    from headscope.studies.sweep.cells import read_cells
-    from headscope.studies.sweep.emergence import emergence
-    from headscope.studies.sweep.run import sweep
-    from headscope.studies.sweep.spec import read_spec
-    from headscope.studies.sweep.view import emergence_figure
-
-    spec = read_spec(
-        None, models=["mini"], types="words", max_tokens=2_000, max_length=64, twin=False,
-        examples=False, out=str(tmp_path / "stages"),
-    )  # fmt: skip
-    (cell,) = sweep(spec)
+    swept = hs.sweep(
+        models=["mini"],
+        types="words",
+        max_tokens=2_000,
+        max_length=64,
+        twin=False,
+        examples=False,
+        out=str(tmp_path / "stages"),
+    )
+    (cell,) = swept.cells
     assert cell.error == ""
     assert set(cell.counts) == {"words", "unclassified"}
-    table = emergence(read_cells(tmp_path / "stages")).set_index("type")
+    emergence = hs.emergence(swept.out)
+    table = emergence.table.set_index("type")
     assert table.loc["words", "heads"] == cell.counts["words"]
-    figure = emergence_figure(table.reset_index())
+    figure = emergence.figure()
     (line,) = [each for each in figure.axes[0].lines if each.get_label() == "words"]
     assert (line.get_marker(), line.get_color()) == ("*", "#7f3b08")
 
@@ -100,7 +100,7 @@ def test_a_sweep_counts_it_and_its_emergence_is_drawn(registered, tmp_path, run)
 def test_ablation_reads_the_predictions_at_its_queries(run):
     found, _ = run
     best = found.tagged("words").index[0]
-    table = found.ablate(heads=best)
+    table = found.ablate(heads=best).table
     assert set(table.query("type == 'words'")["behaviour"]) == {"near", "away"}
 
 
