@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from headscope.studies.validation.calibrate_result import Calibration as Calibration
     from headscope.studies.validation.verify import verify as verify
     from headscope.studies.validation.verify_result import Verification as Verification
+    from headscope.studies.validation.zoo.result import Zoo as Zoo
+    from headscope.studies.validation.zoo.run import zoo as zoo
     from headscope.studies.weights.result import WeightEvidence as WeightEvidence
     from headscope.studies.weights.run import weights as weights
     from headscope.views.show import show as show
@@ -88,6 +90,7 @@ _HOMES = {
     "WeightEvidence": "headscope.studies.weights.result",
     "Window": "headscope.corpus.window",
     "Writes": "headscope.studies.ablate.writes",
+    "Zoo": "headscope.studies.validation.zoo.result",
     "ablate": "headscope.studies.ablate.run",
     "anatomy": "headscope.studies.anatomy.run",
     "calibrate": "headscope.studies.validation.calibrate",
@@ -114,6 +117,7 @@ _HOMES = {
     "window_of_tokens": "headscope.corpus.spelled",
     "windows": "headscope.api",
     "writes": "headscope.studies.ablate.writes",
+    "zoo": "headscope.studies.validation.zoo.run",
 }
 __all__ = sorted(_HOMES)
 

@@ -15,6 +15,10 @@ import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.studies.validation.calibrate import calibrate_planted
+from headscope.studies.validation.zoo.habits import habits
+from headscope.studies.validation.zoo.heads import Heads
+from headscope.studies.validation.zoo.oracles import oracles
+from tests.helpers.zoo import zoo_windows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 SECTION = re.compile(r"^#{2,4} `([^`]+)`.*?\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL)
@@ -69,6 +73,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             return pd.DataFrame(groups["tests"], columns=tests)
         if name == "calibrate":
             return planted
+        if name == "calibrate zoo":
+            return zoo_heads()
         path = places.get(name, home) / (name if name.endswith(".csv") else f"{name}.csv")
         return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
@@ -76,12 +82,19 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     return read
 
 
+def zoo_heads() -> pd.DataFrame:
+    """A few heads of the zoo on a few windows."""
+    windows = zoo_windows(1_500)
+    heads = Heads(habits(windows)[:3], oracles(windows, {"syntactic/det:head>dep"}))
+    return heads.table(hs.score_patterns(heads, windows))
+
+
 TABLES = [
     "heads.csv", "evidence.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
     "weights writes", "prune", "prune-heads", "collapse", "anatomy", "anatomy published",
-    "calibrate",
+    "calibrate", "calibrate zoo",
 ]  # fmt: skip
 NOT_TABLES = {"run.json", "tally.safetensors", "patterns/examples.safetensors"}
 

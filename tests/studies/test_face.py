@@ -14,6 +14,7 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.studies.sweep.cells import Cell
 from headscope.studies.sweep.counts import by_revision
 from headscope.studies.validation.calibrate_result import Calibration
+from headscope.studies.validation.zoo.result import HEADS
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
 
@@ -59,6 +60,17 @@ def planted() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
+def menagerie() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A habit with a false tag, and an oracle that is found."""
+    obj = "syntactic/obj:dep>head"
+    rows = [
+        ("habit", "nearest verb", "", float("nan"), 0, "", None, obj, obj),
+        ("oracle", obj, obj, 0.0, 100, "", True, obj, ""),
+    ]
+    judged = pd.DataFrame([(obj, 100, 1)], columns=["relation", "n", "habits"])
+    return pd.DataFrame(rows, columns=HEADS), judged
+
+
 STUDIES = {
     "ablate": lambda run, corpus: hs.ablate(run, heads="L0H0,L1H1"),
     "anatomy": lambda run, corpus: hs.anatomy("gpt-2-s"),
@@ -72,6 +84,7 @@ STUDIES = {
     "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
     "weights": lambda run, corpus: hs.weights(run),
     "writes": lambda run, corpus: hs.writes(run, corpus, max_tokens=150),
+    "zoo": lambda run, corpus: hs.Zoo(*menagerie(), 1_000),
 }
 """Each on a run's folder, or on made-up rows where it takes minutes or another model."""
 

@@ -1,0 +1,29 @@
+"""Windows that the zoo reads, few enough for a test."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import headscope as hs
+from headscope.corpus.shipped import data_folder, mini_folder
+from headscope.corpus.window import Window
+from headscope.measure.stimuli import plan_pairs, plan_repeats
+from headscope.models.tokenizer import Tokenizer, load_tokenizer
+
+
+@cache
+def zoo_windows(max_tokens: int) -> list[Window]:
+    """Prose that ships, in the tokens of `mini`."""
+    backend = load_tokenizer("mini", mini_folder())
+    text = data_folder() / "corpora" / "gold.conllu"
+    return hs.windows(text, backend, max_length=128, max_tokens=max_tokens)
+
+
+@cache
+def other_windows() -> list[Window]:
+    """Repeated random tokens, and sentences of related words."""
+    backend = load_tokenizer("mini", mini_folder())
+    encoder = Tokenizer(backend, name="mini")
+    tokens = encoder.ordinary_tokens(len(backend))
+    repeats = plan_repeats(tokens, encoder, max_length=128, seed=0)
+    return [*repeats, *plan_pairs(encoder, max_length=128, seed=0)]
