@@ -93,7 +93,7 @@ def text_windows(model: Model, corpora: list[str], *, tokens: int, length: int) 
 
 
 def corpora() -> list[str]:
-    """The corpora named on the command line, or those that ship, whose documents are short."""
+    """The corpora named on the command line, or natural text that ships."""
     return sys.argv[1:] or [str(path) for path in shipped_corpora()]
 
 

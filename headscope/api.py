@@ -188,7 +188,8 @@ def windows(
     """The windows of text that `classify` would read.
 
     Args:
-        corpus: files or folders of CoNLL-U or plain text; what ships with headscope when empty.
+        corpus: files or folders of CoNLL-U or plain text, or the name of a corpus that ships;
+            natural text that ships when empty.
         tokenizer: a fast tokenizer of transformers.
         max_length: longest window in tokens, the beginning-of-text token included.
         max_tokens: tokens of text to read, to the end of a window.
@@ -198,14 +199,14 @@ def windows(
         CorpusError: a corpus cannot be read.
         ModelError: the tokenizer knows no character offsets, or has no beginning-of-text token.
     """
-    from headscope.corpus.shipped import shipped_corpora
+    from headscope.corpus.shipped import asked_corpora
     from headscope.measure.stimuli import TextWindows
     from headscope.models.tokenizer import Tokenizer
 
     encoder = tokenizer
     if not isinstance(tokenizer, Tokenizer):
         encoder = Tokenizer(tokenizer, name=str(getattr(tokenizer, "name_or_path", "") or "it"))
-    asked = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
+    asked = asked_corpora(corpus)
     return list(
         TextWindows(asked, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.api import Run
 from headscope.arguments import MODEL, Kind, made_by, maybe, takes
-from headscope.corpus.shipped import shipped_corpora
+from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.evidence.judge import judge, versions
 from headscope.evidence.ranking import wanted_examples
@@ -70,7 +70,8 @@ def classify(
         model: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name like `gpt2`;
             or what is in memory: a (model, tokenizer) pair of transformers, a loaded model, or a
             TransformerBridge; see `headscope.models.sources.open_model` for what is changed of it.
-        corpus: files or folders of CoNLL-U or plain text; what ships with headscope when empty.
+        corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
+            ship with headscope; `gum` when empty.
         settings: what else is asked for; see `headscope.settings.Settings`.
         relations: the relations to score instead of the table's, for types of one's own.
         out: where to write the run folder; nothing is written when None.
@@ -94,7 +95,7 @@ def classify(
     settings = settings_of(settings, changes)
     backend = backend or InProcess()
     relations = relations_of(settings.types) if relations is None else check_relations(relations)
-    corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
+    corpora = asked_corpora(corpus)
     seed, clock = settings.seed, _Clock()
     with _place(out) as work:
         if out is not None and work is not None:

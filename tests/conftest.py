@@ -9,7 +9,7 @@ import pytest
 
 from headscope.corpus.shipped import data_folder
 from tests.helpers.models import LAYOUTS, save_model
-from tests.helpers.places import SHARED, SMOLLM2, gum_folder
+from tests.helpers.places import SMOLLM2
 from tests.helpers.texts import SENTENCES
 from tests.skips import pytest_configure as pytest_configure
 
@@ -18,7 +18,7 @@ os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a process of tests
 
-GUM = ("vlog_pizzeria", "court_loan", "bio_byron")
+GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 """Three genres."""
 
 
@@ -29,22 +29,18 @@ def keys_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session", params=["shipped", "gum"])
+@pytest.fixture(scope="session", params=["gold", "gum"])
 def annotated(request) -> list[Path]:
-    """Prose with trees and mentions: what ships, and GUM where it lies beside the checkout."""
-    if request.param == "shipped":
+    """Prose with trees and mentions: what was written for headscope, and natural text."""
+    if request.param == "gold":
         return [data_folder() / "corpora" / "gold.conllu"]
-    return [gum_folder() / f"GUM_{name}.conllu" for name in GUM]
+    return [data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM]
 
 
 @pytest.fixture(scope="session")
 def prose() -> Path:
-    """Enough prose for a real model: GUM, or what ships where there is no GUM.
-
-    For what takes too long to run on both.
-    """
-    folder = SHARED / "gum"
-    return folder if folder.is_dir() else data_folder() / "corpora" / "gold.conllu"
+    """Enough prose for a real model."""
+    return data_folder() / "gum"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import os
 import pytest
 
 FORESEEN = (
-    "needs GUM in",
     "needs GPT-2's vocabulary in",
     "needs SmolLM2 in",
     "needs a GPU",

@@ -88,7 +88,12 @@ def test_the_sdist_holds_all_that_tests_and_documentation_need(sdist):
 
 def test_the_wheel_holds_every_file_of_the_package_and_of_data(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        listed = archive.namelist()
+        (meta,) = (archive.read(name).decode() for name in listed if name.endswith("/METADATA"))
+    names = {name for name in listed if ".dist-info/" not in name}
+    licences = {name.partition("/licenses/")[2] for name in listed}
+    assert licences >= {"LICENSE", "data/gum/LICENSE.txt", "data/gum/documents.csv"}
+    assert "\nLicense-Expression: MIT AND CC-BY-4.0 AND " in meta
     data = {f"headscope/{name}" for name in files_below("data")}
     assert names == files_below("headscope") | data
     assert "headscope/py.typed" in names

@@ -37,7 +37,7 @@ def test_a_skip_that_was_not_foreseen_fails_and_is_named(tmp_path, kind, workers
     assert line.startswith("test_odd.py")
 
 
-@pytest.mark.parametrize(("reason", "ci"), [("needs GUM in /x", "true"), ("the moon is full", "")])
+@pytest.mark.parametrize(("reason", "ci"), [("needs a GPU", "true"), ("the moon is full", "")])
 def test_a_foreseen_skip_passes_and_so_does_any_at_home(tmp_path, reason, ci):
     done = run(tmp_path, KINDS["in a test"].format(reason=reason), ci, "-p", "no:xdist")
     assert done.returncode == 0, done.stdout

@@ -36,7 +36,11 @@ ModelOrRun = Annotated[
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
-    typer.Option(help="CoNLL-U or plain text: a file or a folder; repeatable; ours by default."),
+    typer.Option(
+        help="CoNLL-U or plain text (also .gz, .xz): a file or a folder, or gum, gold or "
+        "controlled, which ship; repeatable.",
+        show_default="gum",
+    ),
 ]
 Printed = Annotated[Format, typer.Option(help="How to print.")]
 Table = Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")]

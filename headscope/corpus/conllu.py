@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headscope.corpus.compressed import uncompressed
 from headscope.corpus.conllu_rows import Row, parse_rows
 from headscope.corpus.document import Document, Word
 from headscope.corpus.entities import EntityReader
@@ -24,14 +25,15 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     Raises:
         CorpusError: with file and line, for anything that is not valid CoNLL-U.
     """
-    builder = _Builder(str(path), path.stem)
+    stem = uncompressed(path).stem
+    builder = _Builder(str(path), stem)
     for first_line, lines in _blocks(text):
         comments = dict(_comment(line) for line in lines if line.startswith("#"))
         if "global.Entity" in comments:
             builder.entity_format(comments["global.Entity"])
         if (name := comments.get("newdoc id", comments.get("newdoc"))) is not None:
             yield from builder.end_document()
-            builder.name = name or path.stem
+            builder.name = name or stem
         rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
         if not rows:
             raise CorpusError(f"{path}:{first_line}: comments without a sentence below them")

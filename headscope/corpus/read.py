@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headscope.arguments import takes
+from headscope.corpus.compressed import uncompressed, unpack
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
+from headscope.corpus.shipped import corpus_place
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 
 SUFFIXES = (".conllu", ".txt")
+"""Of what headscope reads; behind each may stand that of a compressed file, `.gz` or `.xz`."""
 MOST_BYTES = 100_000_000
 """Of one file, which is read whole. Treebanks stay below: GitHub takes no larger file."""
 
@@ -35,18 +38,16 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         mode = _mode(path)
         if stat.S_ISDIR(mode):
-            found = sorted(
-                p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()
-            )
+            found = sorted(p for p in path.rglob("*") if _suffix(p) in SUFFIXES and p.is_file())
             # notes beside a treebank are no corpus: text counts only where nothing is annotated
-            annotated = [p for p in found if p.suffix.lower() == ".conllu"]
+            annotated = [p for p in found if _suffix(p) == ".conllu"]
             if not found:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
             files += annotated or found
-        elif path.suffix.lower() not in SUFFIXES:
+        elif _suffix(path) not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
-                f"a corpus is {' or '.join(SUFFIXES)}"
+                f"a corpus is {' or '.join(SUFFIXES)}, or one of them as .gz or .xz"
             )
         elif not stat.S_ISREG(mode):
             # a pipe or a device may never end
@@ -54,6 +55,10 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
         else:
             files.append(path)
     return files
+
+
+def _suffix(path: Path) -> str:
+    return uncompressed(path).suffix.lower()
 
 
 def _mode(path: Path) -> int:
@@ -74,20 +79,26 @@ def read_documents(files: Iterable[Path]) -> Iterator[Document]:
     """
     for path in files:
         text = _decode(path)
-        if path.suffix.lower() == ".conllu":
+        if _suffix(path) == ".conllu":
             yield from read_conllu(path, text)
         else:
-            yield from read_texts(path.stem, text, source=str(path))
+            yield from read_texts(uncompressed(path).stem, text, source=str(path))
 
 
 @takes()
 def read_corpus(path: str | Path) -> list[Document]:
     """All documents of a file, or of a folder in the order of names.
 
+    Args:
+        path: the file or folder, or the name of a corpus that ships.
+
     Raises:
         CorpusError: with file and line; see `read_conllu`.
+
+    >>> len(read_corpus("gold"))
+    72
     """
-    return list(read_documents(corpus_files([path])))
+    return list(read_documents(corpus_files([corpus_place(path)])))
 
 
 def read_text_file(path: Path) -> str:
@@ -118,6 +129,12 @@ def _decode(path: Path) -> str:
     if size > MOST_BYTES:
         raise CorpusError(
             f"{path}: {size / 1e6:,.0f} MB, and {MOST_BYTES / 1e6:.0f} MB at most can be read; "
+            "split it into several files"
+        )
+    raw = unpack(path, raw, most=MOST_BYTES)
+    if len(raw) > MOST_BYTES:
+        raise CorpusError(
+            f"{path}: more than {MOST_BYTES / 1e6:.0f} MB when unpacked, and no more can be read; "
             "split it into several files"
         )
     if encoding := _wide_encoding(raw):

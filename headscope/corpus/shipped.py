@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from headscope.arguments import takes
@@ -11,7 +13,8 @@ from headscope.arguments import takes
 def data_folder() -> Path:
     """The folder of shipped data: inside the installed package, or beside it in a checkout.
 
-    `mini/` is the model, with `emergence.csv` of its training; `corpora/` is what `classify` reads.
+    `mini/` is the model, with `emergence.csv` of its training; `gum/` is what `classify` reads;
+    `corpora/` was made for headscope.
     """
     package = Path(__file__).parents[1]
     packed = package / "data"
@@ -28,12 +31,48 @@ def mini_folder() -> Path:
 
 
 def shipped_corpora() -> list[Path]:
-    """The corpora that `classify` reads when none is named.
+    """The corpora that `classify` reads when none is named: natural text of nine genres.
 
     >>> [path.name for path in shipped_corpora()]
+    ['gum']
+    """
+    return [data_folder() / "gum"]
+
+
+def built_corpora() -> list[Path]:
+    """The corpora that were made for headscope: built sentences, and texts for coreference.
+
+    >>> [path.name for path in built_corpora()]
     ['controlled.conllu', 'gold.conllu']
     """
     return sorted((data_folder() / "corpora").glob("*.conllu"))
+
+
+def named_corpora() -> dict[str, Path]:
+    """What ships by the names that `--corpus` takes.
+
+    >>> list(named_corpora())
+    ['gum', 'controlled', 'gold']
+    """
+    return {path.stem: path for path in [*shipped_corpora(), *built_corpora()]}
+
+
+def corpus_place(corpus: str | Path) -> str | Path:
+    """Where a corpus lies: the path itself, or that of what ships under this name.
+
+    A file or folder of the name comes first.
+
+    >>> str(corpus_place("texts/gum")), corpus_place("gold") == built_corpora()[1]
+    ('texts/gum', True)
+    """
+    shipped = named_corpora().get(str(corpus))
+    return corpus if shipped is None or os.path.lexists(corpus) else shipped
+
+
+def asked_corpora(corpus: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    """The corpora that were asked for, names of what ships as paths; the default if none was."""
+    asked = [corpus] if isinstance(corpus, str | Path) else corpus
+    return [corpus_place(each) for each in asked] or [*shipped_corpora()]
 
 
 ALIASES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +15,7 @@ from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
+from headscope.corpus.shipped import corpus_place
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
@@ -35,9 +37,10 @@ class Encoder(Protocol):
 class TextWindows:
     """Windows of natural text, up to `max_tokens` tokens, made one after the other.
 
-    The files of a folder are read in an order drawn by the seed, so that a short run sees all
-    kinds of text; several corpora take turns, one document each. A file that would not be needed
-    is not read, and no more than a document of each corpus is in memory.
+    The files of a folder are read in an order drawn by the seed, its subfolders in turn a file
+    each, so that a short run sees all kinds of text; several corpora take turns, one document
+    each. A file that would not be needed is not read, and no more than a document of each corpus
+    is in memory.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class TextWindows:
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._pieces: dict[str, int] = {}
         # a path that does not exist is found now, not when its turn comes
+        corpora = [corpus_place(corpus) for corpus in corpora]
         files = _files(corpora)
         self.paths = names_within(corpora, files)
         """All files of the corpora by their names in these, whether they will be needed or not."""
@@ -140,9 +144,13 @@ def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:
 
 
 def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:
+    folders: dict[Path, list[Path]] = {}
     for i in np.random.default_rng(seed).permutation(len(files)):
-        opened.append(files[i])
-        yield from read_documents([files[i]])
+        folders.setdefault(files[i].parent, []).append(files[i])
+    for turn in zip_longest(*folders.values()):
+        for file in filter(None, turn):
+            opened.append(file)
+            yield from read_documents([file])
 
 
 def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
-from headscope.corpus.shipped import shipped_corpora
+from headscope.corpus.shipped import asked_corpora
 from headscope.errors import CorpusError, ModelError
 from headscope.measure.backend import batch_tokens_on
 from headscope.measure.batches import Batch, batches
@@ -78,7 +78,7 @@ def text_batches(
     Raises:
         CorpusError: a corpus cannot be read, or holds nothing to predict.
     """
-    corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus) or shipped_corpora()
+    corpora = asked_corpora(corpus)
     text = TextWindows(
         corpora,
         model.tokenizer,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.corpus.naming import corpus_title
-from headscope.corpus.shipped import shipped_corpora
+from headscope.corpus.shipped import named_corpora, shipped_corpora
 from headscope.measure.backend import batch_tokens_on
 from headscope.models.names import title_of
 from headscope.relations import head_types
@@ -61,7 +61,9 @@ def _command(
     """The command that repeats the run where its files lie; one's own relations need their code."""
     words = ["headscope", "classify", name_of(model.name)]
     if list(corpora) != shipped_corpora():
-        words += [word for path in corpora for word in ("--corpus", name_of(str(path)))]
+        names = {path: name for name, path in named_corpora().items()}
+        for path in corpora:
+            words += ["--corpus", names.get(Path(path)) or name_of(str(path))]
     types = tuple(dict.fromkeys(relation.type for relation in relations))
     every = tuple(head_types())
     known = set(types) <= set(every) and types != every

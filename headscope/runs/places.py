@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.corpus.shipped import MINI, shipped_corpora
+from headscope.corpus.shipped import MINI, named_corpora
 from headscope.runs.shareable import shareable
 from headscope.runs.write import resolved
 
@@ -77,7 +77,7 @@ def titled(info: dict[str, Any]) -> dict[str, Any]:
 
 def outward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What `run.json` says in this folder."""
-    shipped = {lies(path): f"{SHIPPED}{path.name}" for path in shipped_corpora()}
+    shipped = {lies(path): f"{SHIPPED}{path.name}" for path in named_corpora().values()}
     return _with_places(titled(info), lambda path: shipped.get(path) or seen_from(folder, path))
 
 
@@ -85,7 +85,7 @@ def inward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What a run that was read from this folder says in memory: places are paths again."""
     if PLACES not in info:
         return titled(info)
-    shipped = {f"{SHIPPED}{path.name}": lies(path) for path in shipped_corpora()}
+    shipped = {f"{SHIPPED}{path.name}": lies(path) for path in named_corpora().values()}
     home = resolved(folder)
     return _with_places(info, lambda way: shipped.get(way) or os.path.normpath(home / way))
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 SMOLLM2 = Path(
     os.environ.get("HEADSCOPE_MODELS", Path.home() / ".cache" / "headscope")
 ) / "SmolLM2-135M-Instruct.Q4_1.gguf"  # fmt: skip
-
-
-def gum_folder() -> Path:
-    if not (SHARED / "gum").is_dir():
-        pytest.skip(f"needs GUM in {SHARED / 'gum'}")
-    return SHARED / "gum"

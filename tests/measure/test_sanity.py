@@ -14,7 +14,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, CohereConfig, CohereForCausalLM
 
 import headscope as hs
-from headscope.corpus.shipped import mini_folder, shipped_corpora
+from headscope.corpus.shipped import built_corpora, mini_folder
 from headscope.measure.sanity import (
     ROWS,
     WINDOWS,
@@ -47,7 +47,7 @@ def slow_losses(folder, targets) -> list[float]:
 
 def windows_of(model, max_tokens: int = 1500):
     text = TextWindows(
-        shipped_corpora(), model.tokenizer, max_tokens=max_tokens, max_length=128, seed=0
+        built_corpora(), model.tokenizer, max_tokens=max_tokens, max_length=128, seed=0
     )
     return list(text)
 
@@ -141,7 +141,13 @@ def test_a_text_of_one_token_is_predicted_evenly():
     assert counts.losses(np.array([5]), 16).tolist() == pytest.approx([log(16)])
 
 
-QUICK = {"types": ["positional"], "max_tokens": 2500, "twin": False, "examples": False}
+QUICK = {
+    "corpus": ["controlled", "gold"],
+    "types": ["positional"],
+    "max_tokens": 2500,
+    "twin": False,
+    "examples": False,
+}
 
 
 @pytest.fixture(scope="module")

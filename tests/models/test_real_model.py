@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headscope as hs
-from headscope.corpus.shipped import mini_folder, shipped_corpora
+from headscope.corpus.shipped import built_corpora, mini_folder, shipped_corpora
 from tests.helpers.models import LAYOUTS, save_model
-from tests.helpers.places import SHARED, gum_folder
+from tests.helpers.places import SHARED
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +81,14 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     assert len(run.heads) == 270
 
 
-@pytest.fixture(scope="module", params=["mini on what ships", "GPT-2 on GUM"])
+@pytest.fixture(scope="module", params=["mini on built text", "GPT-2 on natural text"])
 def vocabulary_and_text(request):
     """A real vocabulary and prose for it."""
     from transformers import AutoTokenizer, GPT2TokenizerFast
 
-    if request.param == "mini on what ships":
-        return AutoTokenizer.from_pretrained(mini_folder()), shipped_corpora()
-    folder, text = SHARED / "gpt2_bpe", gum_folder()
+    if request.param == "mini on built text":
+        return AutoTokenizer.from_pretrained(mini_folder()), built_corpora()
+    folder, text = SHARED / "gpt2_bpe", shipped_corpora()
     if not folder.is_dir():
         pytest.skip(f"needs GPT-2's vocabulary in {folder}")
     files = {"vocab": str(folder / "vocab.json"), "merges": str(folder / "merges.txt")}

@@ -197,10 +197,27 @@ def test_an_unfinished_run_says_nothing_of_places_either_and_goes_on(home, tmp_p
 def test_what_ships_is_named_and_found_wherever_headscope_is_installed(gpt2_folder, tmp_path):
     run = hs.classify(str(gpt2_folder), out=tmp_path / "run", **ASKED | {"max_tokens": 300})
     info = json.loads((tmp_path / "run" / RUN).read_text())
-    assert info["places"]["corpora"] == ["headscope:controlled.conllu", "headscope:gold.conllu"]
+    assert info["places"]["corpora"] == ["headscope:gum"]
+    assert info["command"].startswith(f"headscope classify {gpt2_folder.name} --types")
     again = hs.load(tmp_path / "run")
     assert again.info["places"] == run.info["places"]
-    assert all(Path(path).is_file() for path in again.info["places"]["corpora"])
+    assert all(Path(path).is_dir() for path in again.info["places"]["corpora"])
+
+
+def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
+    gpt2_folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    asked = ASKED | {"max_tokens": 300}
+    hs.classify(str(gpt2_folder), ["gold", "controlled"], out="named", **asked)
+    info = json.loads(Path("named", RUN).read_text())
+    assert info["places"]["corpora"] == ["headscope:gold.conllu", "headscope:controlled.conllu"]
+    assert info["corpora"]["asked"] == ["gold.conllu", "controlled.conllu"]
+    assert " --corpus gold --corpus controlled " in info["command"]
+    Path("gold").mkdir()
+    Path("gold", "own.txt").write_text("She lost her ring, and he found it. " * 30)
+    run = hs.classify(str(gpt2_folder), "gold", **asked)
+    assert list(run.info["corpora"]["files"]) == ["gold/own.txt"]
 
 
 def test_a_run_with_paths_for_names_opens_and_shares_none_when_it_is_saved(home, out, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headscope.corpus.shipped import shipped_corpora
+from headscope.corpus.shipped import asked_corpora
 from headscope.errors import HeadscopeError
 from headscope.measure.backend import batch_tokens_on
 from headscope.measure.in_process import InProcess
@@ -120,7 +120,7 @@ def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
     try:
         name, revision = where(*cell.loads)
         model = here.open(name, **replace(settings, revision=revision).loading())
-        corpus = cell.text or shipped_corpora()
+        corpus = asked_corpora(cell.text)
         text, synthetic = windows_of(model, relations, corpus, settings)
         share: Choose = Share(seed=seed) if settings.twin else lambda windows: set()
         steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)

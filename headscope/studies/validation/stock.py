@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
-from headscope.corpus.read import file_sha256
+from headscope.corpus.read import file_sha256, read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.word_pairs import read_pairs
 from headscope.errors import HeadscopeError
@@ -34,6 +34,8 @@ KEY_RELATIONS = (
     "acl:relcl:dep>head",
 )
 """Relations that the controlled corpus is made for."""
+FREE = r"CC-BY-(SA-)?[234]\.\d|CC0-1\.0|public domain"
+"""Licences that let anyone pass a text on, changed and for money too."""
 BEST_RULE = 0.6
 """What a fixed distance, or the nearest noun, may get right of them."""
 
@@ -55,10 +57,42 @@ class Item:
     file: str
     what: str
     check: Callable[[Path], list[Check]]
+    table: str = ""
+    """Of a folder, the file in it that states the checksums of the others."""
 
     @property
     def path(self) -> Path:
         return data_folder() / self.file
+
+    @property
+    def stated(self) -> Path:
+        """The file whose checksum stands in `data/README.md`."""
+        return self.path / self.table
+
+    @property
+    def size(self) -> int:
+        """Bytes, of a folder those of all its files; 0 if it is not there."""
+        files = self.path.rglob("*") if self.table else [self.path]
+        return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def _gum(path: Path) -> list[Check]:
+    table = pd.read_csv(path / "documents.csv")
+    free, same = table["licence"].str.fullmatch(FREE), 0
+    for listed in table.itertuples():
+        file = path / str(listed.genre) / f"{listed.document}.conllu.xz"
+        same += file.is_file() and file_sha256(file) == listed.sha256
+    read = read_corpus(path)
+    row = partial(_row, "gum")
+    return [
+        row("documents", len(read), len(table)),
+        row("… with the sha256 of documents.csv", same, len(read)),
+        row("… that anyone may pass on", int(free.sum()), len(read)),
+        row("genres", table["genre"].nunique(), 9),
+        row("sentences", sum(d.sentences for d in read), int(table["sentences"].sum())),
+        row("words", sum(len(d.words) for d in read), int(table["words"].sum())),
+        row("mentions", sum(len(d.mentions) for d in read), 35_000),
+    ]
 
 
 def _gold(path: Path) -> list[Check]:
@@ -123,7 +157,8 @@ def _mini(path: Path) -> list[Check]:
 
 
 ITEMS = (
-    Item("corpora/gold.conllu", "natural English with syntax and coreference", _gold),
+    Item("gum", "natural English, nine genres, with syntax and coreference", _gum, "documents.csv"),
+    Item("corpora/gold.conllu", "English written for headscope with syntax and coreference", _gold),
     Item("corpora/controlled.conllu", "built English with known trees and references", _controlled),
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
@@ -138,10 +173,10 @@ def check_all() -> list[Check]:
     checks = []
     for item in ITEMS:
         name = item.path.name
-        if not item.path.is_file():
+        if not item.stated.is_file():
             checks.append(Check(name, "is there", "absent", False))
             continue
-        sha256 = file_sha256(item.path)
+        sha256 = file_sha256(item.stated)
         known = sha256 in readme
         checks.append(Check(name, "sha256 stands in README.md", f"{sha256[:12]}…", known))
         try:
@@ -155,7 +190,7 @@ def stock_table() -> RenderableType:
     """The files that ship, what they are, and the folder that they lie in."""
     table = plain_table("file", "what it is", "size")
     for item in ITEMS:
-        size = f"{item.path.stat().st_size / 1e3:,.0f} kB" if item.path.is_file() else "absent"
+        size = f"{item.size / 1e3:,.0f} kB" if item.stated.is_file() else "absent"
         table.add_row(item.file, item.what, size)
     return Group(Text(f"in {data_folder()}"), table)
 

@@ -14,7 +14,7 @@ from headscope.corpus.census import census
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.deprels import own_label
 from headscope.corpus.read import read_corpus
-from headscope.corpus.shipped import data_folder, mini_folder, shipped_corpora
+from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.studies.validation.stock import ITEMS, check_all
 from tests.helpers.texts import SENTENCES
@@ -26,7 +26,7 @@ DEPRELS = set(
     "dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan "
     "parataxis punct reparandum root vocative xcomp".split()
 )
-corpora = pytest.mark.parametrize("path", shipped_corpora(), ids=lambda path: path.stem)
+corpora = pytest.mark.parametrize("path", built_corpora(), ids=lambda path: path.stem)
 
 
 @corpora
@@ -59,7 +59,7 @@ def test_the_words_spell_the_text(path):
 
 def test_the_corpora_hold_queries_for_many_relations_and_for_pronouns():
     links, pronouns = Counter(), 0
-    for path in shipped_corpora():
+    for path in built_corpora():
         for document in read_corpus(path):
             named = set()
             for i, word in enumerate(document.words):
@@ -77,7 +77,7 @@ def test_the_corpora_hold_queries_for_many_relations_and_for_pronouns():
 
 def test_the_readme_states_the_checksum_of_every_file():
     readme = (data_folder() / "README.md").read_text(encoding="utf-8")
-    files = [*shipped_corpora(), *data_folder().glob("*.csv")]
+    files = [*built_corpora(), *data_folder().glob("*.csv"), *data_folder().glob("*/documents.csv")]
     files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]
     assert len(files) > 6
     for path in files:
