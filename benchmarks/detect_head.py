@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from forward import classify
 from side_by_side import alternate, corpora, gpt2_shape, ratio, save, scratch, text_windows
 from transformer_lens.head_detector import HEAD_NAMES, detect_head
@@ -23,7 +21,7 @@ def main() -> None:
         model, lens = load_model(name, device="cpu"), load_model(name, engine="lens", device="cpu")
         windows = text_windows(model, corpora(), tokens=4_096, length=256)
         texts = ["".join(window.strings[1:]) for window in windows]
-        bridge: Any = lens.engine.bridge
+        bridge = lens.bridge
 
         def detect() -> None:
             for kind in HEAD_NAMES:

@@ -20,8 +20,8 @@ from headscope.corpus.window import Window
 from headscope.measure.backend import BATCH_TOKENS
 from headscope.measure.measure import measure
 from headscope.models.load import Model, load_model
-from headscope.pipeline import MAX_TOKENS
 from headscope.relations import relations_of
+from headscope.settings import Settings
 
 RELATIONS = relations_of()
 
@@ -34,7 +34,7 @@ def main() -> None:
             engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
         }
         sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
-        for length, tokens, rounds in ((256, MAX_TOKENS, 2), (1_024, 16_384, 2)):
+        for length, tokens, rounds in ((256, Settings.max_tokens, 2), (1_024, 16_384, 2)):
             windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
             batches = forward_batches(windows)
             work = {

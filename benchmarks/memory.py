@@ -32,7 +32,7 @@ SAMPLES = 3
 
 
 def main() -> None:
-    if sys.argv[1] == "--child":
+    if sys.argv[1:2] == ["--child"]:
         print(above_the_model(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]))
         return
     rows = {}

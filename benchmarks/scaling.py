@@ -8,7 +8,8 @@ Sizes are measured in turns; the exponent is the slope of log seconds on log siz
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from forward import RELATIONS, classify
@@ -23,13 +24,13 @@ def main() -> None:
     mini = load_model("mini", device="cpu")
     windows = text_windows(mini, corpora(), tokens=32_000, length=256)
     rows = {"exponent of tokens": exponent(
-        {count: lambda count=count: classify(mini, windows[:count])
+        {count: partial(classify, mini, windows[:count])
          for count in (len(windows) // 8, len(windows) // 4, len(windows) // 2, len(windows))}
     )}  # fmt: skip
     some = windows[: len(windows) // 4]
     parts = {len(RELATIONS) // k: RELATIONS[::k] for k in (8, 4, 2, 1)}
     rows["exponent of relations"] = exponent(
-        {count: lambda part=part: measure(mini, some, [], part, seed=0, batch_tokens=BATCH_TOKENS)
+        {count: partial(measure, mini, some, [], part, seed=0, batch_tokens=BATCH_TOKENS)
          for count, part in parts.items()}
     )  # fmt: skip
     with scratch() as folder:
@@ -40,12 +41,12 @@ def main() -> None:
             for layers in (3, 6, 12, 24)
         }
         rows["exponent of layers × heads"] = exponent(
-            {size: lambda model=model: classify(model, some) for size, model in models.items()}
+            {size: partial(classify, model, some) for size, model in models.items()}
         )
     save("scaling", rows)
 
 
-def exponent(work: dict[int, object]) -> float:
+def exponent(work: dict[int, Callable[[], object]]) -> float:
     seconds = alternate(3, **{str(size): run for size, run in work.items()})
     return slope(list(work), [statistics.median(seconds[str(size)]) for size in work])
 

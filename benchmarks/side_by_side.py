@@ -67,7 +67,7 @@ def machine() -> dict[str, Any]:
 
 
 def gpt2_shape(
-    folder: Path, *, layers: int = 12, heads: int = 12, width: int = 768, context: int = 2048,
+    folder: str, *, layers: int = 12, heads: int = 12, width: int = 768, context: int = 2048,
     vocabulary: int | None = None,
 ) -> str:  # fmt: skip
     """A model of GPT-2 small's shape with random weights and `mini`'s vocabulary.
