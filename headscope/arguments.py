@@ -40,19 +40,26 @@ class Kind:
 def takes(**own: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function check its arguments by `KINDS`, and by kinds of its own.
 
+    Kinds whose names are no parameters are of what it passes on by `**`: then it takes no others.
     A parameter that has no kind is an error of the program, when it is imported.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         signature = inspect.signature(function)
-        # what is passed on by ** is checked where it is named
         named = {n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
         kinds = {name: own.get(name) or KINDS.get(name) for name in named}
         if lacking := [name for name in kinds if kinds[name] is None and name != "self"]:
             raise TypeError(f"{function.__name__} does not say what {', '.join(lacking)} may be")
+        passed = {name: kind for name, kind in own.items() if name not in named}
+        if passed and named == set(signature.parameters):
+            raise TypeError(f"{function.__name__} has no parameter {', '.join(passed)}")
 
         @functools.wraps(function)
         def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            for name in kwargs.keys() - named if passed else ():
+                if name not in passed:
+                    raise TypeError(f"{function.__name__}() has no argument {name!r}")
+                kwargs[name] = check(name, kwargs[name], passed[name])
             bound = signature.bind(*args, **kwargs)
             for name, value in bound.arguments.items():
                 kind = kinds.get(name)
@@ -67,6 +74,11 @@ def takes(**own: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
         return checked
 
     return decorate
+
+
+def kinds_of(options: type) -> dict[str, Kind]:
+    """The kinds of a TypedDict's names, for `takes`: what a function passes on by `**`."""
+    return {name: KINDS[name] for name in options.__annotations__}
 
 
 def check(name: str, value: Any, kind: Kind) -> Any:

@@ -145,7 +145,7 @@ class Settings:
         return cls(**{name: value for name, value in facts.items() if name in OPTIONS})
 
     def loading(self) -> dict[str, Any]:
-        """How the model is loaded: what `headscope.models.load.load_model` takes."""
+        """How the model is loaded: fields of `headscope.models.loading.Loading`."""
         own = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
         return own | {"longest": self.max_length}
 

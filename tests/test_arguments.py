@@ -37,6 +37,19 @@ def test_a_function_cannot_have_a_parameter_of_which_nothing_is_said():
         def paint(colour: str) -> None: ...
 
 
+@pytest.mark.parametrize("name", ["anatomy", "collapse", "prune", "ablate", "redundancy"])
+def test_an_argument_that_a_function_only_passes_on_must_be_one_that_it_knows(name):
+    with pytest.raises(TypeError, match=f"{name}.* has no argument 'dvice'"):
+        getattr(hs, name)("mini", dvice="cpu")
+
+
+def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
+    with pytest.raises(TypeError, match="paint has no parameter shade"):
+
+        @takes(shade=KINDS["name"])
+        def paint(name: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -72,6 +85,11 @@ def test_a_function_cannot_have_a_parameter_of_which_nothing_is_said():
         (lambda: hs.compare("run", 3), "runs is 3, expected a run folder"),
         (lambda: hs.anatomy(torch.zeros(2, 3)), r"type Tensor of shape \(2, 3\), expected the"),
         (lambda: hs.anatomy("mini", batch=10**5000), "a number of more than 40 digits"),
+        (lambda: hs.anatomy("mini", revision=5), "revision is 5, expected a name, or None"),
+        (lambda: hs.collapse("mini", device=5), "device is 5, expected a name"),
+        (lambda: hs.prune("mini", revision=5), "revision is 5, expected a name, or None"),
+        (lambda: hs.ablate("run", device=None), "device is None, expected a name"),
+        (lambda: hs.redundancy("run", source=5), "source is 5, expected the name or path of a"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named_with_what_would_do(call, message):

@@ -12,6 +12,31 @@ from headscope.cli.options import Device, Format, Printed, Revision
 from headscope.cli.terminal import print_rich, put
 from headscope.errors import HeadscopeError
 
+Shape = Annotated[
+    str | None,
+    typer.Argument(
+        help="As for classify; also a config.json, a folder without weights, or a published "
+        "shape such as gpt-2-s. The published shapes if none.",
+        autocompletion=complete.models,
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens in the cache; the model's longest input (4,096 for published shapes).",
+        show_default=False,
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(help="Sequences in the cache; 1 (8 for the list).", show_default=False),
+]
+Dtype = Annotated[str, typer.Option(help="Of the cache: float16, float32 or bfloat16.")]
+Published = Annotated[bool, typer.Option("--published", help="List the published shapes.")]
+Check = Annotated[
+    bool, typer.Option("--check", help="Run the model and check what its layers compute.")
+]
+
 
 @command(
     MEASURE,
@@ -20,35 +45,13 @@ from headscope.errors import HeadscopeError
     "headscope anatomy gpt2 --context 4096 --format csv",
 )
 def anatomy(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="As for classify; also a config.json, a folder without weights, or a published "
-            "shape such as gpt-2-s. The published shapes if none.",
-            autocompletion=complete.models,
-        ),
-    ] = None,
-    published: Annotated[
-        bool, typer.Option("--published", help="List the published shapes.")
-    ] = False,
-    context: Annotated[
-        int | None,
-        typer.Option(
-            help="Tokens in the cache; the model's longest input (4,096 for published shapes).",
-            show_default=False,
-        ),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(help="Sequences in the cache; 1 (8 for the list).", show_default=False),
-    ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="Of the cache: float16, float32 or bfloat16.")
-    ] = "float16",
+    model: Shape = None,
+    published: Published = False,
+    context: Context = None,
+    batch: Batch = None,
+    dtype: Dtype = "float16",
     format: Printed = Format.table,
-    check: Annotated[
-        bool, typer.Option("--check", help="Run the model and check what its layers compute.")
-    ] = False,
+    check: Check = False,
     revision: Revision = None,
     device: Device = "auto",
 ) -> None:

@@ -9,11 +9,10 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import COMPARE, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Corpus, Overwrite, Picture, Quiet, Tokens
 from headscope.cli.terminal import print_rich, warn
 from headscope.errors import ArgumentError
-from headscope.runs.write import write_files
 
 if TYPE_CHECKING:
     from headscope.views.study import Study
@@ -54,11 +53,7 @@ def calibrate(
     if corpus and not zoo:
         raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
     found = _zoo(corpus or [], max_tokens, quiet) if zoo else _planted(model, seeds, quiet)
-    files = {out: found.csv().encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
-    say_written(files)
+    say_written(write_study(found, out, figure, overwrite=overwrite))
 
 
 def _planted(model: str | None, seeds: int, quiet: bool) -> Study:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import CAUSES, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import (
     Corpus,
     Device,
@@ -21,7 +21,6 @@ from headscope.cli.options import (
     Tokens,
 )
 from headscope.cli.terminal import print_rich
-from headscope.runs.write import write_files
 
 
 @command(
@@ -61,9 +60,6 @@ def collapse(
             device=device,
             progress=advance,
         )
-    files = {out: found.csv().encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
+    files = write_study(found, out, figure, overwrite=overwrite)
     print_rich(collapse_lines(found))
     say_written(files)

@@ -10,10 +10,9 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import COMPARE, command
-from headscope.cli.files import CSV, HTML, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, HTML, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite
 from headscope.cli.terminal import print_rich, put
-from headscope.runs.write import write_files
 
 
 class Rows(StrEnum):
@@ -23,6 +22,16 @@ class Rows(StrEnum):
     relations = "relations"
     correlation = "correlation"
     depth = "depth"
+
+
+Table = Annotated[
+    Rows | None,
+    typer.Option(
+        help="The rows of --format csv and --out: heads, head × relation, the rank correlation "
+        "of each relation, or shares by depth; heads if shapes are the same, else depth.",
+        show_default=False,
+    ),
+]
 
 
 @command(
@@ -37,14 +46,7 @@ def compare(
     format: Annotated[Format, typer.Option(help="How to print; json has every table.")] = (
         Format.table
     ),
-    table: Annotated[
-        Rows | None,
-        typer.Option(
-            help="The rows of --format csv and --out: heads, head × relation, the rank correlation "
-            "of each relation, or shares by depth; heads if shapes are the same, else depth.",
-            show_default=False,
-        ),
-    ] = None,
+    table: Table = None,
     out: Annotated[Path | None, typer.Option(help="Write the rows to this .csv.")] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw atlases and shares: a .png, .svg or .pdf file.")
@@ -60,23 +62,19 @@ def compare(
     where the two intervals do not overlap.
     """
     check_targets((out, CSV), (figure, PICTURES), (html, HTML), overwrite=overwrite)
+    from headscope.runs.folder import encoded
     from headscope.studies.compare.run import compare as compare_runs
     from headscope.studies.compare.view import comparison_lines
     from headscope.studies.compare.write import comparison_csv, comparison_json
 
     found = compare_runs(*runs)
-    files = {}
     rows = table.value if table else None
-    if out:
-        files[out] = comparison_csv(found, rows).encode("utf-8", "backslashreplace")
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    if html:
-        files[html] = found.html().encode("utf-8", "backslashreplace")
-    csv = comparison_csv(found, rows) if format is Format.csv else ""
-    write_files(files, overwrite=overwrite)
+    csv = comparison_csv(found, rows) if out or format is Format.csv else ""
+    pages = {} if html is None else {html: encoded(found.html())}
+    tables = {} if out is None else {out: encoded(csv)}
+    files = write_study(found, None, figure, tables | pages, overwrite=overwrite)
     if format is Format.table:
         print_rich(comparison_lines(found))
+        say_written(files)
     else:
         put(comparison_json(found) if format is Format.json else csv)
-    say_written(files if format is Format.table else ())

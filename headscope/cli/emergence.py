@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import COMPARE, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite, Picture, Printed, Table
 from headscope.cli.terminal import print_rich, put
-from headscope.runs.write import write_files
 
 
 @command(
@@ -33,10 +32,7 @@ def emergence(
     from headscope.studies.sweep.view import emergence_lines
 
     found = count(sweep)
-    files = {out: found.csv().encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
+    files = write_study(found, out, figure, overwrite=overwrite)
     if format is Format.table:
         print_rich(emergence_lines(found.counts))
     else:

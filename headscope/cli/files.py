@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import say
 from headscope.errors import HeadscopeError
-from headscope.runs.write import check_target
+from headscope.runs.write import check_target, write_files
+
+if TYPE_CHECKING:
+    from headscope.views.study import Study
 
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
@@ -48,6 +51,36 @@ def draw(figure: Any, path: Path) -> bytes:
     buffer = BytesIO()
     figure.savefig(buffer, format=path.suffix.lower().removeprefix("."), dpi=200)
     return buffer.getvalue()
+
+
+def write_study(
+    found: Study,
+    out: Path | None,
+    figure: Path | None,
+    more: Mapping[Path, bytes] | None = None,
+    *,
+    overwrite: bool,
+) -> list[Path]:
+    """Write what a study found: its table, its picture and other files, all or none of them.
+
+    Args:
+        found: the study.
+        out: the .csv file, if it is wanted.
+        figure: the picture, if it is wanted.
+        more: the bytes of other files.
+        overwrite: replace what is there.
+
+    Returns:
+        The files, to be named at the end.
+    """
+    from headscope.runs.folder import encoded
+
+    files = {} if out is None else {out: encoded(found.csv())}
+    files |= more or {}
+    if figure is not None:
+        files[figure] = draw(found.figure(), figure)
+    write_files(files, overwrite=overwrite)
+    return list(files)
 
 
 def say_written(files: Iterable[Path]) -> None:

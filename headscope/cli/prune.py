@@ -9,7 +9,7 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import CAUSES, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import (
     Corpus,
     Device,
@@ -23,7 +23,23 @@ from headscope.cli.options import (
 )
 from headscope.cli.terminal import print_rich
 from headscope.errors import HeadscopeError
-from headscope.runs.write import write_files
+
+Classified = Annotated[
+    Path | None,
+    typer.Option(
+        help="A run folder of this model: heads are pruned by type too.",
+        autocompletion=complete.runs,
+    ),
+]
+Curve = Annotated[
+    Path | None,
+    typer.Option(help="Write the curve to this .csv file, and each head to FILE-heads.csv."),
+]
+Smaller = Annotated[
+    Path | None,
+    typer.Option(help="Write a smaller model with the most important heads; needs --keep."),
+]
+Keep = Annotated[float | None, typer.Option(help="Share of every layer's heads to keep, e.g. 0.5.")]
 
 
 @command(
@@ -33,27 +49,13 @@ from headscope.runs.write import write_files
 )
 def prune(
     model: Model,
-    run: Annotated[
-        Path | None,
-        typer.Option(
-            help="A run folder of this model: heads are pruned by type too.",
-            autocompletion=complete.runs,
-        ),
-    ] = None,
+    run: Classified = None,
     corpus: Corpus = None,
     max_tokens: Tokens = 8_192,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the curve to this .csv file, and each head to FILE-heads.csv."),
-    ] = None,
+    out: Curve = None,
     figure: Picture = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(help="Write a smaller model with the most important heads; needs --keep."),
-    ] = None,
-    keep: Annotated[
-        float | None, typer.Option(help="Share of every layer's heads to keep, e.g. 0.5.")
-    ] = None,
+    save: Smaller = None,
+    keep: Keep = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     revision: Revision = None,
@@ -61,9 +63,8 @@ def prune(
     quiet: Quiet = False,
 ) -> None:
     """Rank heads by importance, and say what the loss is as more and more are masked."""
-    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     by_head = None if out is None else out.with_name(f"{out.stem}-heads.csv")
-    check_targets((by_head, CSV), overwrite=overwrite)
+    check_targets((out, CSV), (by_head, CSV), (figure, PICTURES), overwrite=overwrite)
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
     from headscope.measure.text_loss import MAX_LENGTH
@@ -73,33 +74,22 @@ def prune(
     from headscope.studies.prune.view import prune_lines, smaller_lines
     from headscope.views.progress import progress_bar
 
-    classified = None if run is None else the_run(run)
+    classified, smaller = None if run is None else the_run(run), None
     with progress_bar(quiet=quiet) as advance:
         loaded = the_model(model, revision=revision, device=device, longest=MAX_LENGTH)
         if save is not None and keep is not None:
             check_smaller(loaded, keep, save)
         found = run_prune(
-            loaded,
-            corpus or (),
-            run=classified,
-            max_tokens=max_tokens,
-            seed=seed,
-            progress=advance,
+            loaded, corpus or (), run=classified, max_tokens=max_tokens, seed=seed, progress=advance
         )
-        smaller = None
         if save is not None and keep is not None:
             smaller = save_smaller(loaded, found.importance, keep, save, text=found.text)
-    files = {}
-    if out is not None and by_head is not None:
-        files = {out: found.csv().encode("utf-8"), by_head: _csv(found.heads)}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
+    more = {} if by_head is None else {by_head: _csv(found.heads)}
+    files = write_study(found, out, figure, more, overwrite=overwrite)
     print_rich(prune_lines(found))
     if smaller is not None:
         print_rich(smaller_lines(smaller))
-        say_written([save] if save else [])
-    say_written(files)
+    say_written(files if save is None else [save, *files])
 
 
 def _csv(table: Any) -> bytes:

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import COMPARE, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Device, Format, OtherText, Overwrite, Printed, Quiet, Run, Source
 from headscope.cli.terminal import print_rich, put
-from headscope.runs.write import write_files
 
 
 @command(
@@ -44,10 +43,7 @@ def redundancy(
         found = compare_heads(
             run, corpus or (), windows=windows, device=device, source=source, progress=advance
         )
-    files = {out: write_redundancy(found, "csv").encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
+    files = write_study(found, out, figure, overwrite=overwrite)
     if format is Format.table:
         print_rich(redundancy_lines(found))
     else:

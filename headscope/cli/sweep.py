@@ -15,6 +15,42 @@ from headscope.cli.terminal import print_rich, say, warn
 _LIST = "repeatable, or separated by commas"
 
 
+File = Annotated[
+    Path | None,
+    typer.Argument(help="YAML with models, revisions, corpora, out and classify's settings."),
+]
+Models = Annotated[
+    list[str] | None, typer.Option(help=f"As for classify; {_LIST}.", show_default=False)
+]
+Revisions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"Of each model on the hub, or folders inside a local one; {_LIST}.",
+        show_default=False,
+    ),
+]
+Corpora = Annotated[
+    list[str] | None,
+    typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
+]
+Out = Annotated[Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Processes that hold the model, by Ray; 0 for this one alone. By default a core "
+        "each, 4 at most.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
+]
+
+
 @command(
     MEASURE,
     "headscope sweep stages.yaml --dry-run",
@@ -23,42 +59,14 @@ _LIST = "repeatable, or separated by commas"
 @takes_settings(without=("revision",), said=True)
 def sweep(
     settings: dict[str, Any],
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="YAML with models, revisions, corpora, out and classify's settings."),
-    ] = None,
-    models: Annotated[
-        list[str] | None, typer.Option(help=f"As for classify; {_LIST}.", show_default=False)
-    ] = None,
-    revisions: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Of each model on the hub, or folders inside a local one; {_LIST}.",
-            show_default=False,
-        ),
-    ] = None,
-    corpus: Annotated[
-        list[str] | None,
-        typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")
-    ] = None,
-    engine_workers: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Processes that hold the model, by Ray; 0 for this one alone. By default a core "
-            "each, 4 at most.",
-            show_default=False,
-        ),
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
-    ] = False,
+    file: File = None,
+    models: Models = None,
+    revisions: Revisions = None,
+    corpus: Corpora = None,
+    out: Out = None,
+    engine_workers: Workers = None,
+    address: Address = None,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
     """Classify models × revisions × corpora: a run folder each, sweep.json and sweep.csv.
@@ -76,7 +84,19 @@ def sweep(
     }
     if dry_run:
         _print_plan(file, asked, engine_workers, address)
-        return
+    else:
+        _run(file, asked, engine_workers, address, quiet=quiet)
+
+
+def _run(
+    file: Path | None,
+    asked: dict[str, Any],
+    workers: int | None,
+    address: str | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Do what there is to do; ends with 1 if something of it failed."""
     from headscope.studies.sweep.cells import TABLE
     from headscope.studies.sweep.run import sweep as run_sweep
     from headscope.studies.sweep.view import sweep_lines
@@ -86,12 +106,7 @@ def sweep(
     try:
         with progress_bar(quiet=quiet) as advance:
             found = run_sweep(
-                file,
-                workers=engine_workers,
-                address=address,
-                progress=advance,
-                tell=tell,
-                **asked,
+                file, workers=workers, address=address, progress=advance, tell=tell, **asked
             )
     except KeyboardInterrupt:
         warn("headscope: stopped; complete runs are kept, and the same command goes on")

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from headscope.cli.app import COMPARE, command
-from headscope.cli.files import CSV, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Device, Overwrite, Picture, Run, Source, Table
 from headscope.cli.terminal import print_rich
-from headscope.runs.write import write_files
 
 
 @command(
@@ -38,10 +37,7 @@ def verify(
     from headscope.studies.validation.verify_view import verification_lines
 
     found = compare(run, model=published, measure=measure, device=device, source=source)
-    files = {out: found.csv().encode("utf-8")} if out else {}
-    if figure:
-        files[figure] = draw(found.figure(), figure)
-    write_files(files, overwrite=overwrite)
+    files = write_study(found, out, figure, overwrite=overwrite)
     print_rich(verification_lines(found))
     say_written(files)
     if not found.holds:

@@ -39,7 +39,7 @@ class Backend(Protocol):
     """Opens one model after the other, and reads of each what a plan asks for."""
 
     def open(self, model: Any, **how: Any) -> Model:
-        """The model and its facts; arguments are what `headscope.models.load.load_model` takes.
+        """The model and its facts; `how` are fields of `headscope.models.loading.Loading`.
 
         Raises:
             ModelError: see there.

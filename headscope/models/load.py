@@ -7,7 +7,7 @@ Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,12 @@ from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.layout import read_layout
+from headscope.models.loading import DTYPES, Loading
 from headscope.models.locate import locate
 from headscope.models.quiet import quiet
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.models.weights import examine, load_weights, read_config
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-ENGINES = ("auto", "fused", "lens")
 DEVICE_MAPS = ("auto", "balanced", "sequential")
 
 
@@ -70,30 +69,12 @@ class Model:
         return bridge
 
 
-def load_model(
-    name: str,
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    dtype: str = "float32",
-    bos: str | None = None,
-    engine: str = "auto",
-    device_map: str | None = None,
-    longest: int | None = None,
-) -> Model:
+def load_model(name: str, **how: Any) -> Model:
     """Load a causal language model and check that its patterns are attention patterns.
 
     Args:
         name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
-        revision: branch, tag or commit on the hub, e.g. Pythia's `step1000`.
-        device: `cpu`, `cuda`, `mps`, …; `auto` takes a GPU when there is one.
-        dtype: `float32`, `bfloat16` or `float16`.
-        bos: text of the token to put before each document; the tokenizer's own when None.
-        engine: `fused`, `lens`, or `auto`: fused where the model allows it.
-        device_map: `auto`, `balanced` or `sequential` spread a model that is too large for one
-            device over all of them, the processor too, with accelerate; fused engine only.
-        longest: tokens of the longest window that will be read, the whole context when None; the
-            fused engine reads no model whose layers reach fewer tokens back.
+        how: fields of `headscope.models.loading.Loading`.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
@@ -101,19 +82,17 @@ def load_model(
             the fused engine does not know, and that one was asked for.
         ChoiceError: no such dtype, engine or device map.
     """
-    if dtype not in DTYPES:
-        raise ChoiceError("dtype", dtype, DTYPES)
-    check_engine(engine)
-    if device_map is not None:
-        _check_map(device_map, device, engine)
-        engine = "fused"
-    device = _device(device)
-    path, commit = locate(name, revision)
+    asked = Loading(**how)
+    if asked.device_map is not None:
+        _check_map(asked.device_map, asked.device, asked.engine)
+        asked = replace(asked, engine="fused")
+    device = _device(asked.device)
+    path, commit = locate(name, asked.revision)
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
-    hf_model, unread = load_weights(name, checkpoint, DTYPES[dtype], device_map)
+    hf_model, unread = load_weights(name, checkpoint, DTYPES[asked.dtype], asked.device_map)
     with quiet():
-        if device_map is None:
+        if asked.device_map is None:
             hf_model = hf_model.to(device)
         else:
             device = str(hf_model.get_input_embeddings().weight.device)
@@ -121,10 +100,10 @@ def load_model(
             name,
             hf_model,
             load_tokenizer(name, path),
-            {"bos": bos, "engine": engine, "longest": longest},
+            asked,
             notes=unread,
             device=device,
-            dtype=dtype,
+            dtype=asked.dtype,
             revision=commit,
             weights_sha256=checkpoint.sha256(),
         )
@@ -134,7 +113,7 @@ def model_around(
     name: str,
     network: Any,
     backend: Any,
-    asked: dict[str, Any],
+    asked: Loading,
     *,
     notes: tuple[str, ...],
     **facts: Any,
@@ -145,7 +124,7 @@ def model_around(
         name: what the model is called.
         network: a causal model with eager attention, in evaluation mode and on its device.
         backend: its tokenizer, as transformers loads it.
-        asked: `bos`, `engine` and `longest` as for `load_model`, where they are not its defaults.
+        asked: its `bos`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
         facts: the other fields of `Model` that the network does not say.
 
@@ -153,12 +132,12 @@ def model_around(
         ModelError: see `load_model`.
     """
     fuse_activations(network)
-    tokenizer = Tokenizer(backend, name=name, bos=asked.get("bos"), rows=_rows(network))
+    tokenizer = Tokenizer(backend, name=name, bos=asked.bos, rows=_rows(network))
     stated = read_layout(name, network.config)
     context = stated.longest_input(name)
-    longest = min(asked.get("longest") or context, context)
+    longest = min(asked.longest or context, context)
     chosen, more = choose_engine(
-        name, network, backend, stated, asked=asked.get("engine", "auto"), longest=longest
+        name, network, backend, stated, asked=asked.engine, longest=longest
     )
     model = Model(
         name=name,
@@ -175,16 +154,6 @@ def model_around(
     )
     check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
     return model
-
-
-def check_engine(name: str) -> None:
-    """Refuse what is no engine's name.
-
-    Raises:
-        ChoiceError: it is none.
-    """
-    if name not in ENGINES:
-        raise ChoiceError("engine", name, ENGINES)
 
 
 def save_reinitialised(name: str, folder: Path, *, seed: int) -> Path:

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.errors import ModelError
 from headscope.models.layout import read_layout
-from headscope.models.load import DTYPES, Model, check_engine, load_model, model_around
+from headscope.models.load import Model, load_model, model_around
+from headscope.models.loading import DTYPES, Loading
 from headscope.models.names import title_of
 from headscope.models.quiet import quiet
 from headscope.models.tokenizer import Tokenizer
@@ -36,21 +37,23 @@ def open_model(source: Any, **how: Any) -> Model:
     Args:
         source: a name or path as for `load_model`, a pair of a causal model and a fast tokenizer of
             transformers, a loaded model, or a TransformerBridge of TransformerLens.
-        how: what `load_model` takes. What is in memory stays on its device, in its precision.
+        how: fields of `Loading`. What is in memory stays on its device, in its precision.
 
     Raises:
         ModelError: it cannot be loaded or read, or is asked to be another than it is.
     """
     if isinstance(source, str | Path):
         return load_model(str(source), **how)
-    check_engine(how.get("engine", "auto"))
+    asked = Loading(**how)
     if isinstance(source, Model):
-        return _loaded(source, how)
+        if asked.engine not in ("auto", source.engine.name) and source.origin is not None:
+            return open_model(source.origin, **how)
+        return _loaded(source, asked)
     if isinstance(source, tuple):
-        return _from_pair(source, how)
+        return _from_pair(source, asked)
     if isinstance(source, PreTrainedModel):
         raise ModelError(f"a {type(source).__name__} came without its tokenizer; {_PAIR}")
-    return _from_bridge(source, how)
+    return _from_bridge(source, asked)
 
 
 def state_sha256(network: nn.Module) -> dict[str, str]:
@@ -64,27 +67,24 @@ def state_sha256(network: nn.Module) -> dict[str, str]:
     return {STATE: digest.hexdigest()}
 
 
-def _loaded(model: Model, how: dict[str, Any]) -> Model:
-    asked = how.get("engine", "auto")
-    if asked not in ("auto", model.engine.name) and model.origin is not None:
-        return open_model(model.origin, **how)
-    if asked not in ("auto", model.engine.name):
+def _loaded(model: Model, asked: Loading) -> Model:
+    if asked.engine not in ("auto", model.engine.name):
         raise ModelError(
-            f"{model.name} is loaded for the {model.engine.name} engine, and {asked} is asked; "
-            "give its name instead"
+            f"{model.name} is loaded for the {model.engine.name} engine, and {asked.engine} is "
+            "asked; give its name instead"
         )
-    _check_as_it_is(model.name, model.dtype, how)
+    _check_as_it_is(model.name, model.dtype, asked)
     return model
 
 
-def _from_pair(pair: tuple[Any, ...], how: dict[str, Any]) -> Model:
+def _from_pair(pair: tuple[Any, ...], asked: Loading) -> Model:
     network, tokenizer = _checked(pair)
     name = _name(network)
     dtype = str(network.dtype).removeprefix("torch.")
     _check_causal(name, network)
     if dtype not in DTYPES:
         raise ModelError(f"{name}: its weights are {dtype}; headscope reads {', '.join(DTYPES)}")
-    _check_as_it_is(name, dtype, how)
+    _check_as_it_is(name, dtype, asked)
     try:
         own = _sharing(network).eval()
         own.set_attn_implementation("eager")
@@ -96,7 +96,7 @@ def _from_pair(pair: tuple[Any, ...], how: dict[str, Any]) -> Model:
             name,
             own,
             tokenizer,
-            how,
+            asked,
             notes=(FROM_MEMORY,),
             device=str(network.get_input_embeddings().weight.device),
             dtype=dtype,
@@ -136,20 +136,17 @@ def _check_causal(name: str, network: Any) -> None:
         )
 
 
-def _check_as_it_is(name: str, dtype: str, how: dict[str, Any]) -> None:
+def _check_as_it_is(name: str, dtype: str, asked: Loading) -> None:
     """Refuse what is asked of the loading of a model that is loaded."""
-    asked = {"device": "auto", "revision": None, "device_map": None}
-    odd = [what for what, default in asked.items() if how.get(what, default) != default]
-    if how.get("dtype", "float32") not in ("float32", dtype):
-        odd.append("dtype")
-    if odd:
+    fixed = ["device", "revision", "device_map", *(["dtype"] if asked.dtype != dtype else [])]
+    if odd := [what for what in fixed if what in asked.changed()]:
         raise ModelError(
-            f"{name} is in memory already, and {odd[0]} {how[odd[0]]!r} is asked of it; give its "
-            "name instead, or bring it there before"
+            f"{name} is in memory already, and {odd[0]} {getattr(asked, odd[0])!r} is asked of it; "
+            "give its name instead, or bring it there before"
         )
 
 
-def _from_bridge(bridge: Any, how: dict[str, Any]) -> Model:
+def _from_bridge(bridge: Any, asked: Loading) -> Model:
     # TransformerLens takes seconds to import
     from transformer_lens.model_bridge import TransformerBridge
 
@@ -163,17 +160,17 @@ def _from_bridge(bridge: Any, how: dict[str, Any]) -> Model:
         )
     network: Any = bridge.original_model
     name = _name(network)
-    if how.get("engine", "auto") == "fused":
+    if asked.engine == "fused":
         raise ModelError(f"{name}: a {kind} is read by the lens engine; for the fused one {_PAIR}")
     _check_causal(name, network)
     weight = network.get_input_embeddings().weight
     dtype = str(weight.dtype).removeprefix("torch.")
-    _check_as_it_is(name, dtype, how)
+    _check_as_it_is(name, dtype, asked)
     stated, rows = read_layout(name, network.config), int(weight.shape[0])
     model = Model(
         name=name,
         engine=LensEngine(bridge.eval(), stated),
-        tokenizer=Tokenizer(bridge.tokenizer, name=name, bos=how.get("bos"), rows=rows),
+        tokenizer=Tokenizer(bridge.tokenizer, name=name, bos=asked.bos, rows=rows),
         architecture=(network.config.architectures or [type(network).__name__])[0],
         layers=stated.layers,
         heads=stated.heads,

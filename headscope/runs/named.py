@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headscope.arguments import MODEL, PATH, Kind, either, made_by
 from headscope.errors import HeadscopeError, RunError
@@ -23,6 +23,15 @@ A_MODEL = Kind(
     "a TransformerBridge",
     MODEL.plain,
 )
+
+
+class Named(TypedDict, total=False):
+    """What may be said of a model that is named, beside its name."""
+
+    revision: str | None
+    """Branch, tag or commit on the hub, for the name of a model."""
+    device: str
+    """`cpu`, `cuda`, …; `auto` takes a GPU when there is one."""
 
 
 def the_run(run: Result | str | Path) -> Result:
@@ -61,32 +70,28 @@ def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result
     return run
 
 
-def the_model(
-    model: Any,
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    engine: str = "auto",
-    bos: str | None = None,
-    longest: int | None = None,
-) -> Model:
+def the_model(model: Any, **how: Any) -> Model:
     """The model that is meant: itself if it is loaded already, or else opened.
 
-    Its arguments are those of `headscope.models.sources.open_model`.
+    Args:
+        model: what `headscope.models.sources.open_model` takes.
+        how: fields of `headscope.models.loading.Loading`.
 
     Raises:
         ModelError: it cannot be loaded.
         HeadscopeError: a device or revision is asked of a model that is loaded already.
     """
     from headscope.models.load import Model
+    from headscope.models.loading import Loading
     from headscope.models.sources import open_model
 
     if not isinstance(model, Model):
-        how = {"revision": revision, "engine": engine, "bos": bos, "longest": longest}
-        return open_model(model, device=device, **how)
-    for what, asked, default in (("device", device, "auto"), ("revision", revision, None)):
-        if asked != default:
+        return open_model(model, **how)
+    asked = Loading(**how)
+    for what in ("device", "revision"):
+        if what in asked.changed():
             raise HeadscopeError(
-                f"{what} is {asked!r}, but {model.name} is loaded already; give its name instead"
+                f"{what} is {getattr(asked, what)!r}, but {model.name} is loaded already; give "
+                "its name instead"
             )
     return model

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.evidence.result import Result
 from headscope.models.load import Model
 from headscope.models.sources import STATE, open_model
-from headscope.runs.named import run_named, the_model
+from headscope.runs.named import Named, run_named, the_model
 from headscope.runs.places import PLACES, titled
 
 ASK = "say where it is with --model, or source=… in Python"
+
+
+class Again(TypedDict, total=False):
+    """What may be said of the model of a run when it is loaded again."""
+
+    source: Any
+    """The run's model, or where it is now if it is not where it was."""
+    device: str
+    """`cpu`, `cuda`, …; `auto` takes a GPU when there is one."""
 
 
 def model_of(
@@ -55,22 +64,23 @@ def model_of(
 
 
 def model_or_run(
-    given: Any,
-    *,
-    revision: str | None = None,
-    device: str = "auto",
-    longest: int | None = None,
+    given: Any, *, longest: int | None = None, **named: Unpack[Named]
 ) -> tuple[Model, Result | None]:
     """The model that is meant, and its run where a run or a run's folder was given.
+
+    Args:
+        given: a model or a run, or what stands for one.
+        longest: tokens of the longest window that will be read.
+        named: see `Named`.
 
     Raises:
         RunError: the run has no model, or its weights have changed, or a revision is asked of it.
         ModelError: the model cannot be loaded.
     """
-    run = run_named(given, revision=revision)
+    run = run_named(given, revision=named.get("revision"))
     if run is None:
-        return the_model(given, revision=revision, device=device, longest=longest), None
-    return model_of(run, device=device, longest=longest), run
+        return the_model(given, longest=longest, **named), None
+    return model_of(run, longest=longest, device=named.get("device", "auto")), run
 
 
 def corpora_of(run: Result) -> list[str]:

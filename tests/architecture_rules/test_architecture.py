@@ -41,7 +41,7 @@ def test_functions_are_short(found):
 
 
 def test_few_functions_have_more_than_six_arguments(found):
-    assert len(found.many_arguments) <= 13, found.many_arguments
+    assert len(found.many_arguments) <= 8, found.many_arguments
 
 
 def test_public_names_have_a_docstring(found):

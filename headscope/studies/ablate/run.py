@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from headscope.arguments import takes
+from headscope.arguments import kinds_of, takes
 from headscope.corpus.controlled.minimal_pairs import (
     MinimalPair,
     agreement_pairs,
@@ -18,8 +18,9 @@ from headscope.evidence.result import Result
 from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
 from headscope.models.load import Model
 from headscope.relations import head_types
+from headscope.relations.relation import Relation
 from headscope.runs.named import A_RUN, the_run
-from headscope.runs.reload import corpora_of, model_of
+from headscope.runs.reload import Again, corpora_of, model_of
 from headscope.studies.ablate.effects import (
     HOW,
     Group,
@@ -36,7 +37,7 @@ REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48
 Progress = Callable[[int, int], None]
 
 
-@takes(run=A_RUN)
+@takes(run=A_RUN, **kinds_of(Again))
 def ablate(
     run: Result | str | Path,
     *,
@@ -44,10 +45,9 @@ def ablate(
     how: str = "mean",
     pairs: str | Path | Sequence[str | Path] = (),
     seed: int = 0,
-    device: str = "auto",
-    source: Any = None,
     corpus: str | Path | Sequence[str | Path] = (),
     progress: Progress = lambda done, total: None,
+    **again: Unpack[Again],
 ) -> Ablation:
     """Silence heads of a run's model and measure what their types predict; see `ablate_groups`.
 
@@ -57,11 +57,11 @@ def ablate(
         how: `mean`, `zero` or `resample`.
         pairs: files of minimal pairs in BLiMP's format, instead of the built-in ones for syntax.
         seed: seeds stimuli, random heads and intervals.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
-        source: the run's model, or where it is now if it is not where it was.
         corpus: files or folders of text for predictions near the heads' queries; those of the run
             when empty.
         progress: called with the runs done and in all.
+        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
+            `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
 
     Raises:
         ChoiceError: no such way to silence a head.
@@ -76,7 +76,7 @@ def ablate(
     groups = choose_groups(run, heads, seed=seed)
     files = [pairs] if isinstance(pairs, str | Path) else pairs
     given = [pair for path in files for pair in read_pairs(Path(path))]
-    model = model_of(run, source=source, device=device, longest=TEXT_LENGTH)
+    model = model_of(run, longest=TEXT_LENGTH, **again)
     rerunner = Rerunner(model)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     found = _stimuli(run, model, groups, given, corpora, seed)
@@ -104,27 +104,24 @@ def _stimuli(
         found.append(minimal_pairs("agreement", chosen, model.tokenizer))
     if "pronoun" in types.values():
         found.append(minimal_pairs("pronoun", anaphor_pairs(PAIRS, seed=seed), model.tokenizer))
-    for stimulus in ("text", "pairs"):
-        asked = {
-            name: [r for r in head_types()[name].relations if r.id in _tagged(run, name)]
-            for name, where in types.items()
-            if where == stimulus and name in head_types()
-        }
-        if not asked:
-            continue
-        if stimulus == "text":
-            text = TextWindows(
-                corpora or corpora_of(run),
-                model.tokenizer,
-                max_tokens=TEXT_TOKENS,
-                max_length=length,
-                seed=seed + 1,
-            )
-            windows = list(text)
-        else:
-            windows = plan_pairs(model.tokenizer, max_length=length, seed=seed + 1)[:SENTENCES]
-        found.append(near_and_away(stimulus, windows, asked))
+    read = {"max_length": length, "seed": seed + 1}
+    if near := _near(run, types, "text"):
+        asked = corpora or corpora_of(run)
+        text = TextWindows(asked, model.tokenizer, max_tokens=TEXT_TOKENS, **read)
+        found.append(near_and_away("text", list(text), near))
+    if near := _near(run, types, "pairs"):
+        sentences = plan_pairs(model.tokenizer, **read)[:SENTENCES]
+        found.append(near_and_away("pairs", sentences, near))
     return found
+
+
+def _near(run: Result, types: dict[str, str], stimulus: str) -> dict[str, list[Relation]]:
+    """By type, the tagged relations near whose queries this stimulus is predicted."""
+    return {
+        name: [r for r in head_types()[name].relations if r.id in _tagged(run, name)]
+        for name, where in types.items()
+        if where == stimulus and name in head_types()
+    }
 
 
 def _tagged(run: Result, kind: str) -> set[str]:

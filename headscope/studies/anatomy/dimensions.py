@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,7 @@ GPT2 = Layout(
     final_norm_vectors=2,
     learned_positions=True,
 )
-NEOX = Layout(
-    qkv_bias=True,
-    o_bias=True,
-    feed_forward_bias=True,
-    feed_forward_matrices=2,
-    norm_vectors=4,
-    final_norm_vectors=2,
-    learned_positions=False,
-)
+NEOX = replace(GPT2, learned_positions=False)
 LLAMA = Layout(
     qkv_bias=False,
     o_bias=False,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from headscope.arguments import PATH, Kind, takes
+from headscope.arguments import PATH, Kind, kinds_of, takes
 from headscope.errors import HeadscopeError, ModelError
+from headscope.runs.named import Named
 from headscope.studies.anatomy.cache_size import cache_sizes
 from headscope.studies.anatomy.compare import compare, remarks
 from headscope.studies.anatomy.count import count
@@ -18,7 +19,10 @@ CONTEXT = 4096
 """Tokens to reckon a cache for where the configuration sets no limit."""
 
 
-@takes(model=Kind("the name or path of a model, or of a published shape", PATH.plain))
+@takes(
+    model=Kind("the name or path of a model, or of a published shape", PATH.plain),
+    **kinds_of(Named),
+)
 def anatomy(
     model: str | Path,
     *,
@@ -26,8 +30,7 @@ def anatomy(
     batch: int = 1,
     dtype: str = "float16",
     check: bool = False,
-    revision: str | None = None,
-    device: str = "auto",
+    **named: Unpack[Named],
 ) -> Anatomy:
     """Count a model's parameters, by formula and from its tensors, and its key/value cache.
 
@@ -41,8 +44,8 @@ def anatomy(
         batch: sequences in the cache.
         dtype: `float16`, `bfloat16` or `float32`, of keys and values in the cache.
         check: also load the model, in float32, and check what its layers compute.
-        revision: branch, tag or commit on the hub, for a hub name.
-        device: where a check runs; `auto` takes a GPU when there is one.
+        named: `revision`, a branch, tag or commit on the hub, for a hub name; `device`, where a
+            check runs, and where `auto`, the default, takes a GPU when there is one.
 
     Raises:
         ModelError: the model cannot be found or read, or has no weights to check.
@@ -50,9 +53,9 @@ def anatomy(
         ChoiceError: no such dtype.
     """
     model = str(model)
-    if device != "auto" and not check:
+    if (device := named.get("device", "auto")) != "auto" and not check:
         raise HeadscopeError(f"device is {device!r}, but only a check runs the model; ask for one")
-    source = find_source(model, weights=check, revision=revision)
+    source = find_source(model, weights=check, revision=named.get("revision"))
     dimensions = source.dimensions
     tokens = context if context is not None else dimensions.context or CONTEXT
     caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
@@ -60,7 +63,7 @@ def anatomy(
     rows = compare(dimensions, counts)
     notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
     notes += _cache_remarks(source, tokens)
-    checks = _checks(model, source, rows, notes, revision, device) if check else ()
+    checks = _checks(model, source, rows, notes, named) if check else ()
     asked = (tokens, batch, dtype)
     return Anatomy(
         model, source.counted_from, dimensions, rows, caches, *asked, checks, tuple(notes)
@@ -85,8 +88,7 @@ def _checks(
     source: Source,
     rows: tuple[Parameters, ...],
     notes: list[str],
-    revision: str | None,
-    device: str,
+    named: Named,
 ) -> tuple[Check, ...]:
     if not source.has_weights:
         raise ModelError(
@@ -102,10 +104,9 @@ def _checks(
         if row.counted is not None and row.by_formula is not None
     ]
     by_count = Check("parameters as counted = by formula", None, float(max(apart, default=0)), 0.0)
-    where: dict[str, Any] = {"revision": revision, "device": device}
-    checks = [by_count, *check_layers(load_model(model, engine="lens", **where))]
+    checks = [by_count, *check_layers(load_model(model, engine="lens", **named))]
     try:
-        checks += check_reference(load_model(model, **where))
+        checks += check_reference(load_model(model, **named))
     except ModelError as error:
         notes.append(f"not recomputed by hand: {error}")
     return tuple(checks)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from headscope.arguments import either, takes
+from headscope.arguments import either, kinds_of, takes
 from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS
-from headscope.runs.named import A_MODEL, A_RUN
+from headscope.runs.named import A_MODEL, A_RUN, Named
 from headscope.runs.reload import model_or_run
 from headscope.studies.collapse.layer_losses import Change, layer_losses
 from headscope.studies.collapse.mixing import NO_MIXING, without_mixing
@@ -20,7 +20,7 @@ from headscope.studies.collapse.one_pattern import WAYS, collapsed
 from headscope.studies.collapse.result import Collapse
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@takes(model=either(A_RUN, A_MODEL), **kinds_of(Named))
 def collapse(
     model: Any,
     corpus: str | Path | Sequence[str | Path] = (),
@@ -28,9 +28,8 @@ def collapse(
     mixing: bool = False,
     max_tokens: int = MAX_TOKENS,
     seed: int = 0,
-    revision: str | None = None,
-    device: str = "auto",
     progress: Callable[[int, int], None] = lambda done, total: None,
+    **named: Unpack[Named],
 ) -> Collapse:
     """The loss of a model whose heads share one pattern, layer by layer and in all layers.
 
@@ -41,9 +40,9 @@ def collapse(
             `headscope.studies.collapse.mixing`.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the choice of files and the bootstrap.
-        revision: branch, tag or commit on the hub, for a name.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         progress: called with the tokens done and the tokens in all passes.
+        named: `revision`, a branch, tag or commit on the hub, for a name; `device`, `cpu`, `cuda`,
+            …, where `auto`, the default, takes a GPU when there is one.
 
     Returns:
         A table as of `layer_losses`, with a row per layer × way in `WAYS`. A rise of 0 says that
@@ -54,7 +53,7 @@ def collapse(
             heads together are not as wide as the residual stream and W_O is to be an identity.
         CorpusError: the text cannot be read.
     """
-    loaded, _ = model_or_run(model, revision=revision, device=device, longest=MAX_LENGTH)
+    loaded, _ = model_or_run(model, longest=MAX_LENGTH, **named)
     ways: dict[str, Change] = {how: partial(collapsed, how=how) for how in WAYS}
     if mixing:
         ways[NO_MIXING] = partial(without_mixing, loaded.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.arguments import either, maybe, takes
+from headscope.arguments import either, kinds_of, maybe, takes
 from headscope.errors import CorpusError, RunError
 from headscope.evidence.result import Result
 from headscope.evidence.tags import SINK, UNCLASSIFIED
@@ -30,7 +30,7 @@ from headscope.measure.text_loss import (
     token_count,
 )
 from headscope.models.load import Model
-from headscope.runs.named import A_MODEL, A_RUN, the_run
+from headscope.runs.named import A_MODEL, A_RUN, Named, the_run
 from headscope.runs.reload import model_or_run
 from headscope.studies.prune.head_mask import by_layer, head_importance, masked
 from headscope.studies.prune.orders import IMPORTANCE, KEPT, RANDOM, TYPE
@@ -42,7 +42,7 @@ Progress = Callable[[int, int], None]
 CURVE = ["order", "draw", "share", "masked", "loss", "rise", "ci_low", "ci_high"]
 
 
-@takes(model=either(A_RUN, A_MODEL), run=maybe(A_RUN))
+@takes(model=either(A_RUN, A_MODEL), run=maybe(A_RUN), **kinds_of(Named))
 def prune(
     model: Any,
     corpus: str | Path | Sequence[str | Path] = (),
@@ -50,9 +50,8 @@ def prune(
     run: Result | str | Path | None = None,
     max_tokens: int = MAX_TOKENS,
     seed: int = 0,
-    revision: str | None = None,
-    device: str = "auto",
     progress: Progress = lambda done, total: None,
+    **named: Unpack[Named],
 ) -> Pruning:
     """Rank the heads of a model by importance, and mask more and more of them.
 
@@ -67,16 +66,16 @@ def prune(
         run: a run of the same model, or its folder, for the order by type.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the choice of files, the random orders and the bootstrap.
-        revision: branch, tag or commit on the hub, for a name.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         progress: called with the tokens done and the tokens in all passes.
+        named: `revision`, a branch, tag or commit on the hub, for a name; `device`, `cpu`, `cuda`,
+            …, where `auto`, the default, takes a GPU when there is one.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         RunError: the run is of another model.
         CorpusError: the text cannot be read, or is no more than one window.
     """
-    loaded, own = model_or_run(model, revision=revision, device=device, longest=MAX_LENGTH)
+    loaded, own = model_or_run(model, longest=MAX_LENGTH, **named)
     classified = own if run is None else the_run(run)
     types = None if classified is None else _types(classified, loaded)
     network = network_of(loaded)

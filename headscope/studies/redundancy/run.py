@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy.spatial.distance import squareform
 
-from headscope.arguments import takes
+from headscope.arguments import kinds_of, takes
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.evidence.result import Result
@@ -21,7 +21,7 @@ from headscope.measure.stimuli import TextWindows
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.load import Model
 from headscope.runs.named import A_RUN, the_run
-from headscope.runs.reload import corpora_of, model_of
+from headscope.runs.reload import Again, corpora_of, model_of
 from headscope.settings import Settings
 from headscope.studies.redundancy.clusters import cluster
 from headscope.studies.redundancy.compare import compare
@@ -35,7 +35,7 @@ QUERIES = 12
 COLUMNS = ["layer", "head", "primary", "cluster", "x", "y", "nearest", "distance"]
 
 
-@takes(run=A_RUN)
+@takes(run=A_RUN, **kinds_of(Again))
 def redundancy(
     run: Result | str | Path,
     corpus: str | Path | Sequence[str | Path] = (),
@@ -43,9 +43,8 @@ def redundancy(
     windows: int = WINDOWS,
     queries: int = QUERIES,
     seed: int = 0,
-    device: str = "auto",
-    source: Any = None,
     progress: Progress = lambda done, total: None,
+    **again: Unpack[Again],
 ) -> Redundancy:
     """Compare all heads of a run's model, across layers, by where they look on natural text.
 
@@ -63,9 +62,9 @@ def redundancy(
         windows: windows of text to read, evenly spread over those of the run.
         queries: queries of each window, evenly spread; the beginning-of-text token is none.
         seed: seeds bootstrap and permutations. Which text is read depends on the run's own seed.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
-        source: the run's model, or where it is now if it is not where it was.
         progress: called with the tokens done and the tokens in all.
+        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
+            `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
 
     Raises:
         RunError: no run there, or one without a model.
@@ -74,7 +73,7 @@ def redundancy(
         HeadscopeError: a number is out of range, or the model has a single head.
     """
     run = the_run(run)
-    model = model_of(run, source=source, device=device)
+    model = model_of(run, **again)
     heads = _heads(run, model)
     asked = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     text = _text(run, model, asked or corpora_of(run), windows)
