@@ -10,11 +10,12 @@ import typer
 from headscope.cli import complete
 from headscope.cli.app import COMPARE, command
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Corpus, Overwrite, Picture, Quiet, Tokens
+from headscope.cli.options import Corpus, Device, Overwrite, Picture, Quiet, Revision, Tokens
 from headscope.cli.terminal import print_rich, warn
 from headscope.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from headscope.runs.named import Named
     from headscope.views.study import Study
 
 _ZOO = "Try simple habits, and heads that read the annotation, on natural text instead."
@@ -40,6 +41,8 @@ def calibrate(
     zoo: Annotated[bool, typer.Option("--zoo", help=_ZOO)] = False,
     corpus: Corpus = None,
     max_tokens: Tokens = 128_000,
+    revision: Revision = None,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Say how often tags are right, on heads that are known.
@@ -52,27 +55,37 @@ def calibrate(
         raise ArgumentError(f"--zoo tries no model, and {model} was named; leave out one of them")
     if corpus and not zoo:
         raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
-    found = _zoo(corpus or [], max_tokens, quiet) if zoo else _planted(model, seeds, quiet)
-    say_written(write_study(found, out, figure, overwrite=overwrite))
+    if zoo and (revision is not None or device != "auto"):
+        raise ArgumentError("--zoo runs no model: leave --revision and --device out")
+    if zoo:
+        found, shown = _zoo(corpus or [], max_tokens, quiet)
+    else:
+        named: Named = {"revision": revision, "device": device}
+        found, shown = _planted(model, seeds, quiet, named)
+    files = write_study(found, out, figure, overwrite=overwrite)
+    for lines in shown:
+        print_rich(lines)
+    say_written(files)
 
 
-def _planted(model: str | None, seeds: int, quiet: bool) -> Study:
+def _planted(
+    model: str | None, seeds: int, quiet: bool, named: Named
+) -> tuple[Study, list[object]]:
+    """What was found, and what is printed of it."""
     from headscope.studies.validation.calibrate import calibrate as run_calibration
     from headscope.studies.validation.calibrate_view import planted_table, random_table
 
-    found = run_calibration(model, seeds=seeds, tell=(lambda _: None) if quiet else warn)
-    print_rich(planted_table(found.by_type))
-    if found.drawn is not None:
-        print_rich(random_table(found.drawn))
-    return found
+    tell = (lambda _: None) if quiet else warn
+    found = run_calibration(model, seeds=seeds, tell=tell, **named)
+    drawn = [] if found.drawn is None else [random_table(found.drawn)]
+    return found, [planted_table(found.by_type), *drawn]
 
 
-def _zoo(corpus: list[Path], max_tokens: int, quiet: bool) -> Study:
+def _zoo(corpus: list[Path], max_tokens: int, quiet: bool) -> tuple[Study, list[object]]:
     from headscope.studies.validation.zoo.run import zoo as run_zoo
     from headscope.studies.validation.zoo.view import zoo_lines
     from headscope.views.progress import progress_bar
 
     with progress_bar(quiet=quiet, doing="scoring the zoo", unit="windows") as advance:
         found = run_zoo(corpus, max_tokens=max_tokens, progress=advance)
-    print_rich(zoo_lines(found))
-    return found
+    return found, [zoo_lines(found)]

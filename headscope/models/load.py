@@ -156,18 +156,19 @@ def model_around(
     return model
 
 
-def save_reinitialised(name: str, folder: Path, *, seed: int) -> Path:
+def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | None = None) -> Path:
     """Write a model of the same architecture and tokenizer with newly drawn weights.
 
     Args:
         name: as for `load_model`.
         folder: where to write, in Hugging Face layout.
         seed: seeds the weights, which are drawn as the architecture's own code draws them.
+        revision: branch, tag or commit on the hub, for a hub name.
 
     Raises:
         ModelError: the model cannot be loaded.
     """
-    path, _ = locate(name, None)
+    path, _ = locate(name, revision)
     config, _ = examine(name, find_checkpoint(name, path))
     with quiet():
         if getattr(config, "quantization_config", None) is not None:

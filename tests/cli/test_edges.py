@@ -20,7 +20,6 @@ from headscope.errors import CorpusError
 
 ROOT = Path(__file__).parents[2]
 VERSION = installed("headscope")
-LATER = {"calibrate"}
 COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 
 
@@ -168,7 +167,7 @@ def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
     for command in cli.app.registered_commands:
         taken = inspect.signature(command.callback).parameters
         name = command.name or command.callback.__name__
-        if "model" in taken and name not in LATER:
+        if "model" in taken:
             assert {"device", "revision"} <= taken.keys(), name
         if name in LOADS_A_RUN_S_MODEL:
             assert "device" in taken, name
@@ -177,7 +176,7 @@ def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
 @pytest.mark.parametrize(
     "line",
     ["show mini 0.0 a", "collapse mini", "prune mini", "weights mini", "anatomy mini --check",
-     "classify mini --out new"],
+     "classify mini --out new", "calibrate mini --seeds 1"],
 )  # fmt: skip
 def test_a_device_and_a_revision_that_are_not_to_be_had_are_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

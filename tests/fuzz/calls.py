@@ -55,11 +55,15 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 WORDS = {"text", "escapes", "missing", "folder", "file", "pipe", "loop", "up", "wide", "relation",
          "run of nothing"}  # fmt: skip
+NAMED = WORDS | {"0", "5", "ids", "texts", "tuple", "huge text", "long"}
+"""Of what is not there a sweep says so in its table, and goes on."""
 SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
-    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"},
+    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "file of sweep": {"None"}, "address": {"None"},
+    "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
+    "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},
     "document": {"None"}, "tokens of window_of_tokens": {"texts", "words array"},
     "query": {"ids"}, "key": {"ids"}, "owner": {"None", "ids"}, "type of relation": WORDS | {"half", "huge text", "long"},
     "name of relation": WORDS | {"half", "huge text", "long"}, "control": {"function", "class"},
@@ -98,12 +102,17 @@ def calls(desk: Desk) -> list[Call]:
         Call("show", hs.show, {"model": "mini", "head": "0.0", "text": "a"}, ("device", "revision")),
         Call("compare", lambda first: hs.compare(first, desk.run), {"first": desk.given}),
         Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "check", "revision", "device")),
-        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device")),
+        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device", "source")),
         Call("redundancy", hs.redundancy, {"run": run, "corpus": "keys.conllu"},
              ("windows", "queries", "seed", "progress", "device")),
         Call("classify", hs.classify, on_model,
              ("settings", "relations", "out", "overwrite", "progress", "tell", "backend", "types", "max_length", "bos",
               "twin", "examples", "keep_every", "engine", "dtype", "device_map", "colour", *shared)),
+        Call("calibrate", hs.calibrate, {"model": "mini"}, ("seeds", "tell", "device", "revision")),
+        Call("sweep", hs.sweep, {"models": ["mini"], "out": "sweep", "corpora": ["keys.conllu"], "max_tokens": 50},
+             ("file", "workers", "address", "progress", "tell", "revisions", "colour", "seed", "types")),
+        Call("emergence", hs.emergence, {"sweep": "folder"}),
+        Call("writes", hs.writes, on_model, ("seed", "device")),
         Call("collapse", hs.collapse, on_model, ("mixing", *shared)),
         Call("prune", hs.prune, on_model, ("run", *shared)),
         Call("ablate", ablate, {"run": run}, ("heads", "how", "pairs", "seed", "device", "progress")),

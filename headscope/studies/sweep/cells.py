@@ -19,7 +19,7 @@ from headscope.runs.folder import encoded, is_run
 from headscope.runs.places import lies
 from headscope.runs.shareable import named
 from headscope.runs.tables import table_to_csv
-from headscope.runs.write import write_files
+from headscope.runs.write import unwritable, write_files
 from headscope.studies.sweep.names import Names
 from headscope.studies.sweep.spec import Spec
 
@@ -102,6 +102,7 @@ def plan_cells(spec: Spec) -> list[Cell]:
 
     Raises:
         RunError: its folder holds another sweep, or something else.
+        WriteError: it can be no folder.
     """
     names, there = _known(spec)
     known = {cell.key: cell for cell in there}
@@ -203,12 +204,7 @@ def _row(cell: Cell) -> dict[str, Any]:
 
 def _known(spec: Spec) -> tuple[Names, list[Cell]]:
     """The names and cells of a folder that holds a sweep with the same settings; none of others."""
-    if not (spec.out / PLAN).is_file():
-        held = list(spec.out.iterdir()) if spec.out.is_dir() else []
-        if held or (spec.out.exists() and not spec.out.is_dir()):
-            raise RunError(
-                f"{spec.out} holds other things and no sweep; choose an empty or new folder"
-            )
+    if not _holds_a_sweep(spec.out):
         return Names(spec.out), []
     settings, names, cells = _read(spec.out)
     if settings != spec.settings:
@@ -220,6 +216,20 @@ def _known(spec: Spec) -> tuple[Names, list[Cell]]:
                     "now); choose another --out"
                 )
     return names, cells
+
+
+def _holds_a_sweep(folder: Path) -> bool:
+    """Whether it does, or else is free."""
+    try:
+        if (folder / PLAN).is_file():
+            return True
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise RunError(
+                f"{folder} holds other things and no sweep; choose an empty or new folder"
+            )
+        return False
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], Names, list[Cell]]:

@@ -60,10 +60,7 @@ def sweep(
         HeadscopeError: the file cannot be read, or holds what no sweep is.
         RunError: the sweep's folder holds another sweep, or cannot be written.
     """
-    given = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in how.items()
-    }
-    spec = read_spec(None if file is None else Path(file), **given)
+    spec = read_spec(None if file is None else Path(file), **how)
     count, note = workers_of(workers, address)
     if note:
         tell(f"headscope: {note}")

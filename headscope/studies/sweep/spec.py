@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from reprlib import repr as shortened  # aliases make a short file hold endless lists
 from typing import Any, NamedTuple
 
 import yaml
 
+from headscope.arguments import LARGEST, described
 from headscope.errors import HeadscopeError
 from headscope.relations import relations_of
 from headscope.settings import OPTIONS, read_value
@@ -44,7 +47,7 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
     where = "the command line" if path is None else str(path)
     asked = {} if path is None else _read(path)
     _check(where, asked)
-    options = {key: value for key, value in given.items() if value not in (None, [], ())}
+    options = {key: _plain(value) for key, value in given.items() if not _unsaid(key, value)}
     _check("the command line", options)
     asked |= options
     if not asked.get("models"):
@@ -59,6 +62,17 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
         out=values.pop("out", default),
         settings=values,
     )
+
+
+def _unsaid(key: str, value: Any) -> bool:
+    return value is None or (key in _LISTS and isinstance(value, list | tuple) and not value)
+
+
+def _plain(value: Any) -> Any:
+    """What Python gave as YAML has it: lists and texts."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return os.fspath(value) if isinstance(value, PurePath) else value
 
 
 def _value(key: str, value: Any) -> Any:
@@ -77,12 +91,16 @@ class _Key(NamedTuple):
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        return False
+    with suppress(UnicodeEncodeError):  # half of a character names nothing
+        return bool(os.fsencode(value))
+    return False
 
 
 def _name(value: Any) -> bool:
     """YAML reads a revision such as 1000 as a number; it is a name all the same."""
-    return _text(value) or (isinstance(value, int) and not isinstance(value, bool))
+    return _text(value) or (type(value) is int and 0 <= value <= LARGEST)
 
 
 def _names(value: Any) -> bool:
@@ -113,6 +131,7 @@ _KEYS = {
     ),
     "out": _Key("a folder", _text, Path),
 }
+_LISTS = ("models", "revisions", "corpora")
 _SETTINGS = [name for name in OPTIONS if name != "revision"]
 
 
@@ -147,5 +166,12 @@ def _check(where: str, asked: Mapping[Any, Any]) -> None:
             read_value(key, value, f"{where}: {key}")
         elif value is not None and not _KEYS[key].fits(value):
             raise HeadscopeError(
-                f"{where}: {key} is {shortened(value)}, expected {_KEYS[key].words}"
+                f"{where}: {key} is {_said(value)}, expected {_KEYS[key].words}"
             )
+
+
+def _said(value: Any) -> str:
+    try:
+        return shortened(value)
+    except Exception:  # of a number of thousands of digits
+        return described(value)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 
-from headscope.arguments import MODEL, maybe, takes, whole
+from headscope.arguments import MODEL, kinds_of, maybe, takes, whole
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.word_pairs import shipped_pairs
+from headscope.errors import ArgumentError
 from headscope.evidence.result import Result
 from headscope.evidence.tags import SINK
 from headscope.pipeline import classify
+from headscope.runs.named import Named
 from headscope.studies.validation.calibrate_result import Calibration
 from headscope.studies.validation.heads import HEADS, PlantedHead
 from headscope.studies.validation.planted import LAYOUTS, save_planted
@@ -30,9 +32,13 @@ SEEDS = 5
 Tell = Callable[[str], None]
 
 
-@takes(model=maybe(MODEL), seeds=whole(1))
+@takes(model=maybe(MODEL), seeds=whole(1), **kinds_of(Named))
 def calibrate(
-    model: str | Path | None = None, *, seeds: int = SEEDS, tell: Tell = lambda _: None
+    model: str | Path | None = None,
+    *,
+    seeds: int = SEEDS,
+    tell: Tell = lambda _: None,
+    **named: Unpack[Named],
 ) -> Calibration:
     """How often tags are right: on hand-built models with noise, and on random weights.
 
@@ -43,19 +49,28 @@ def calibrate(
             a tag.
         seeds: random initialisations of it.
         tell: called with a line before each model.
+        named: `revision`, a branch, tag or commit on the hub, for a hub name, whose architecture is
+            taken; `device`, where all models run, and where `auto`, the default, takes a GPU when
+            there is one.
 
     Raises:
-        ModelError: the model cannot be loaded.
+        ModelError: the model cannot be loaded, or the device is not to be had.
+        ArgumentError: a revision, but no model.
     """
+    if model is None and (revision := named.get("revision")) is not None:
+        raise ArgumentError(f"revision is {revision!r}, but no model is named that could have it")
     # a model that cannot be loaded should say so before minutes of work
-    drawn = None if model is None else calibrate_random(str(model), seeds=seeds, tell=tell)
-    return Calibration(calibrate_planted(tell=tell), drawn)
+    drawn = None
+    if model is not None:
+        drawn = calibrate_random(str(model), seeds=seeds, tell=tell, **named)
+    return Calibration(calibrate_planted(tell=tell, device=named.get("device", "auto")), drawn)
 
 
 def calibrate_planted(
     *,
     layouts: Sequence[str] = LAYOUTS,
     noises: Sequence[float] = NOISES,
+    device: str = "auto",
     tell: Tell = lambda _: None,
 ) -> pd.DataFrame:
     """Classify hand-built models at several levels of noise.
@@ -75,7 +90,9 @@ def calibrate_planted(
             for noise in noises:
                 tell(f"planted {layout}, noise {noise:g}")
                 model = save_planted(layout, words, Path(folder) / f"{layout}-{noise}", noise=noise)
-                run = classify(str(model), file, max_tokens=MAX_TOKENS, max_length=MAX_LENGTH)
+                run = classify(
+                    str(model), file, max_tokens=MAX_TOKENS, max_length=MAX_LENGTH, device=device
+                )
                 rows += [{"layout": layout, "noise": noise, **row} for row in score_heads(run)]
     return pd.DataFrame(rows)
 
@@ -113,6 +130,7 @@ def calibrate_random(
     seeds: int = SEEDS,
     max_tokens: int = MAX_TOKENS,
     tell: Tell = lambda _: None,
+    **named: Unpack[Named],
 ) -> pd.DataFrame:
     """Classify a model's architecture with newly drawn weights, which have learned nothing.
 
@@ -125,8 +143,16 @@ def calibrate_random(
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
         for seed in range(seeds):
             tell(f"{model} with random weights, seed {seed}")
-            fresh = save_reinitialised(model, Path(folder) / str(seed), seed=seed)
-            run = classify(str(fresh), corpus, max_tokens=max_tokens, max_length=MAX_LENGTH)
+            fresh = save_reinitialised(
+                model, Path(folder) / str(seed), seed=seed, revision=named.get("revision")
+            )
+            run = classify(
+                str(fresh),
+                corpus,
+                max_tokens=max_tokens,
+                max_length=MAX_LENGTH,
+                device=named.get("device", "auto"),
+            )
             tagged = run.evidence[run.evidence["tagged"].astype(bool)]
             names = [f"L{r.layer}H{r.head} {r.type}/{r.relation}" for r in tagged.itertuples()]
             heads = tagged[["layer", "head"]].drop_duplicates()
