@@ -63,6 +63,7 @@ SOUND: dict[str, set[str]] = {
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
     "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
+    "max_tokens of sweep": {"None", "5"}, "seed of sweep": {"None", "0", "5"},
     "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},
     "document": {"None"}, "tokens of window_of_tokens": {"texts", "words array"},
     "query": {"ids"}, "key": {"ids"}, "owner": {"None", "ids"}, "type of relation": WORDS | {"half", "huge text", "long"},

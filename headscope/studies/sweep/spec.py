@@ -47,9 +47,9 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
     where = "the command line" if path is None else str(path)
     asked = {} if path is None else _read(path)
     _check(where, asked)
-    options = {key: _plain(value) for key, value in given.items() if not _unsaid(key, value)}
+    options = {key: _plain(value) for key, value in given.items()}
     _check("the command line", options)
-    asked |= options
+    asked |= {key: value for key, value in options.items() if not _unsaid(key, value)}
     if not asked.get("models"):
         raise HeadscopeError(f"{where}: no models; a sweep names them, e.g. models: [mini]")
     values = {key: _value(key, value) for key, value in asked.items() if value is not None}
@@ -65,7 +65,7 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
 
 
 def _unsaid(key: str, value: Any) -> bool:
-    return value is None or (key in _LISTS and isinstance(value, list | tuple) and not value)
+    return value is None or (key in _LISTS and isinstance(value, list) and not value)
 
 
 def _plain(value: Any) -> Any:
