@@ -61,7 +61,7 @@ SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
-    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "file of sweep": {"None"}, "address": {"None"},
+    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
     "max_tokens of sweep": {"None", "5"}, "seed of sweep": {"None", "0", "5"},
     "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},
