@@ -31,6 +31,8 @@ _READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the 
 
 def _types(value: Any) -> tuple[str, ...]:
     names = NAMES.plain(value.split(",") if isinstance(value, str) else value)
+    if not names:
+        raise ValueError
     return tuple(dict.fromkeys(name.strip() for name in names))
 
 

@@ -234,11 +234,12 @@ def _holds_a_sweep(folder: Path) -> bool:
 
 def _read(folder: Path) -> tuple[dict[str, Any], Names, list[Cell]]:
     path = folder / PLAN
-    if not path.is_file():
-        raise RunError(
-            f"{folder!s:.200}: no sweep here ({PLAN} is missing); write one with headscope sweep"
-        )
     try:
+        if not path.is_file():
+            raise RunError(
+                f"{folder!s:.200}: no sweep here ({PLAN} is missing); write one with headscope "
+                "sweep"
+            )
         plan = json.loads(path.read_text(encoding="utf-8"))
         names = Names.read(folder, plan)
         cells = list(_cells(plan["cells"]))
@@ -248,7 +249,9 @@ def _read(folder: Path) -> tuple[dict[str, Any], Names, list[Cell]]:
                 for cell in cells
             ]
         return dict(plan["settings"]), names, cells
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except OSError as error:
+        raise RunError(f"{path!s:.200} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path}: this sweep is damaged: {error!s:.200}") from error
 
 

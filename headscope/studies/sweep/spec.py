@@ -165,9 +165,7 @@ def _check(where: str, asked: Mapping[Any, Any]) -> None:
         if value is not None and key in _SETTINGS:
             read_value(key, value, f"{where}: {key}")
         elif value is not None and not _KEYS[key].fits(value):
-            raise HeadscopeError(
-                f"{where}: {key} is {_said(value)}, expected {_KEYS[key].words}"
-            )
+            raise HeadscopeError(f"{where}: {key} is {_said(value)}, expected {_KEYS[key].words}")
 
 
 def _said(value: Any) -> str:
