@@ -100,3 +100,14 @@ def test_a_file_that_is_not_there_or_endless_is_named(tmp_path):
 def test_a_wrong_option_names_the_command_line(file):
     with pytest.raises(HeadscopeError, match="the command line: max_tokens is 0, expected a whole"):
         read_spec(file, max_tokens=0)
+
+
+def test_python_gives_paths_and_tuples_where_yaml_has_texts_and_lists(tmp_path):
+    given = read_spec(
+        None, models=(tmp_path / "a", "b"), corpora=[tmp_path / "c", [tmp_path / "d", "e"]],
+        revisions=(), out=tmp_path / "out",
+    )  # fmt: skip
+    assert given.models == (str(tmp_path / "a"), "b")
+    assert given.corpora == ((str(tmp_path / "c"),), (str(tmp_path / "d"), "e"))
+    assert given.revisions == (None,)
+    assert given.out == tmp_path / "out"
