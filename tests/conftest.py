@@ -39,8 +39,8 @@ def annotated(request) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def prose() -> Path:
-    """Enough prose for a real model."""
-    return data_folder() / "gum"
+    """Prose for a real model, with enough pronouns in a few thousand tokens: biographies."""
+    return data_folder() / "gum" / "bio"
 
 
 @pytest.fixture(scope="session")
