@@ -56,7 +56,9 @@ def relation_tables() -> str:
         module = inspect.getmodule(plain(rows[0].pairs))
         parts += [f"### {name}", inspect.cleandoc(module.__doc__ or ""), relation_table(rows)]
         parts += definitions("Control", {plain(row.control) for row in rows})
-        parts += definitions("Baseline", {plain(row.baseline) for row in rows if row.baseline})
+        parts += definitions("Second control", {row.matched for row in rows if row.matched})
+        own_rules = {row.baseline.own for row in rows if row.baseline and row.baseline.own}
+        parts += definitions("Simple rule", {plain(rule) for rule in own_rules})
         floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
         parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
     return "\n\n".join(parts) + "\n"
@@ -83,7 +85,7 @@ def asked(row: Relation) -> str:
     if rule.times_chance is not None:
         said.append(f"mass ≥ {rule.times_chance:g} × that of a uniform head")
     if rule.beat_baseline_by is not None:
-        said.append(f"hit rate ≥ baseline + {rule.beat_baseline_by:.2f}")
+        said.append(f"contested queries, by {rule.beat_baseline_by:.2f}")
     if rule.companion is not None:
         said.append(f"the same floor on `{rule.companion}`")
     return "; ".join(said) or "–"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan
-from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+from headscope.measure.stimuli import TextWindows, plan_built, plan_pairs, plan_repeats
+from headscope.measure.survey import survey
 from headscope.measure.tally import Pass, Tally
 from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from headscope.models.load import Model
 
 Progress = Callable[[int, int], None]
+SURVEYED = 200_000
+"""Tokens of a run's text by which simple rules are chosen; they are in memory at once."""
 
 
 def _backend(value: Any) -> Any:
@@ -104,18 +108,26 @@ def classify(
         settings = replace(settings, max_length=min(settings.max_length, opened.context))
         clock.lap("load")
         text, synthetic = windows_of(opened, relations, corpora, settings)
-        info = describe_input(opened, relations, corpora, settings)
-        checkpoint = _checkpoint(work, opened, relations, info, text)
+        coming = iter(text)
+        first = list(_up_to(coming, SURVEYED))
+        made = plan_built(opened.tokenizer, max_length=settings.max_length)
+        room = settings.max_tokens // 4
+        found = survey([*first, *synthetic], relations, text.further(), made, room=room)
+        parts = found.parts(relations)
+        clock.lap("survey")
+        info = describe_input(opened, relations, corpora, settings) | found.record(parts)
+        checkpoint = _checkpoint(work, opened, parts, info, text)
         checkpoint.every = settings.keep_every
         if out is not None:
             overwrite = resume(checkpoint, Path(out), overwrite=overwrite, tell=tell)
         sample, counts = Sample(seed=seed), TokenCounts()
-        watch = _Count(progress, text, sum(map(len, synthetic)), clock)
+        beside = [*synthetic, *found.further, *found.built]
+        watch = _Count(progress, text, sum(map(len, beside)), clock)
         backend.read(
             Plan(
-                text=counts.watch(sample.watch(text)),
-                synthetic=synthetic,
-                relations=relations,
+                text=counts.watch(sample.watch(chain(first, coming))),
+                synthetic=beside,
+                relations=parts,
                 seed=seed,
                 model=checkpoint.model,
                 twin=checkpoint.twin if settings.twin else None,
@@ -141,21 +153,20 @@ def classify(
             relations,
             seed=seed,
             info=info,
-            kv_group_size=opened.heads // opened.key_value_heads,
             twin=checkpoint.twin.tally if settings.twin else None,
         )
         clock.lap("judge")
         if settings.examples:
             windows = [*sample.windows, *synthetic]
             wanted = wanted_examples(result.evidence, relations)
-            found = backend.find_examples(
+            shown = backend.find_examples(
                 windows, relations, wanted, seed=seed, progress=watch.of_examples
             )
-            result = replace(result, examples=tuple(found))
+            result = replace(result, examples=tuple(shown))
             clock.lap("examples")
         result = replace(result, source=opened.origin)
         result.info["provenance"] |= {
-            "tokens": text.tokens + sum(map(len, synthetic)),
+            "tokens": text.tokens + sum(map(len, beside)),
             "seconds": clock.laps,
         }
         run = Run.of(result)
@@ -163,6 +174,13 @@ def classify(
             save_by(work, run, Path(out), report=run.report, overwrite=overwrite)
             checkpoint.remove()
     return run
+
+
+def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:
+    """The next windows, up to a number of tokens."""
+    while tokens > 0 and (window := next(windows, None)) is not None:
+        tokens -= len(window)
+        yield window
 
 
 def windows_of(

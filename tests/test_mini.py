@@ -37,7 +37,7 @@ def test_it_has_learned_to_look_at_earlier_copies_of_the_current_token(run):
 
 
 def test_it_has_learned_to_look_at_the_first_token_or_at_punctuation(run):
-    names = ("delimiter/first-token", "delimiter/punctuation", "delimiter/sentence-end")
+    names = ("sink/first-token", "delimiter/punctuation", "delimiter/sentence-end")
     assert max(best(run, name)["mass"] for name in names) >= 0.8
 
 

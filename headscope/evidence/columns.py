@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+FIRST_EVIDENCE_COLUMNS = 16
+"""Those that headscope 0.1.0 wrote."""
 EVIDENCE_COLUMNS = [
     "layer", "head", "type", "relation", "n", "mass", "control", "lift", "ci_low", "ci_high",
-    "q_value", "hit_rate", "best_offset_rate", "twin_p999", "tagged", "chance",
+    "q_value", "hit_rate", "best_offset_rate", "twin_p999", "tagged", "chance", "rival", "baseline",
+    "baseline_rate", "contested_n", "contested_lift", "verdict", "confirmed", "matched",
+    "contested_mass", "contested_low", "contested_high", "contested_hit_rate",
+    "contested_rule_rate", "contested_text",
 ]  # fmt: skip
 """A row per head and relation."""
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from headscope.errors import CorpusError
 from headscope.evidence.columns import EVIDENCE_COLUMNS
-from headscope.evidence.reliability import split_half
+from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
+from headscope.evidence.halves import agreement, confirmed, tags_of_halves
 from headscope.evidence.result import Result
-from headscope.evidence.tags import MAX_Q, TIMES_CONTROL, head_table, tag
+from headscope.evidence.tags import TAGGED, head_table, verdicts
 from headscope.evidence.weigh import (
     TWIN_PERCENTILE,
     TWIN_QUERIES,
+    Facts,
     weigh,
 )
 from headscope.measure.bootstrap import LEVEL, RESAMPLES
@@ -43,40 +45,43 @@ def judge(
     *,
     seed: int,
     info: dict[str, Any],
-    kv_group_size: int = 1,
     twin: Tally | None = None,
 ) -> Result:
     """Weigh a tally, tag its heads, and note what was decided how.
 
     Args:
         tally: the sums.
-        relations: the relations of the tally, in its order.
+        relations: the relations of the tally, without the parts that are summed beside them.
         seed: seeds the bootstrap.
-        info: what `run.json` says of the model, the corpora and the settings.
-        kv_group_size: query heads that share a key/value head.
+        info: what `run.json` says of the model, the corpora, the settings and the simple rules.
         twin: the sums of the shuffled twin; without it no tag is tested against chance.
 
     Raises:
         CorpusError: no relation found a query.
     """
     rules = {relation.id: relation.rule for relation in relations}
-    evidence = weigh(tally, relations, seed=seed, twin=twin)
+    facts: Facts = info.get("simple_rules", {})
+    evidence = weigh(tally, relations, seed=seed, facts=facts, twin=twin)
     if evidence.empty:
         raise CorpusError(
             "no relation found a query: the corpus has no annotation that the asked types need"
         )
-    evidence["tagged"] = tag(evidence, rules).to_numpy()
+    evidence["verdict"] = verdicts(evidence, rules).to_numpy()
+    evidence["tagged"] = evidence["verdict"] == TAGGED
+    halves = tags_of_halves(tally, relations, seed=seed, facts=facts, twin=twin)
+    evidence["confirmed"] = confirmed(evidence, halves)
     untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
     if twin is not None and len(untested):
         names = (untested["type"] + "/" + untested["relation"]).unique()
         note = f"{len(untested)} tags were not tested against the twin, which read too few queries"
         info = {**info, "notes": [*info.get("notes", ()), f"{note}: {', '.join(names)}"]}
-    heads = head_table(evidence, rules, describe(tally.profile), kv_group_size)
+    shared = tally.heads // info.get("model", {}).get("key_value_heads", tally.heads)
+    heads = head_table(evidence, rules, describe(tally.profile), shared)
     provenance = {
         "versions": versions(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    judged = {"thresholds": THRESHOLDS, "reliability": split_half(tally), "provenance": provenance}
+    judged = {"thresholds": THRESHOLDS, "reliability": agreement(halves), "provenance": provenance}
     return Result(heads, evidence[EVIDENCE_COLUMNS], rules, {**info, **judged}, tally, twin)
 
 

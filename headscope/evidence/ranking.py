@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from headscope.evidence.tags import SINK
+from headscope.evidence.tags import is_sink
 from headscope.measure.example import Wanted
 from headscope.relations.relation import Relation
 
@@ -40,7 +40,7 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
     wanted = []
     for (layer, head), own in rows.groupby(_HEAD, sort=True):
         ids = own["type"] + "/" + own["relation"]
-        other = ids[ids != SINK]
+        other = ids[~is_sink(ids)]
         shown = other if len(other) else ids
         wanted += [Wanted(int(layer), int(head), index[name]) for name in shown]
     return wanted
@@ -51,7 +51,7 @@ def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_first(evidence: pd.DataFrame) -> pd.DataFrame:
-    resting = evidence["type"] + "/" + evidence["relation"] == SINK
+    resting = is_sink(evidence["type"] + "/" + evidence["relation"])
     return _by_lift(evidence.assign(_resting=resting), "_resting").drop(columns="_resting")
 
 

@@ -2,110 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
-from headscope.evidence.columns import HEAD_COLUMNS
+from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.evidence.conditions import CONDITIONS, UNDECIDED, failures
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES, Rule
 
-MAX_Q = 0.01
-TIMES_CONTROL = 1.5
-"""Least mass in units of the control. A lift can be sure and still be small: a head that puts
-0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
-for prepositions."""
-SINK = "delimiter/first-token"
 UNCLASSIFIED = "unclassified"
+TAGGED, UNIDENTIFIABLE, NO = "tagged", "not identifiable", "no"
+VERDICTS = (TAGGED, UNIDENTIFIABLE, NO)
+"""The three verdicts on a head and a relation."""
+
+RESTING_PLACES = ("sink/first-token", "sink/resting-column", "delimiter/first-token")
+"""Relations that are no function; the last is what headscope called the first until 0.2."""
 
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One thing that a tag asks for. `holds` is vectorised over rows, `say` speaks of one row."""
-
-    name: str
-    holds: Callable[[pd.DataFrame], pd.Series]
-    say: Callable[[pd.Series], str]
+def is_sink(relation: pd.Series) -> pd.Series:
+    """Which relations, by their full names, are resting places and no function."""
+    return relation.isin(RESTING_PLACES)
 
 
-CONDITIONS = (
-    Condition(
-        "queries",
-        lambda t: t["taggable"] & (t["n"] >= MIN_QUERIES),
-        lambda r: f"{r['n']} queries, needs {MIN_QUERIES}" if r["taggable"] else "reported only",
-    ),
-    Condition(
-        "mass",
-        lambda t: t["mass"] >= t["floor"],
-        lambda r: f"mass {r['mass']:.3f}, floor {r['floor']:g}",
-    ),
-    Condition(
-        "interval",
-        lambda t: t["ci_low"] > 0,
-        lambda r: f"lift {r['lift']:.3f} [{r['ci_low']:.3f}, {r['ci_high']:.3f}], must lie above 0",
-    ),
-    Condition(
-        "q value",
-        lambda t: t["q_value"] < MAX_Q,
-        lambda r: f"q {r['q_value']:.2g}, must be below {MAX_Q:g}",
-    ),
-    Condition(
-        "control",
-        lambda t: t["mass"] >= TIMES_CONTROL * t["control"],
-        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
-    ),
-    Condition(
-        "best simple rule",
-        lambda t: ~(t["hit_rate"] < t["best_offset_rate"] + t["beat_baseline_by"]),
-        lambda r: (
-            f"hit rate {r['hit_rate']:.3f}, best simple rule {r['best_offset_rate']:.3f} "
-            f"+ {r['beat_baseline_by']:.2f}"
-        ),
-    ),
-    Condition(
-        "chance",
-        lambda t: ~(t["mass"] < t["times_chance"] * t["chance"]),
-        lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
-    ),
-    Condition(
-        "companion",
-        lambda t: ~(t["companion_mass"] < t["floor"]),
-        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
-    ),
-    Condition(
-        "twin",
-        lambda t: ~(t["lift"] <= t["twin_p999"]),
-        lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
-    ),
-)
-"""A condition whose number is missing (no such threshold, not measured) is not asked for, but the
-first five always are."""
-
-
-def asked_for(row: pd.Series, condition: Condition) -> bool:
-    """Whether the condition applies to this row at all."""
-    column = _OPTIONAL.get(condition.name)
-    return column is None or bool(pd.notna(row[column]))
-
-
-_OPTIONAL = {
-    "best simple rule": "beat_baseline_by",
-    "chance": "times_chance",
-    "companion": "companion_mass",
-    "twin": "twin_p999",
-}
-
-
-def with_rules(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> pd.DataFrame:
+def with_rules(
+    evidence: pd.DataFrame, rules: Mapping[str, Rule], *, fewest: int = MIN_QUERIES
+) -> pd.DataFrame:
     """The evidence with each relation's thresholds beside it, and its full name as `id`."""
-    table = evidence.reset_index(drop=True)
+    table = evidence.reset_index(drop=True).reindex(
+        columns=[*evidence.columns, *(c for c in EVIDENCE_COLUMNS if c not in evidence)]
+    )
     table["id"] = table["type"] + "/" + table["relation"]
     for name in ("floor", "beat_baseline_by", "times_chance"):
         values = {key: getattr(rule, name) for key, rule in rules.items()}
         table[name] = table["id"].map(values).astype(float)
+    table["fewest"] = fewest
     table["taggable"] = table["id"].map({key: rule.taggable for key, rule in rules.items()})
     table["companion"] = table["id"].map({key: rule.companion for key, rule in rules.items()})
     key = ["layer", "head", "id"]
@@ -115,16 +49,22 @@ def with_rules(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> pd.DataFram
     return table
 
 
-def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of `with_rules`, a column per condition: True where it fails."""
-    return pd.DataFrame({c.name: ~c.holds(table).astype(bool) for c in CONDITIONS})
+def verdicts(
+    evidence: pd.DataFrame, rules: Mapping[str, Rule], *, fewest: int = MIN_QUERIES
+) -> pd.Series:
+    """The `verdict` column.
 
-
-def tag(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> pd.Series:
-    """The `tagged` column: every condition holds."""
+    `tagged` where every condition holds, `not identifiable` where only queries are missing that
+    could tell the relation from a simple rule, else `no`.
+    """
     if evidence.empty:
-        return pd.Series([], dtype=bool)
-    return ~failures(with_rules(evidence, rules)).any(axis=1)
+        return pd.Series([], dtype=object)
+    failed = failures(with_rules(evidence, rules, fewest=fewest))
+    count = failed.sum(axis=1)
+    found = pd.Series(NO, index=failed.index)
+    found[count == 0] = TAGGED
+    found[(count == 1) & failed[UNDECIDED]] = UNIDENTIFIABLE
+    return found
 
 
 def head_table(
@@ -132,20 +72,12 @@ def head_table(
 ) -> pd.DataFrame:
     """A row per head: its tags, the strongest with its numbers, its profile and the reason.
 
-    `primary` is the tag with the largest lift, except that the first token is primary only for
+    `primary` is the tag with the largest lift, except that a resting place is primary only for
     a head that earned nothing else; a head without a tag is `unclassified`, and its numbers are
-    those of the relation that came closest.
+    those of a relation that cannot be told apart here, or else of that which came closest.
     """
     table = with_rules(evidence, rules)
-    failed = failures(table).sum(axis=1)
-    rank = pd.DataFrame(
-        {
-            "failed": failed.to_numpy(),
-            "sink": (table["id"] == SINK) & (failed == 0),
-            "lift": -table["lift"].to_numpy(),
-        }
-    )
-    best_first = rank.sort_values(["failed", "sink", "lift"], kind="stable").index
+    best_first = _order(table)
     rows = []
     for (layer, head), own in table.loc[best_first].groupby(["layer", "head"], sort=True):
         tagged = own[own["tagged"].astype(bool)]
@@ -191,25 +123,30 @@ def reason(row: pd.Series, rules: Mapping[str, Rule]) -> str:
     )
     if row["tagged"]:
         return f"{row['id']}: {numbers}"
-    failing = [c.say(row) for c in CONDITIONS if not bool(c.holds(row.to_frame().T).iloc[0])]
+    if row["verdict"] == UNIDENTIFIABLE:
+        return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
+    one = row.to_frame().T.infer_objects()
+    failing = [c.say(row) for c in CONDITIONS if bool(c.fails(one).iloc[0])]
     return f"closest to {row['id']}: {numbers}; fails: {'; '.join(failing)}"
 
 
 def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head: int) -> str:
     """Every tag of a head with its conditions, then the relations that came closest."""
     table = with_rules(evidence, rules)
-    own = table[(table["layer"] == layer) & (table["head"] == head)].copy()
-    own["failed"] = failures(own).sum(axis=1)
-    own["sink"] = own["id"] == SINK
-    own = own.sort_values(["failed", "sink", "lift"], ascending=[True, True, False])
-    tagged, rest = own[own["failed"] == 0], own[own["failed"] > 0]
+    own = table[(table["layer"] == layer) & (table["head"] == head)]
+    own = own.loc[_order(own)]
+    tagged = own[own["tagged"].astype(bool)]
+    undecided = own[own["verdict"] == UNIDENTIFIABLE]
+    near = own.drop([*tagged.index, *undecided.index])
+    near = near[near["lift"] > NEAR_LIFT].head(NEAR_MISSES)
     lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or UNCLASSIFIED)]
-    for _, row in tagged.iterrows():
-        lines += ["", *_account(row, rules)]
-    near = rest[rest["lift"] > NEAR_LIFT].head(NEAR_MISSES)
-    if len(near):
-        lines += ["", "Closest without a tag:"]
-        for _, row in near.iterrows():
+    for title, rows in (
+        ("", tagged),
+        ("Cannot be told apart here:", undecided),
+        ("Closest without a tag:", near),
+    ):
+        lines += ["", title] if title and len(rows) else []
+        for _, row in rows.iterrows():
             lines += ["", *_account(row, rules)]
     return "\n".join(lines)
 
@@ -218,12 +155,27 @@ NEAR_MISSES = 3
 NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
 
 
+def _order(table: pd.DataFrame) -> pd.Index:
+    """The rows of `with_rules`: tags first, resting places last of them, then what came closest."""
+    tagged = table["tagged"].astype(bool)
+    rank = pd.DataFrame(
+        {
+            "verdict": np.select([tagged, table["verdict"] == UNIDENTIFIABLE], [0, 1], 2),
+            "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
+            "sink": tagged & is_sink(table["id"]),
+            "lift": -table["lift"],
+        },
+        index=table.index,
+    )
+    return rank.sort_values(["verdict", "failed", "sink", "lift"], kind="stable").index
+
+
 def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:
     one = row.to_frame().T.infer_objects()
-    verdicts = [
-        f"  {'yes' if bool(c.holds(one).iloc[0]) else 'no ':3} {c.name}: {c.say(row)}"
+    lines = [
+        f"  {'no ' if bool(c.fails(one).iloc[0]) else 'yes'} {c.name}: {c.say(row)}"
         for c in CONDITIONS
-        if asked_for(row, c)
+        if c.asked is None or bool(c.asked(one).iloc[0])
     ]
     rule = rules[row["id"]]
     head = (
@@ -231,4 +183,4 @@ def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:
         f"control {row['control']:.3f}, chance {row['chance']:.3f}"
     )
     floor = f"  floor {rule.floor:g}: {rule.source}"
-    return [head, *verdicts, floor]
+    return [head, *lines, floor]

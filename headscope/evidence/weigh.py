@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,13 @@ from scipy import stats
 from headscope.evidence.columns import EVIDENCE_COLUMNS
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
+
+Facts = Mapping[str, Mapping[str, Any]]
+"""What a text says of simple rules; see `headscope.measure.survey.Survey.facts`."""
+NO_FACTS: Facts = MappingProxyType({})
+EVERY_BLOCK = slice(None)
 
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
@@ -22,28 +30,55 @@ TWIN_QUERIES = 8
 
 
 def weigh(
-    tally: Tally, relations: Sequence[Relation], *, seed: int, twin: Tally | None = None
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    facts: Facts = NO_FACTS,
+    twin: Tally | None = None,
+    blocks: slice = EVERY_BLOCK,
 ) -> pd.DataFrame:
-    """The evidence table, a row per head × relation that had a query, without `tagged`.
+    """The evidence table, a row per head × relation that had a query, without verdicts.
 
     - `n`: queries. `mass`: mean attention on the targets, in [0, 1]. `control`: the same on the
-      control keys. `lift`: mass − control, in [−1, 1].
+      control keys, for words the rivals of the same query. `lift`: mass − control, in [−1, 1].
+      `matched`: the same on a second control, e.g. other queries at the same distance.
     - `ci_low`, `ci_high`: 95 % percentile bootstrap of the lift over blocks of documents.
     - `q_value`: one-sided test of lift > 0, Benjamini–Hochberg over all heads × relations with
       at least 50 queries.
-    - `hit_rate`: share of queries whose arg-max key, the first token left out, is a target; not
-      defined where the target is the first token.
-    - `best_offset_rate`: share of queries that the best simple rule gets right: one fixed
-      distance for syntax, the nearest mention for coreference.
+    - `hit_rate`: share of queries whose arg-max key, the first token and resting columns left out,
+      is a target; not defined where the target is the first token.
+    - `baseline`, `baseline_rate`: the best simple rule, chosen on other documents, and the share of
+      queries that it gets right; `best_offset_rate`: the same of the best fixed distance.
+    - `contested_n`: queries where that rule is wrong. There: `contested_mass` on the targets,
+      `rival` on what the rule picks, `contested_lift` their difference with its interval
+      `contested_low`, `contested_high`; `contested_hit_rate`, and `contested_rule_rate`, what the
+      best of all simple rules gets right there whose hit rate over all queries the head does not
+      exceed by the margin. `contested_text`: `natural` or `built` sentences.
     - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
     - `chance`: the mass of a head that spreads its attention evenly.
+
+    Args:
+        tally: the sums.
+        relations: those to weigh, each with its parts beside it in the tally.
+        facts: what the text says of the simple rules; see `headscope.measure.survey.Survey`.
+        seed: seeds the bootstrap.
+        twin: the sums of the shuffled twin.
+        blocks: those to weigh alone, e.g. half of them.
     """
     rng = np.random.default_rng(seed)
-    tables = [
-        _relation_table(tally, index, relation, rng)
-        for index, relation in enumerate(relations)
-        if tally.queries[:, index].sum() > 0
-    ]
+    place = {name: index for index, name in enumerate(tally.relations)}
+    sums = _Sums(tally, blocks, rng)
+    tables = []
+    for relation in relations:
+        own = sums.table(place[relation.id])
+        if own is None:
+            continue
+        own.insert(2, "type", relation.type)
+        own.insert(3, "relation", relation.name)
+        if not relation.has_hits:
+            own["hit_rate"] = np.nan
+        tables.append(own.assign(**_beside(relation, own, sums, place, facts.get(relation.id, {}))))
     if not tables:
         return pd.DataFrame(columns=EVIDENCE_COLUMNS)
     table = pd.concat(tables, ignore_index=True)
@@ -51,6 +86,71 @@ def weigh(
     chance = {} if twin is None else dict(zip(twin.relations, twin_lift(twin), strict=True))
     table["twin_p999"] = (table["type"] + "/" + table["relation"]).map(chance).astype(float)
     return table
+
+
+def _beside(
+    relation: Relation,
+    own: pd.DataFrame,
+    sums: _Sums,
+    place: dict[str, int],
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The columns of a relation's second control and of its contested queries."""
+    found: dict[str, Any] = dict.fromkeys(_CONTESTED, np.nan)
+    found |= {
+        "baseline": facts.get("baseline", ""),
+        "baseline_rate": facts.get("baseline_rate", np.nan),
+        "best_offset_rate": facts.get("best_offset_rate", np.nan),
+        "contested_n": 0 if relation.baseline is not None else np.nan,
+        "contested_rule_rate": np.nan,
+        "contested_text": "",
+        "matched": np.nan,
+    }
+    parts = {
+        name: sums.table(place[part])
+        for name in (MATCHED, NATURAL, BUILT)
+        if (part := part_name(relation.id, name)) in place
+    }
+    if (matched := parts.get(MATCHED)) is not None:
+        found["matched"] = matched["control"]
+    natural, built = parts.get(NATURAL), parts.get(BUILT)
+    of_text, chosen = "natural", natural
+    if _queries(natural) < MIN_QUERIES <= _queries(built):
+        of_text, chosen = "built", built
+    if chosen is not None:
+        found |= {ours: chosen[theirs] for ours, theirs in _CONTESTED.items()}
+        found |= {
+            "contested_n": _queries(chosen),
+            "contested_rule_rate": _rule_rate(own, relation, facts.get(f"{of_text}_rules", ())),
+            "contested_text": of_text,
+        }
+    return found
+
+
+def _rule_rate(
+    own: pd.DataFrame, relation: Relation, rules: Sequence[Sequence[float]]
+) -> Float[ndarray, " head"]:
+    """What the best simple rule gets right at contested queries, of those as good as each head."""
+    found = np.zeros(len(own))
+    margin = relation.rule.beat_baseline_by or 0.0
+    for overall, there in rules:
+        level = own["hit_rate"].to_numpy() < overall + margin
+        found = np.where(level, np.maximum(found, there), found)
+    return found
+
+
+_CONTESTED = {
+    "contested_mass": "mass",
+    "rival": "control",
+    "contested_lift": "lift",
+    "contested_low": "ci_low",
+    "contested_high": "ci_high",
+    "contested_hit_rate": "hit_rate",
+}
+
+
+def _queries(table: pd.DataFrame | None) -> int:
+    return 0 if table is None else int(table["n"].iloc[0])
 
 
 def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
@@ -61,39 +161,41 @@ def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
     return np.where(queries >= TWIN_QUERIES, np.quantile(lift, TWIN_PERCENTILE, axis=1), np.nan)
 
 
-def _relation_table(
-    tally: Tally, index: int, relation: Relation, rng: np.random.Generator
-) -> pd.DataFrame:
-    full = tally.queries[:, index] > 0
-    queries = tally.queries[full, index]
-    n = queries.sum()
-    flat = (int(full.sum()), tally.layers * tally.heads)
-    target = tally.target[full, index].reshape(flat)
-    control = tally.control[full, index].reshape(flat)
-    low, high, p_value = _uncertainty(target - control, queries, rng)
-    table = pd.DataFrame(
-        {
-            "layer": np.repeat(np.arange(tally.layers), tally.heads),
-            "head": np.tile(np.arange(tally.heads), tally.layers),
-            "type": relation.type,
-            "relation": relation.name,
-            "n": int(n),
-            "mass": target.sum(0) / n,
-            "control": control.sum(0) / n,
-            "lift": (target - control).sum(0) / n,
-            "ci_low": low,
-            "ci_high": high,
-            "p_value": p_value,
-            "hit_rate": tally.hits[:, index].sum(0).ravel() / n,
-            "best_offset_rate": tally.baselines[index].max() / n,
-            "chance": tally.chance[:, index].sum() / n,
-        }
-    )
-    if not relation.has_hits:
-        table["hit_rate"] = np.nan
-    if relation.baseline is None:
-        table["best_offset_rate"] = np.nan
-    return table
+class _Sums:
+    """A tally's rows as tables of heads."""
+
+    def __init__(self, tally: Tally, blocks: slice, rng: np.random.Generator) -> None:
+        self._tally, self._blocks, self._rng = tally, blocks, rng
+
+    def table(self, index: int) -> pd.DataFrame | None:
+        """A row per head for one relation of the tally; None without queries."""
+        tally = self._tally
+        queries = tally.queries[self._blocks, index]
+        full = queries > 0
+        if not full.any():
+            return None
+        target, control = (
+            sums[self._blocks, index][full].reshape(int(full.sum()), -1)
+            for sums in (tally.target, tally.control)
+        )
+        queries = queries[full]
+        n = queries.sum()
+        low, high, p_value = _uncertainty(target - control, queries, self._rng)
+        return pd.DataFrame(
+            {
+                "layer": np.repeat(np.arange(tally.layers), tally.heads),
+                "head": np.tile(np.arange(tally.heads), tally.layers),
+                "n": int(n),
+                "mass": target.sum(0) / n,
+                "control": control.sum(0) / n,
+                "lift": (target - control).sum(0) / n,
+                "ci_low": low,
+                "ci_high": high,
+                "p_value": p_value,
+                "hit_rate": tally.hits[self._blocks, index].sum(0).ravel() / n,
+                "chance": tally.chance[self._blocks, index].sum() / n,
+            }
+        )
 
 
 def _uncertainty(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int
+from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.profile import ProfileRows
+from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.tally import Profile, Tally
 from headscope.models.engines.engine import Rows, Tile
+from headscope.relations.sink import RESTING
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -28,23 +32,33 @@ class Prepared:
     batch: Batch
     tokens: Int[Tensor, "window position"]
     tiles: list[Tile]
+    """Those of its cells, in order; `late` ones are read before them."""
+    late: list[Tile]
     selection: Selection | None
+
+
+class LayerSums(NamedTuple):
+    """What one layer's rows on a batch showed."""
+
+    cells: Sums | None
+    """None where nothing was asked about."""
+    resting: Resting
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
     """What a batch adds to the tally."""
 
+    batch: Batch
     selection: Selection | None
-    layers: dict[int, Sums]
+    layers: dict[int, LayerSums]
     profile: Profile | None
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it."""
-        if self.selection is not None:
-            add_counts(tally, self.selection)
-            for layer, sums in self.layers.items():
-                add_sums(tally, self.selection, layer, sums)
+        add_counts(tally, self.batch, self.selection)
+        for layer, sums in self.layers.items():
+            add_sums(tally, self.batch, self.selection, layer, sums)
         if self.profile is not None:
             tally.profile += self.profile
 
@@ -52,59 +66,92 @@ class BatchSums:
 def read_batch(model: Model, prepared: Prepared) -> BatchSums:
     """Run a batch; nothing is added to any tally yet, as a run may break off at any layer."""
     batch, selection = prepared.batch, prepared.selection
+    tiles = [*prepared.late, *prepared.tiles]
     profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
-    found = BatchSums(selection, {}, profile)
+    found = BatchSums(batch, selection, {}, profile)
 
     def on_layer(layer: int, rows: Iterable[Rows]) -> None:
-        sums = layer_sums(
-            batch,
-            selection,
+        found.layers[layer] = layer_sums(
+            prepared,
             profile,
             layer,
-            zip(prepared.tiles, rows, strict=True),
+            zip(tiles, rows, strict=True),
             logarithms=model.engine.logarithms,
         )
-        if sums is not None:
-            found.layers[layer] = sums
 
-    model.engine.run(prepared.tokens, prepared.tiles, on_layer)
+    model.engine.run(prepared.tokens, tiles, on_layer)
     return found
 
 
-def add_counts(tally: Tally, selection: Selection) -> None:
-    """Add what does not depend on heads: queries, chance and the simple rules' right answers."""
+def add_counts(tally: Tally, batch: Batch, selection: Selection | None) -> None:
+    """Add what does not depend on heads: queries and chance."""
+    resting = _resting(tally)
+    if resting is not None:
+        np.add.at(tally.queries[:, resting], batch.blocks, _late_text(batch))
+    if selection is None:
+        return
     place = (selection.block, selection.relation)
     np.add.at(tally.queries, place, selection.queries)
     np.add.at(tally.chance, place, selection.chance)
-    np.add.at(tally.baselines, selection.relation, selection.baselines)
 
 
-def add_sums(tally: Tally, selection: Selection, layer: int, sums: Sums) -> None:
+def add_sums(
+    tally: Tally, batch: Batch, selection: Selection | None, layer: int, found: LayerSums
+) -> None:
     """Add what one layer's rows showed."""
+    resting = _resting(tally)
+    if resting is not None:
+        text = (_late_text(batch) > 0)[:, None]
+        np.add.at(tally.target[:, resting, layer], batch.blocks, found.resting.mass * text)
+        np.add.at(tally.control[:, resting, layer], batch.blocks, found.resting.other * text)
+    sums = found.cells
+    if selection is None or sums is None:
+        return
     # the rows of a selection are distinct, so plain indexing adds each of them once
     tally.target[selection.block, selection.relation, layer] += sums.target
     tally.control[selection.block, selection.relation, layer] += sums.control
     tally.hits[selection.block, selection.relation, layer] += sums.hits
 
 
+def _resting(tally: Tally) -> int | None:
+    return tally.relations.index(RESTING) if RESTING in tally.relations else None
+
+
+def _late_text(batch: Batch) -> Int[ndarray, " window"]:
+    """The queries of each window that count for resting columns."""
+    text = [window.stimulus == "text" for window in batch.windows]
+    return late_queries(batch.windows) * text
+
+
 @torch.inference_mode()
 def layer_sums(
-    batch: Batch,
-    selection: Selection | None,
+    prepared: Prepared,
     profile: Profile | None,
     layer: int,
     rows: Iterable[tuple[Tile, Rows]],
     *,
     logarithms: bool,
-) -> Sums | None:
-    """One layer's rows on one batch, summed tile by tile; its profile is added to `profile`."""
+) -> LayerSums:
+    """One layer's rows on one batch, summed tile by tile; its profile is added to `profile`.
+
+    Args:
+        prepared: the batch.
+        profile: what is known of the heads' patterns so far, where the batch has a part in it.
+        layer: the layer.
+        rows: the rows of the late tiles, then of the others.
+        logarithms: whether they are logarithms of probabilities.
+    """
+    batch, selection, coming = prepared.batch, prepared.selection, iter(rows)
+    resting = find_resting(batch.windows, islice(coming, len(prepared.late)), logarithms=logarithms)
     profiled = (
         None if profile is None else ProfileRows(profile, batch, layer, logarithms=logarithms)
     )
     parts: list[tuple[Tensor, Tensor]] = []
-    for number, (tile, own) in enumerate(rows):
+    for number, (tile, own) in enumerate(coming):
         if selection is not None:
-            parts.append(selection.parts[number].to(own.device).sums(own, logarithms=logarithms))
+            part = selection.parts[number].to(own.device)
+            columns = resting.columns[tile.windows]
+            parts.append(part.sums(own, columns, logarithms=logarithms))
         if profiled is not None:
             profiled.add(tile, own)
-    return None if selection is None else selection.sums(parts)
+    return LayerSums(None if selection is None else selection.sums(parts), resting)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
+from headscope.measure.resting import left_out
 from headscope.measure.tally import grained
 from headscope.models.engines.engine import Rows, Tile
 from headscope.relations.pairs import distinct_values
@@ -56,25 +57,30 @@ class Part:
     mass: Tensor
     hit: Tensor
 
-    def sums(self, rows: Rows, *, logarithms: bool) -> tuple[Tensor, Tensor]:
+    def sums(
+        self, rows: Rows, resting: Int[ndarray, "window column"], *, logarithms: bool
+    ) -> tuple[Tensor, Tensor]:
         """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
 
         A target that is the row's largest counts 1; of k equally large keys, wherever they are,
         each counts 1/k, so that a hit does not depend on what else is asked.
 
         Args:
-            rows: the tile's rows, probabilities or their logarithms.
+            rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
+            resting: columns of each window, −1 for none, that are no row's largest.
             logarithms: which of the two they are.
         """
         values = _at(rows, self.cells)
-        # the largest but the first token's, which is where heads rest
-        largest = rows[..., 1:].amax(-1)
-        best = _at(largest, self.target_rows)
-        hits = values[self.targets] >= best
+        with left_out(rows, resting, logarithms=logarithms):
+            # the largest but the first token's, which is where heads rest
+            largest = rows[..., 1:].amax(-1)
+            best = _at(largest, self.target_rows)
+            hits = _at(rows, self.cells[self.targets]) >= best
+            # attention that is 0 hits nothing
+            hits &= (best.exp() if logarithms else best) > 0
+            shares = _shares(hits, self.target_rows, rows, largest, logarithms=logarithms)
         if logarithms:
-            values, best = values.exp_(), best.exp_()
-        hits &= best > 0  # attention that is 0 hits nothing
-        shares = _shares(hits, self.target_rows, rows, largest, logarithms=logarithms)
+            values = values.exp_()
         return self.mass @ values, self.hit @ shares
 
     def to(self, device: torch.device | str) -> Part:
@@ -90,7 +96,6 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
-    baselines: Int[ndarray, "row rule"]
     parts: tuple[Part, ...]
 
     def sums(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Sums:
@@ -143,7 +148,6 @@ def select(
         relation=rows % len(relations),
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
         chance=grained(total([_chance(result) for result in results])),
-        baselines=total([result.baselines for result in results]).astype(np.int64),
         parts=tuple(_part(tile, *sides, shape) for tile in tiles),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -15,7 +16,7 @@ from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
-from headscope.corpus.shipped import corpus_place
+from headscope.corpus.shipped import built_corpora, corpus_place
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
@@ -60,13 +61,16 @@ class TextWindows:
         self.documents = 0
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._pieces: dict[str, int] = {}
+        self._numbers = 0
         # a path that does not exist is found now, not when its turn comes
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = _files(corpora)
         self.paths = names_within(corpora, files)
         """All files of the corpora by their names in these, whether they will be needed or not."""
         self._sha256: dict[Path, str] = {}
-        self._streams = [_documents(own, self._opened, seed) for own in files]
+        self._coming = self._windows(
+            _take_turns([_documents(f, self._opened, seed) for f in files])
+        )
 
     def __iter__(self) -> Iterator[Window]:
         """The windows, once.
@@ -74,7 +78,21 @@ class TextWindows:
         Raises:
             CorpusError: with file and line, for a file that cannot be read.
         """
-        for document in _take_turns(self._streams):
+        while self.tokens < self.max_tokens:
+            window = next(self._coming, None)
+            if window is None:
+                return
+            self.documents = max(self.documents, window.document + 1)
+            self.tokens += len(window)
+            yield window
+
+    def further(self) -> Iterator[Window]:
+        """What comes after the last window, for contested queries alone; it does not count here."""
+        if self.max_tokens:
+            yield from (replace(window, stimulus="further") for window in self._coming)
+
+    def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
+        for document in documents:
             self._skipped += document.skipped_mentions
             tokenized = self.encoder.encode(document)
             number = self._number(document)
@@ -86,17 +104,14 @@ class TextWindows:
                 cuts=self._cuts,
                 number=number,
             ):
-                self.documents = max(self.documents, number + 1)
-                self.tokens += len(window)
+                self._numbers = max(self._numbers, number + 1)
                 yield window
-                if self.tokens >= self.max_tokens:
-                    return
 
     def _number(self, document: Document) -> int:
         """The document's number; all pieces of one text have that of the first."""
         if not document.whole:
-            return self.documents
-        return self._pieces.setdefault(document.whole, self.documents)
+            return self._numbers
+        return self._pieces.setdefault(document.whole, self._numbers)
 
     @property
     def files(self) -> dict[str, str]:
@@ -120,6 +135,20 @@ def plan_repeats(
     return repeat_windows(
         vocabulary, encoder.bos, encoder.spell, count=BLOCKS, seed=seed, max_length=max_length
     )
+
+
+def plan_built(encoder: Encoder, *, max_length: int) -> Iterator[Window]:
+    """Windows of the sentences that were made so that simple rules are wrong in them."""
+    for number, document in enumerate(read_documents(corpus_files(built_corpora()))):
+        yield from cut_windows(
+            encoder.encode(document),
+            encoder.bos,
+            encoder.bos_string,
+            max_length=max_length,
+            cuts=Cuts(),
+            stimulus="built",
+            number=number,
+        )
 
 
 def plan_pairs(encoder: Encoder, *, max_length: int, seed: int) -> list[Window]:

@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.errors import RunError
-from headscope.relations.relation import BASELINES
 
 BLOCKS = 64
 """Documents are dealt into blocks like cards; intervals come from resampling blocks."""
@@ -89,7 +88,6 @@ class Tally:
     hits: Float[ndarray, "block relation layer head"]
     queries: Float[ndarray, "block relation"]
     chance: Float[ndarray, "block relation"]
-    baselines: Float[ndarray, "relation rule"]
     profile: Profile
 
     @classmethod
@@ -103,7 +101,6 @@ class Tally:
             hits=np.zeros((*per_block, *per_head)),
             queries=np.zeros(per_block),
             chance=np.zeros(per_block),
-            baselines=np.zeros((len(relations), BASELINES)),
             profile=Profile.zeros(layers, heads),
         )
 

@@ -9,14 +9,25 @@ from typing import Any
 
 from headscope.arguments import Kind, made_by, takes
 from headscope.errors import ChoiceError, HeadscopeError
-from headscope.relations import coreference, delimiter, induction, positional, semantic, syntactic
+from headscope.relations import (
+    coreference,
+    delimiter,
+    induction,
+    lexical,
+    positional,
+    semantic,
+    sink,
+    syntactic,
+)
 from headscope.relations.relation import Relation
 from headscope.relations.types import HeadType
 
 STIMULI = ("text", "repeat", "pairs")
 
 _SHIPPED = (
+    sink.TYPE,
     positional.TYPE,
+    lexical.TYPE,
     delimiter.TYPE,
     induction.TYPE,
     syntactic.TYPE,

@@ -1,4 +1,4 @@
-"""Delimiter heads: the first token, punctuation, ends of sentences, line breaks, quotes."""
+"""Delimiter heads: punctuation, ends of sentences, line breaks, quotes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
 from headscope.relations.types import HeadType
 
-SINK_FLOOR = 0.5
-SINK_SOURCE = (
-    "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
-    "(Vig & Belinkov 2019, 5.2.3)"
-)
 FLOOR = 0.2
 SOURCE = (
     "ours: a fifth of a head's attention, beside three times chance; Clark et al. 2019 (3.2) "
@@ -58,12 +53,6 @@ def kinds(token: str) -> frozenset[str]:
     if any(c in _OPEN_CLOSE or char in "\"'`" for c, char in zip(categories, text, strict=True)):
         found.add("quote-bracket")
     return frozenset(found)
-
-
-def first_token(window: Window) -> Pairs:
-    """Every query with the first token: the sink."""
-    query = np.arange(1, len(window))
-    return pairs(query, np.zeros_like(query))
 
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
@@ -113,22 +102,12 @@ _MEANING = {
 RELATIONS = [
     Relation(
         "delimiter",
-        "first-token",
-        first_token,
+        kind,
+        partial(earlier_delimiters, kind=kind),
         no_delimiters,
-        Rule(SINK_FLOOR, SINK_SOURCE, "the first token, where heads rest"),
-        has_hits=False,
-    ),
-    *(
-        Relation(
-            "delimiter",
-            kind,
-            partial(earlier_delimiters, kind=kind),
-            no_delimiters,
-            Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
-        )
-        for kind, meaning in _MEANING.items()
-    ),
+        Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
+    )
+    for kind, meaning in _MEANING.items()
 ]
 
 TYPE = HeadType(
@@ -137,7 +116,7 @@ TYPE = HeadType(
     colour="#56b4e9",
     marker="s",
     relations=tuple(RELATIONS),
-    looks_at="the first token (the sink), punctuation, ends of sentences, line breaks, quotes",
+    looks_at="punctuation, ends of sentences, line breaks, quotes",
     rivals="same query, keys that are no delimiter",
     behaviour="text",
 )

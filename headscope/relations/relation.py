@@ -14,16 +14,13 @@ from headscope.relations.pairs import Pairs, balance
 
 FindPairs = Callable[[Window], Pairs]
 DrawControl = Callable[[Window, Pairs, np.random.Generator], Pairs]
-Baseline = Callable[[Window, Pairs], Int[ndarray, " rule"]]
+FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
-BASELINES = 65
-"""Simple rules that a head is compared with: rule d > 0 is "always d tokens back", rule 0 is
-"the nearest earlier mention"."""
 MIN_QUERIES = 50
 """Relations with fewer queries are reported but never tagged."""
 RELIABLE = 0.5
-"""Least rank correlation of the heads between two halves of a corpus; below it a relation is
-marked as unreliable in that run."""
+"""Least agreement of the tags (Cohen's κ) that two halves of the documents give; below it a
+relation is marked as unreliable in that run."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,25 @@ class Rule:
     times_chance: float | None = None
     """Least mass in units of the mass that a uniform head would put there."""
     beat_baseline_by: float | None = None
-    """Least distance of the hit rate above the best simple rule."""
+    """Least distance of the hit rate above that of any simple rule, at contested queries."""
     companion: str | None = None
     """A relation whose mass must clear the same floor, where it was measured."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The simple rules that a head of a relation must know better than.
+
+    The best of `headscope.relations.simple_rules.RULES` is chosen on other documents; queries where
+    it is wrong are contested, and a tag is decided there.
+    """
+
+    own: FindPicks | None = None
+    """A rule of the relation's own beside those: the key at each query, −1 where it has none."""
+    without: frozenset[str] = frozenset()
+    """Rules that say what the relation says."""
+    by_class: bool = True
+    """Whether the best is chosen for each class of query words by itself."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +75,11 @@ class Relation:
     stimuli: tuple[str, ...] = ("text",)
     """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words)."""
     baseline: Baseline | None = None
-    """Counts for each simple rule the queries that it gets right."""
+    """The simple rules to beat, where there are any."""
     has_hits: bool = True
     """Whether a hit rate makes sense: not where the target is the first token."""
+    matched: DrawControl | None = None
+    """A second control, e.g. the same distance from other queries."""
 
     @property
     def id(self) -> str:
@@ -78,7 +93,6 @@ class PairSet:
 
     targets: Pairs
     controls: Pairs
-    baselines: Int[ndarray, " rule"]
 
 
 def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | None:
@@ -90,24 +104,4 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
         return None
     controls = relation.control(window, targets, np.random.default_rng(seed))
     targets, controls = balance(targets, controls)
-    if not len(targets):
-        return None
-    baselines = np.zeros(BASELINES, np.int64)
-    if relation.baseline is not None:
-        baselines = relation.baseline(window, targets)
-    return PairSet(targets, controls, baselines)
-
-
-def offset_baseline(window: Window, targets: Pairs) -> Int[ndarray, " rule"]:
-    """Queries that "always look d tokens back" gets right, for d from 1 to 64.
-
-    The baseline of Clark et al. 2019 (section 4.2) and Voita et al. 2019 (section 5.2).
-
-    >>> from headscope.relations.pairs import pairs
-    >>> targets = pairs(np.array([4, 5, 9]), np.array([3, 4, 2]))
-    >>> offset_baseline(Window("w", np.arange(10), ("a",) * 10), targets)[[1, 2, 7]].tolist()
-    [2, 0, 1]
-    """
-    distance = targets.query - targets.key
-    inside = distance[(distance > 0) & (distance < BASELINES)]
-    return np.bincount(inside, minlength=BASELINES)
+    return PairSet(targets, controls) if len(targets) else None

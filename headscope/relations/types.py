@@ -39,6 +39,8 @@ class HeadType:
     """What its heads look at, in words."""
     rivals: str = ""
     """What its heads are held against, in words."""
+    functional: bool = True
+    """False for a resting place: no head is of this type first that does anything else."""
     behaviour: str = "text"
     """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a
     verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries,

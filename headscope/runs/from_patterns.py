@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import torch
+
 from headscope.arguments import ANYTHING, maybe, takes
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
 from headscope.evidence.judge import judge
 from headscope.evidence.result import Result
-from headscope.measure.accumulate import add_counts, add_sums, layer_sums
+from headscope.measure.accumulate import Prepared, add_counts, add_sums, layer_sums
 from headscope.measure.batches import Batch
 from headscope.measure.deal import deal, few_documents
+from headscope.measure.resting import late_tiles
 from headscope.measure.selection import select
+from headscope.measure.survey import survey
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import whole
 from headscope.relations import RELATIONS, check_relations, relations_of
@@ -62,13 +66,16 @@ def score_patterns(
     """
     texts = windows_of(windows, tokens)
     relations = relations_of(types) if relations is None else check_relations(relations)
-    tally = _tally(arrays_of(patterns, texts), texts, relations, seed)
+    found = survey(texts, relations)
+    parts = found.parts(relations)
+    tally = _tally(arrays_of(patterns, texts), texts, parts, seed)
     info = {
         "model": {"name": name, "layers": tally.layers, "heads": tally.heads},
         "types": sorted({relation.type for relation in relations}),
         "settings": {"seed": seed},
         "engine": "given patterns",
         "notes": _notes(texts),
+        **found.record(parts),
     }
     return judge(tally, relations, seed=seed, info=info)
 
@@ -94,15 +101,17 @@ def _tally(
         if tally is None:
             tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
         batch = Batch([window], blocks[i : i + 1], {0: profiled[i]} if i in profiled else {})
-        block = whole(1, len(window))
+        block, late = whole(1, len(window)), late_tiles([window])
         selection = select(batch, relations, [block], heads=heads, seed=seed)
-        if selection is not None:
-            add_counts(tally, selection)
+        add_counts(tally, batch, selection)
+        tokens = torch.from_numpy(window.tokens)[None]
+        prepared = Prepared(batch, tokens, [block], late, selection)
         for layer in range(layers):
-            rows = [(block, array[layer][None])]
-            sums = layer_sums(batch, selection, tally.profile, layer, rows, logarithms=False)
-            if selection is not None and sums is not None:
-                add_sums(tally, selection, layer, sums)
+            pattern = array[layer][None]
+            tiles = [*late, block]
+            rows = ((t, pattern[:, :, t.queries, : t.keys]) for t in tiles)
+            found = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
+            add_sums(tally, batch, selection, layer, found)
     if tally is None:
         raise PatternError("no windows: there is nothing to score")
     return tally

@@ -23,6 +23,8 @@ _FACTS: dict[str, type] = {
     "types": list,
     "notes": list,
     "reliability": dict,
+    "simple_rules": dict,
+    "parts": list,
     "settings": dict,
     "corpora": dict,
     "thresholds": dict,
@@ -108,7 +110,7 @@ def _check_facts(info: Any) -> None:
     _expect(info["provenance"].get("versions"), dict, "versions")
     _expect(info.get("corpora", {}).get("files", {}), dict, "the corpora's files")
     _check_places(info.get("places", {}))
-    for name in ("types", "notes"):
+    for name in ("types", "notes", "parts"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")
     for name, text in info.get("files", {}).items():

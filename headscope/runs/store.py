@@ -168,7 +168,9 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     tally, twin = None, None
     if with_tally:
         shape = (int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1)
-        tally, twin = _read_tallies(readable(folder, TALLY), tuple(rules), shape)
+        tally, twin = _read_tallies(
+            readable(folder, TALLY), (*rules, *info.get("parts", ())), shape
+        )
     causes = read_causes(folder)
     return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), causes)
 
@@ -246,7 +248,7 @@ def tally_of(
     Raises:
         RunError: they are none of such a run.
     """
-    arrays = {_RENAMED.get(name, name): array for name, array in arrays.items()}
+    arrays = {name: array for name, array in arrays.items() if name not in _RETIRED}
     tally = Tally.zeros(relations, *shape)
     wanted = tally.arrays()
     if odd := sorted(wanted.keys() ^ arrays.keys()):
@@ -264,5 +266,5 @@ def tally_of(
     return tally
 
 
-_RENAMED = {"guesses": "baselines"}
-"""What headscope 0.1.0 called some sums."""
+_RETIRED = ("guesses", "baselines")
+"""Sums of earlier versions that say nothing of heads."""

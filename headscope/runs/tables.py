@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
-from headscope.evidence.tags import UNCLASSIFIED
+from headscope.evidence.columns import EVIDENCE_COLUMNS, FIRST_EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
 from headscope.runs.folder import RUN
 
+_TEXTS = ("baseline", "verdict", "contested_text")
 _KINDS = {
-    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason"), str),
+    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", *_TEXTS), str),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": bool,
 }  # all others are numbers that can be missing
@@ -53,10 +54,19 @@ def table_to_csv(table: pd.DataFrame) -> str:
 def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.evidence.weigh.weigh`.
 
+    A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
+    verdicts are its tags.
+
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    return _read(path, EVIDENCE_COLUMNS)
+    evidence = _read(path, EVIDENCE_COLUMNS, added=EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
+    if "verdict" not in evidence:
+        evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
+        evidence["baseline"] = evidence["contested_text"] = ""
+    if unknown := sorted(set(evidence["verdict"]) - set(VERDICTS)):
+        raise RunError(f"{path}: {unknown[0]!r:.100} is no verdict")
+    return evidence.reindex(columns=EVIDENCE_COLUMNS)
 
 
 def read_heads(path: Path) -> pd.DataFrame:
@@ -67,7 +77,7 @@ def read_heads(path: Path) -> pd.DataFrame:
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    heads = _read(path, HEAD_COLUMNS, added="mass")
+    heads = _read(path, HEAD_COLUMNS, added=["mass"])
     heads["mass"] = heads.get("mass", heads["score"])
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
@@ -106,7 +116,7 @@ def _places(table: pd.DataFrame, columns: int) -> list[int]:
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
 
-def _read(path: Path, columns: list[str], added: str = "") -> pd.DataFrame:
+def _read(path: Path, columns: list[str], *, added: Collection[str]) -> pd.DataFrame:
     kinds = {name: _KINDS.get(name, "float64") for name in columns}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
     missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
@@ -118,7 +128,7 @@ def _read(path: Path, columns: list[str], added: str = "") -> pd.DataFrame:
             )
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
-    if list(table.columns) not in (columns, [name for name in columns if name != added]):
+    if list(table.columns) not in (columns, [name for name in columns if name not in added]):
         raise RunError(
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
             f"{', '.join(columns)}"

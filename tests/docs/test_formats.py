@@ -142,7 +142,12 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
     info = json.loads((written.folder / "run.json").read_text(encoding="utf-8"))
     names = set()
     for key, value in info.items():
-        open_names = {"relations", "reliability", "files"}  # keys are relations or files
+        open_names = {
+            "relations",
+            "reliability",
+            "simple_rules",
+            "files",
+        }  # keys are relations or files
         nested = isinstance(value, dict) and key not in open_names
         names |= {f"{key}.{inner}" for inner in value} if nested else {key}
     assert {row[0] for row in DESCRIBED["run.json"]} == names

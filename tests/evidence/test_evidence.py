@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from headscope.evidence.tags import head_table, reason, tag, with_rules
+from headscope.evidence.tags import (
+    NO,
+    TAGGED,
+    UNIDENTIFIABLE,
+    head_table,
+    reason,
+    verdicts,
+    with_rules,
+)
 from headscope.evidence.weigh import weigh
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
@@ -43,7 +51,7 @@ def test_means_are_sums_over_queries_and_not_means_of_blocks():
     tally.queries[0, 0], tally.queries[1, 0] = 10, 30
     tally.target[0, 0], tally.target[1, 0] = 10, 6
     tally.control[0, 0], tally.control[1, 0] = 2, 2
-    tally.hits[0, 0], tally.baselines[0, 3], tally.chance[0, 0] = 8, 4, 2
+    tally.hits[0, 0], tally.chance[0, 0] = 8, 2
     (row,) = weigh(tally, RELATIONS, seed=0).to_dict("records")
     assert (row["n"], row["mass"], row["control"], row["lift"]) == (
         40,
@@ -58,7 +66,7 @@ def test_means_are_sums_over_queries_and_not_means_of_blocks():
 def test_too_few_blocks_give_no_interval_and_no_q_value():
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=7), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].isna().all(axis=None)
-    assert not tag(evidence, {r.id: r.rule for r in RELATIONS}).any()
+    assert (verdicts(evidence, {r.id: r.rule for r in RELATIONS}) == NO).all()
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=8), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].notna().all(axis=None)
 
@@ -100,6 +108,17 @@ GOOD = {
 RULE = Rule(0.2, "a source", "what it is about", times_chance=3.0, beat_baseline_by=0.1)
 
 
+CONTESTED = GOOD | {
+    "baseline": "nearest-VERB", "contested_n": 80, "contested_mass": 0.4, "rival": 0.1,
+    "contested_lift": 0.3, "contested_low": 0.2, "contested_hit_rate": 0.5,
+    "contested_rule_rate": 0.3, "matched": 0.1,
+}  # fmt: skip
+
+
+def tag(evidence: pd.DataFrame, rules: dict) -> pd.Series:
+    return verdicts(evidence, rules) == TAGGED
+
+
 def tagged(row: dict, rule: Rule = RULE) -> bool:
     return bool(tag(pd.DataFrame([row]), {"t/r": rule}).iloc[0])
 
@@ -118,13 +137,44 @@ def test_a_row_for_which_everything_holds_is_tagged():
         ({"q_value": 0.01}, "q 0.01, must be below 0.01"),
         ({"q_value": np.nan}, "must be below 0.01"),
         ({"control": 0.35}, "mass 0.500, 1.5 × control 0.350"),
-        ({"hit_rate": 0.49}, "hit rate 0.490, best simple rule 0.400 + 0.10"),
+        ({"hit_rate": 0.49}, "hit rate 0.490, best fixed distance 0.400 + 0.10"),
         ({"chance": 0.2}, "mass 0.500, 3 × chance 0.200"),
         ({"twin_p999": 0.4}, "shuffled twin's 99.9th percentile 0.400"),
     ],
 )
 def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
     row = GOOD | change
+    assert_only_this_fails(row, condition)
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"contested_low": -0.01}, "where nearest-VERB is wrong, lift 0.300 over what it picks"),
+        ({"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
+        ({"contested_hit_rate": 0.39}, "there hit rate 0.390, any simple rule 0.300 + 0.10"),
+        ({"matched": 0.4}, "1.5 × control 0.400 elsewhere"),
+    ],
+)
+def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, condition):
+    assert tagged(CONTESTED)
+    assert tagged(CONTESTED | {"hit_rate": 0.41})  # there, and not everywhere
+    assert_only_this_fails(CONTESTED | change, condition)
+
+
+def test_too_few_contested_queries_decide_nothing():
+    few = CONTESTED | {"contested_n": 49, "contested_low": -0.5, "tagged": False}
+    (verdict,) = verdicts(pd.DataFrame([few]), {"t/r": RULE})
+    assert verdict == UNIDENTIFIABLE
+    row = with_rules(pd.DataFrame([few | {"verdict": verdict}]), {"t/r": RULE}).iloc[0]
+    said = reason(row, {"t/r": RULE})
+    assert said.startswith("t/r, or nearest-VERB: this text does not tell them apart; 0.50 of")
+    # a fixed distance that does as well, or another condition, says no
+    for change in ({"hit_rate": 0.49}, {"mass": 0.1}):
+        assert verdicts(pd.DataFrame([few | change]), {"t/r": RULE}).tolist() == [NO]
+
+
+def assert_only_this_fails(row: dict, condition: str) -> None:
     assert not tagged(row)
     evidence = pd.DataFrame([row | {"tagged": False}])
     sentence = reason(with_rules(evidence, {"t/r": RULE}).iloc[0], {"t/r": RULE})
@@ -161,14 +211,14 @@ def heads_of(rows: list[dict]) -> pd.DataFrame:
 
 
 def test_the_primary_tag_is_the_largest_lift_and_the_sink_comes_last():
-    sink = GOOD | {"type": "delimiter", "relation": "first-token", "lift": 0.9, "mass": 0.9}
+    sink = GOOD | {"type": "sink", "relation": "first-token", "lift": 0.9, "mass": 0.9}
     syntax = GOOD | {"type": "syntactic", "relation": "obj:dep>head", "lift": 0.3}
     induction = GOOD | {"type": "induction", "relation": "repeat", "lift": 0.4}
     (head,) = heads_of([sink, syntax, induction]).to_dict("records")
     assert (head["primary"], head["relation"]) == ("induction", "repeat")
-    assert set(head["tags"].split(";")) == {"delimiter", "syntactic", "induction"}
+    assert set(head["tags"].split(";")) == {"sink", "syntactic", "induction"}
     (head,) = heads_of([sink, syntax | {"mass": 0.1}]).to_dict("records")
-    assert (head["primary"], head["tags"]) == ("delimiter", "delimiter")
+    assert (head["primary"], head["tags"]) == ("sink", "sink")
 
 
 def test_a_head_without_a_tag_is_unclassified_and_says_what_came_closest():

@@ -29,13 +29,14 @@ LIFTS = {
     "coreference/pronoun": [0.08, 0.20, 0.00, 0.00, 0.01],
     "coreference/same-word": [0.02, 0.28, 0.30, 0.00, 0.00],  # L0H2 fails for another reason
     "syntactic/obj:dep>head": [0.00, 0.60, 0.01, 0.00, 0.00],
-    "delimiter/first-token": [0.00, 0.00, 0.00, 0.95, 0.90],
+    "sink/first-token": [0.00, 0.00, 0.00, 0.95, 0.90],
     "delimiter/newline": [0.00, 0.00, 0.00, 0.00, 0.30],
 }
 ORDER = {
     "coreference": [("L0H1", "same-word"), ("L0H0", "pronoun")],
     "syntactic": [("L0H1", "obj:dep>head")],
-    "delimiter": [("L0H4", "newline"), ("L0H3", "first-token")],
+    "delimiter": [("L0H4", "newline")],
+    "sink": [("L0H3", "first-token"), ("L0H4", "first-token")],
 }
 RELATIONS = [relation for relation in relations_of() if relation.id in LIFTS]
 
@@ -46,11 +47,13 @@ def run() -> hs.Run:
     for name, lifts in LIFTS.items():
         kind, relation = name.split("/")
         for head, lift in enumerate(lifts):
+            tagged = lift > 0.05 and head != 2
             rows.append(
                 dict.fromkeys(EVIDENCE_COLUMNS, float("nan"))
                 | {"layer": 0, "head": head, "type": kind, "relation": relation, "n": 900}
                 | {"mass": lift, "control": 0.0, "lift": lift, "ci_low": lift, "ci_high": lift}
-                | {"q_value": 0.001, "chance": 0.0, "tagged": lift > 0.05 and head != 2}
+                | {"q_value": 0.001, "chance": 0.0, "tagged": tagged}
+                | {"verdict": "tagged" if tagged else "no", "baseline": "", "contested_text": ""}
             )
     evidence = pd.DataFrame(rows)
     rules = {relation.id: relation.rule for relation in RELATIONS}
@@ -114,6 +117,6 @@ def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
         Wanted(0, 1, number["syntactic/obj:dep>head"]),
         Wanted(0, 1, number["coreference/same-word"]),
         Wanted(0, 1, number["coreference/pronoun"]),
-        Wanted(0, 3, number["delimiter/first-token"]),
+        Wanted(0, 3, number["sink/first-token"]),
         Wanted(0, 4, number["delimiter/newline"]),
     ]

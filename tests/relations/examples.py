@@ -84,6 +84,8 @@ RELATED_TOKENS = [
     "Sunday",
 ]  # fmt: skip
 
+LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
+
 LETTERS = ["<bos>", *"abcdefghij"]
 REPEAT = ["<bos>", *"abcd", *"abcd"]
 LONG_REPEAT = ["<bos>", *"abcdefghijkl", *"abcdefghijkl"]
@@ -96,6 +98,7 @@ def document(text: str) -> Document:
     return found
 
 
+LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
 
 
@@ -119,7 +122,7 @@ EXAMPLES = [
     Example("positional/offset-1-random", LONG_REPEAT, _back(LONG_REPEAT, 1, last=12)),
     Example("positional/offset-4-random", LONG_REPEAT, _back(LONG_REPEAT, 4, last=12)),
     # the query at 1 has no earlier key to be compared with
-    Example("delimiter/first-token", KEYS, {q: [0] for q in range(2, 23)}, KEYS_TEXT),
+    Example("sink/first-token", KEYS, {q: [0] for q in range(2, 23)}, KEYS_TEXT),
     Example(
         "delimiter/punctuation",
         KEYS,
@@ -136,11 +139,40 @@ EXAMPLES = [
         {q: [14] for q in range(15, 20)} | {q: [14, 19] for q in range(20, 23)},
         KEYS_TEXT,
     ),
+    Example(
+        "lexical/nearest-VERB",
+        KEYS,
+        {q: [2] for q in range(3, 9)}
+        | {q: [8] for q in (9, 10, *range(12, 21))}
+        | {21: [20], 22: [20]},
+        KEYS_TEXT,
+    ),
+    Example(
+        "lexical/same-class",
+        KEYS,
+        {
+            3: [1],
+            8: [2],
+            14: [13],
+            15: [5],
+            16: [6],
+            18: [14],
+            19: [18],
+            20: [8],
+            21: [3],
+            22: [19],
+        },
+        KEYS_TEXT,
+    ),
+    Example("lexical/duplicate", KEYS, {21: [3]}, KEYS_TEXT),
+    Example("lexical/in-word", KEYS, {12: [11]}, KEYS_TEXT),
+    Example("lexical/first-piece", LONG_WORD, {3: [1], 4: [1]}, LONG_WORD_TEXT),
     Example("delimiter/newline", LINES, {4: [3], 5: [3]}),
     Example("induction/repeat", REPEAT, {5: [2], 6: [3], 7: [4], 8: [5]}),
     Example("induction/duplicate", REPEAT, {5: [1], 6: [2], 7: [3], 8: [4]}),
     Example("induction/natural", AGAIN, {4: [2], 6: [3], 7: [2, 5]}),
-    Example("syntactic/nsubj:head>dep", KEYS, {2: [1], 8: [5], 17: [15]}, KEYS_TEXT),
+    # "told" has no word before it but its subject, and so no rival: it does not count
+    Example("syntactic/nsubj:head>dep", KEYS, {8: [5], 17: [15]}, KEYS_TEXT),
     Example("syntactic/nsubj:dep>head", KEYS, {21: [20]}, KEYS_TEXT),
     Example("syntactic/obj:dep>head", KEYS, {12: [8]}, KEYS_TEXT),
     Example("syntactic/amod:head>dep", KEYS, {12: [10]}, KEYS_TEXT),

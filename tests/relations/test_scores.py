@@ -40,7 +40,7 @@ def test_a_perfect_head_scores_one(example):
     found = row(example, pattern(example, habit="perfect"))
     assert found["n"] == len(example.targets)
     assert found["mass"] == pytest.approx(1)
-    if example.relation == "delimiter/first-token":
+    if example.relation == "sink/first-token":
         assert np.isnan(found["hit_rate"])  # the first token is left out of the arg-max
     else:
         assert found["hit_rate"] == pytest.approx(1)
@@ -66,7 +66,7 @@ def test_a_uniform_head_scores_the_share_of_target_keys(example):
 @every_example
 def test_a_uniform_head_hits_each_target_as_often_as_any_other_key(example, alone):
     """A row of q equal keys, the first token left out, gives each of them a q-th of its hit."""
-    if example.relation == "delimiter/first-token":
+    if example.relation == "sink/first-token":
         return
     types = [example.relation.split("/")[0]] if alone else None
     found = row(example, pattern(example, habit="uniform"), types=types)
@@ -74,7 +74,9 @@ def test_a_uniform_head_hits_each_target_as_often_as_any_other_key(example, alon
     assert found["hit_rate"] == pytest.approx(expected, abs=1e-6)
 
 
-same_query = [e for e in EXAMPLES if e.relation.split("/")[0] in ("positional", "delimiter")]
+same_query = [
+    e for e in EXAMPLES if e.relation.split("/")[0] in ("positional", "delimiter", "sink")
+]
 
 
 @pytest.mark.parametrize("example", same_query, ids=lambda e: e.relation)
@@ -105,7 +107,8 @@ def test_the_examples_cover_every_type_and_all_relations_but_sister_rows():
     covered = {e.relation for e in EXAMPLES}
     assert {e.split("/")[0] for e in covered} == set(head_types())
     rest = {r.id for r in relations_of() if r.type not in ("syntactic", "positional")} - covered
-    assert rest == set()
+    # the nearest word of each class is one row, and a resting column needs longer windows
+    assert {name for name in rest if "/nearest-" not in name} == {"sink/resting-column"}
 
 
 def previous_token(n: int) -> np.ndarray:
@@ -118,7 +121,7 @@ def test_a_previous_token_head_gains_nothing_in_a_relation_of_that_distance():
     run = hs.score_patterns(a, KEYS_TEXT, KEYS, types=["syntactic"])
     rows = run.evidence.set_index("relation")
     assert rows.loc["iobj:dep>head", "mass"] == 1
-    assert rows.loc["iobj:dep>head", "control"] == 1
+    assert rows.loc["iobj:dep>head", "matched"] == 1
     assert rows.loc["iobj:dep>head", "best_offset_rate"] == 1
 
 
@@ -129,8 +132,8 @@ def test_the_best_offset_is_that_of_the_commonest_distance():
     rows = run.evidence.set_index("relation")
     # told→Anna 1 back, find→she 3 back, here→They 2 back: any offset gets one of three
     assert rows.loc["nsubj:head>dep", "best_offset_rate"] == pytest.approx(1 / 3)
-    # the nearest earlier name: Maria for "she" is wrong, keys for "They" is right
-    assert rows.loc["pronoun", "best_offset_rate"] == pytest.approx(1 / 2)
+    # she→Anna and They→keys are both four back
+    assert rows.loc["pronoun", "best_offset_rate"] == 1
 
 
 def test_leaving_types_out_changes_nothing_for_the_others():
@@ -144,7 +147,9 @@ def test_leaving_types_out_changes_nothing_for_the_others():
 
 
 def test_an_unknown_type_is_answered_with_the_choices():
-    with pytest.raises(ChoiceError, match="no head type named 'poetic'; choose from: positional"):
+    with pytest.raises(
+        ChoiceError, match="no head type named 'poetic'; choose from: sink, positional"
+    ):
         relations_of(["poetic"])
 
 
@@ -186,7 +191,7 @@ def test_a_head_for_the_nearest_word_earns_no_semantic_tag():
     run = hs.score_patterns(patterns, documents, tokens, types=["semantic"])
     assert (run.evidence["mass"] > 0.25).all()
     assert not run.evidence["tagged"].any()
-    np.testing.assert_allclose(run.evidence["hit_rate"], run.evidence["best_offset_rate"])
+    assert (run.evidence["hit_rate"] < run.evidence["baseline_rate"] + 0.1).all()
 
 
 def test_relations_of_ones_own_are_checked_before_any_work():

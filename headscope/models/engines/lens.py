@@ -46,7 +46,10 @@ class LensEngine:
 
         def hook_for(layer: int) -> Callable[..., None]:
             def hook(pattern: Tensor, hook: Any) -> None:
-                on_layer(layer, (pattern for _ in tiles))
+                on_layer(
+                    layer,
+                    (pattern[t.windows, :, t.queries, : t.keys] for t in tiles),
+                )
                 if layer == last:
                     raise StopAtLayerException(pattern)
 

@@ -24,6 +24,7 @@ from numpy import ndarray
 from headscope.errors import HeadscopeError
 from headscope.evidence.causes import CAUSE_COLUMNS
 from headscope.evidence.result import Result
+from headscope.evidence.tags import is_sink
 from headscope.heads import head_name, parse_head
 from headscope.measure.bootstrap import interval, resample
 from headscope.relations import head_types
@@ -59,7 +60,7 @@ def behaviour_of(type_name: str) -> str:
 def tagged_types(run: Result) -> dict[str, list[Head]]:
     """For each type the heads that hold a tag of it, the sink's left out."""
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    tagged = tagged[tagged["relation"] != "first-token"]
+    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
     found: dict[str, list[Head]] = {}
     for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
         found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))

@@ -15,6 +15,7 @@ from headscope.corpus.controlled.minimal_pairs import (
 )
 from headscope.errors import ChoiceError
 from headscope.evidence.result import Result
+from headscope.evidence.tags import RESTING_PLACES
 from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
 from headscope.models.load import Model
 from headscope.relations import head_types
@@ -127,4 +128,4 @@ def _near(run: Result, types: dict[str, str], stimulus: str) -> dict[str, list[R
 def _tagged(run: Result, kind: str) -> set[str]:
     """The relations of a type that some head of the run holds."""
     own = run.evidence[run.evidence["tagged"].astype(bool) & (run.evidence["type"] == kind)]
-    return set(own["type"] + "/" + own["relation"]) - {"delimiter/first-token"}
+    return set(own["type"] + "/" + own["relation"]) - {*RESTING_PLACES}

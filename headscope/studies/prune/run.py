@@ -16,7 +16,7 @@ from numpy import ndarray
 from headscope.arguments import either, kinds_of, maybe, takes
 from headscope.errors import CorpusError, RunError
 from headscope.evidence.result import Result
-from headscope.evidence.tags import SINK, UNCLASSIFIED
+from headscope.evidence.tags import UNCLASSIFIED, is_sink
 from headscope.measure.batches import Batch
 from headscope.measure.text_loss import (
     MAX_LENGTH,
@@ -115,7 +115,7 @@ def _types(run: Result, model: Model) -> pd.DataFrame:
             f"{model.name} has other weights; classify the model that is to be pruned"
         )
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    others = tagged[tagged["type"] + "/" + tagged["relation"] != SINK]
+    others = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
     useful = set(zip(others["layer"], others["head"], strict=True))
     place = [
         0 if primary == UNCLASSIFIED else 2 if head in useful else 1

@@ -14,7 +14,7 @@ from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.errors import ArgumentError
 from headscope.evidence.result import Result
-from headscope.evidence.tags import SINK
+from headscope.evidence.tags import RESTING_PLACES
 from headscope.pipeline import classify
 from headscope.runs.named import Named
 from headscope.studies.validation.calibrate_result import Calibration
@@ -169,4 +169,4 @@ def calibrate_random(
 
 def _true(head: PlantedHead, tag: str) -> bool:
     # resting on the first token is no claim about what a head does
-    return tag == SINK or tag.removesuffix("-random") in (head.relation, *head.may_earn)
+    return tag in RESTING_PLACES or tag.removesuffix("-random") in (head.relation, *head.may_earn)

@@ -64,7 +64,7 @@ HEADS = (
     PlantedHead("previous token", 0, "positional/offset-1", near=50.0, offset=1, copies=True),
     PlantedHead("two back", 0, "positional/offset-2", near=50.0, offset=2),
     PlantedHead("current token", 0, "positional/offset-0", near=50.0),
-    PlantedHead("first token", 0, "delimiter/first-token", fits=((None, "bos", FIND),)),
+    PlantedHead("first token", 0, "sink/first-token", fits=((None, "bos", FIND),)),
     PlantedHead(
         "punctuation",
         0,

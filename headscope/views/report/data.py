@@ -105,7 +105,7 @@ def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
         "taggable": rule.taggable,
         "n": int(first["n"]),
         "chance": _short(first["chance"]),
-        "rule": _short(first["best_offset_rate"]),
+        "rule": _short(first[["baseline_rate", "best_offset_rate"]].bfill().iloc[0]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in own["tagged"]],
         **{column: [_short(value) for value in own[column]] for column in _NUMBERS},

@@ -1,0 +1,140 @@
+"""What a tag asks for: a condition is a row, so that tags and near misses can say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+MAX_Q = 0.01
+TIMES_CONTROL = 1.5
+"""Least mass in units of the control. A lift can be sure and still be small: a head that puts
+0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
+for prepositions."""
+UNDECIDED = "contested queries"
+"""The condition that says nothing of the head: its text holds too few queries that could."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that a tag asks for. `holds` is vectorised over rows, `say` speaks of one row."""
+
+    name: str
+    holds: Callable[[pd.DataFrame], pd.Series]
+    say: Callable[[pd.Series], str]
+    asked: Callable[[pd.DataFrame], pd.Series] | None = None
+    """Where it is asked at all; everywhere when None."""
+
+    def fails(self, table: pd.DataFrame) -> pd.Series:
+        """Where it is asked and does not hold."""
+        failed = ~self.holds(table).astype(bool)
+        return failed if self.asked is None else failed & self.asked(table).astype(bool)
+
+
+def _contested(table: pd.DataFrame) -> pd.Series:
+    """Where a simple rule is to be beaten, and the text holds enough queries to tell."""
+    return table["beat_baseline_by"].notna() & (table["contested_n"] >= table["fewest"])
+
+
+CONDITIONS = (
+    Condition(
+        "queries",
+        lambda t: t["taggable"] & (t["n"] >= t["fewest"]),
+        lambda r: f"{r['n']} queries, needs {r['fewest']}" if r["taggable"] else "reported only",
+    ),
+    Condition(
+        "mass",
+        lambda t: t["mass"] >= t["floor"],
+        lambda r: f"mass {r['mass']:.3f}, floor {r['floor']:g}",
+    ),
+    Condition(
+        "interval",
+        lambda t: t["ci_low"] > 0,
+        lambda r: f"lift {r['lift']:.3f} [{r['ci_low']:.3f}, {r['ci_high']:.3f}], must lie above 0",
+    ),
+    Condition(
+        "q value",
+        lambda t: t["q_value"] < MAX_Q,
+        lambda r: f"q {r['q_value']:.2g}, must be below {MAX_Q:g}",
+    ),
+    Condition(
+        "control",
+        lambda t: t["mass"] >= TIMES_CONTROL * t["control"],
+        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
+    ),
+    Condition(
+        "second control",
+        lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
+        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['matched']:.3f} elsewhere",
+        lambda t: t["matched"].notna(),
+    ),
+    Condition(
+        "chance",
+        lambda t: t["mass"] >= t["times_chance"] * t["chance"],
+        lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
+        lambda t: t["times_chance"].notna(),
+    ),
+    Condition(
+        "companion",
+        lambda t: t["companion_mass"] >= t["floor"],
+        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
+        lambda t: t["companion_mass"].notna(),
+    ),
+    Condition(
+        "twin",
+        lambda t: t["lift"] > t["twin_p999"],
+        lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
+        lambda t: t["twin_p999"].notna(),
+    ),
+    Condition(
+        "best offset",
+        lambda t: ~(t["hit_rate"] < t["best_offset_rate"] + t["beat_baseline_by"]),
+        lambda r: (
+            f"hit rate {r['hit_rate']:.3f}, best fixed distance {r['best_offset_rate']:.3f} "
+            f"+ {r['beat_baseline_by']:.2f}"
+        ),
+        lambda t: t["beat_baseline_by"].notna() & ~_contested(t),
+    ),
+    Condition(
+        "contested lift",
+        lambda t: t["contested_low"] > 0,
+        lambda r: (
+            f"where {r['baseline']} is wrong, lift {r['contested_lift']:.3f} over what it picks "
+            f"[{r['contested_low']:.3f}, {r['contested_high']:.3f}], must lie above 0"
+        ),
+        _contested,
+    ),
+    Condition(
+        "contested mass",
+        lambda t: t["contested_mass"] >= TIMES_CONTROL * t["rival"],
+        lambda r: (
+            f"there mass {r['contested_mass']:.3f}, {TIMES_CONTROL:g} × what the rule picks "
+            f"{r['rival']:.3f}"
+        ),
+        _contested,
+    ),
+    Condition(
+        "contested hits",
+        lambda t: ~(t["contested_hit_rate"] < t["contested_rule_rate"] + t["beat_baseline_by"]),
+        lambda r: (
+            f"there hit rate {r['contested_hit_rate']:.3f}, any simple rule "
+            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
+        ),
+        _contested,
+    ),
+    Condition(
+        UNDECIDED,
+        lambda t: t["contested_n"] >= t["fewest"],
+        lambda r: (
+            f"{r['contested_n']:.0f} queries where {r['baseline']} is wrong, needs {r['fewest']} "
+            "to tell them apart"
+        ),
+        lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
+    ),
+)
+
+
+def failures(table: pd.DataFrame) -> pd.DataFrame:
+    """For each row of `with_rules`, a column per condition: True where it fails."""
+    return pd.DataFrame({c.name: c.fails(table) for c in CONDITIONS})

@@ -1,0 +1,234 @@
+"""What a text says before any model reads it: which simple rules find what, and where not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.contested import Chosen, is_contested, is_part, rule_picks, with_parts
+from headscope.relations.pairs import Pairs
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations.simple_rules import (
+    CLASS_COUNT,
+    OFFSETS,
+    RULES,
+    half_of,
+    query_class,
+)
+
+ENOUGH = 100
+"""Contested queries of a relation; when there are so many no more text is read for them."""
+FEWEST = 20
+"""Queries of a class on the other half for a rule of its own; else that of all classes is taken."""
+
+
+@dataclass(eq=False)
+class Counts:
+    """For one relation: queries, and how many of them each simple rule gets right."""
+
+    right: Int[ndarray, "half class rule"] = field(
+        default_factory=lambda: np.zeros((2, CLASS_COUNT, len(RULES)), np.int64)
+    )
+    queries: Int[ndarray, "half class"] = field(
+        default_factory=lambda: np.zeros((2, CLASS_COUNT), np.int64)
+    )
+
+    def add(self, relation: Relation, window: Window, targets: Pairs) -> None:
+        """Count the queries of a window's targets."""
+        if not len(targets):
+            return
+        half, classes = half_of(window), query_class(window)
+        right = rule_picks(relation, window)[:, targets.query] == targets.key
+        one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
+        # a product of small whole numbers, which single precision holds exactly
+        self.right[half] += (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
+        self.queries[half] += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
+
+    def choose(self, relation: Relation) -> Chosen:
+        """The rule that is right most often on the other half of the documents."""
+        right = self._allowed(relation)
+        pooled = right.sum(1)
+        rule = np.repeat(pooled.argmax(-1)[:, None], CLASS_COUNT, axis=1)
+        if relation.baseline is not None and relation.baseline.by_class:
+            rule = np.where(self.queries >= FEWEST, right.argmax(-1), rule)
+        # what one half has chosen is asked of the other, where there are two
+        both = (self.queries.sum(1) > 0).all()
+        return Chosen(rule[::-1] if both else np.repeat(rule[[self.queries.sum(1).argmax()]], 2, 0))
+
+    def rate(self, relation: Relation, chosen: Chosen) -> float:
+        """Share of the queries that the chosen rules get right."""
+        right = np.take_along_axis(self._allowed(relation), chosen.rule[..., None], -1)
+        return float(right.clip(0).sum() / self.queries.sum())
+
+    def best_offset_rate(self) -> float:
+        """The same of rules that are a fixed distance."""
+        best = self.right[..., 1 : OFFSETS + 1].sum((0, 1)).max()
+        return float(best / self.queries.sum())
+
+    def best_rule(self, relation: Relation, chosen: Chosen) -> str:
+        """The name of the rule that the most queries are held against."""
+        of = np.bincount(chosen.rule.ravel(), weights=self.queries.ravel(), minlength=len(RULES))
+        rule = int(of.argmax())
+        return "own" if rule == 0 else RULES[rule]
+
+    def by_class(self, relation: Relation) -> Float[ndarray, "class rule"]:
+        """The share of all queries that each rule gets right, class by class."""
+        return np.asarray(self._allowed(relation).sum(0).clip(0) / self.queries.sum())
+
+    def _allowed(self, relation: Relation) -> Int[ndarray, "half class rule"]:
+        right = self.right.copy()
+        baseline = relation.baseline
+        if baseline is not None:
+            right[..., [RULES.index(name) for name in baseline.without]] = -1
+            if baseline.own is None:
+                right[..., 0] = -1
+        return right
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The simple rules to beat on a text, and what they get right of it."""
+
+    chosen: dict[str, Chosen]
+    """By relation; those that have simple rules and queries."""
+    facts: dict[str, dict[str, Any]]
+    """By relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, and the
+    `frontier` at contested queries of natural text, `natural_rules`, and of sentences made for the
+    purpose, `built_rules`."""
+    further: tuple[Window, ...] = ()
+    """Natural text that is read for its contested queries alone."""
+    built: tuple[Window, ...] = ()
+    """Sentences made for the purpose, likewise."""
+
+    def parts(self, relations: Sequence[Relation]) -> list[Relation]:
+        """The relations and what is summed beside them; see `with_parts`."""
+        return with_parts(relations, self.chosen, self.chosen if self.built else ())
+
+    def record(self, parts: Sequence[Relation]) -> dict[str, Any]:
+        """What `run.json` says of it: the rules to beat, and the names of the sums beside."""
+        return {"simple_rules": self.facts, "parts": [r.id for r in parts if is_part(r.name)]}
+
+
+def survey(
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    further: Iterable[Window] = (),
+    built: Iterable[Window] = (),
+    *,
+    room: int = 0,
+) -> Survey:
+    """Choose the simple rules to beat, and what else to read for the sake of contested queries.
+
+    Args:
+        windows: natural text, or a large part of it, and pair sentences.
+        relations: what is scored.
+        further: natural text beyond that, of which windows with contested queries are taken that
+            are still wanted; they count for these queries alone.
+        built: sentences made for contested queries, likewise, where natural text has too few.
+        room: tokens of each kind that may be taken.
+    """
+    asked = [relation for relation in relations if relation.baseline is not None]
+    counts = _count(asked, windows, {})
+    chosen = {
+        relation.id: counts[relation.id].choose(relation)
+        for relation in asked
+        if counts[relation.id].queries.sum()
+    }
+    asked = [relation for relation in asked if relation.id in chosen]
+    contested = _count(asked, windows, chosen)
+    more = _wanted(asked, contested, chosen, further, ENOUGH, room) if room else []
+    made: list[Window] = []
+    built_counts = {relation.id: Counts() for relation in asked}
+    if room:
+        few = [r for r in asked if contested[r.id].queries.sum() < MIN_QUERIES]
+        made = _wanted(few, built_counts, chosen, built, ENOUGH, room)
+    facts = {
+        relation.id: {
+            "baseline": counts[relation.id].best_rule(relation, chosen[relation.id]),
+            "baseline_rate": counts[relation.id].rate(relation, chosen[relation.id]),
+            "best_offset_rate": counts[relation.id].best_offset_rate(),
+            "natural_rules": frontier(counts[relation.id], contested[relation.id], relation),
+            "built_rules": frontier(counts[relation.id], built_counts[relation.id], relation),
+        }
+        for relation in asked
+    }
+    return Survey(chosen, facts, tuple(more), tuple(made))
+
+
+def frontier(counts: Counts, contested: Counts, relation: Relation) -> list[list[float]]:
+    """The simple rules that no other beats: `[rate, rate at contested queries]` of each.
+
+    The first falls and the second rises. A head that follows a rule of them knows no more than it:
+    "the verb before the nearest" is right where "the nearest verb" is wrong, and nowhere else.
+    """
+    if not contested.queries.sum():
+        return []
+    overall, there = (each.by_class(relation) for each in (counts, contested))
+    # of one rule for all classes of words, of the best of each class, and of each class there
+    rates = [np.stack([overall.sum(0), there.sum(0)])]
+    if relation.baseline is not None and relation.baseline.by_class:
+        every = np.arange(CLASS_COUNT)
+        for best in (
+            overall.argmax(-1),
+            there.argmax(-1),
+        ):
+            rates.append(np.array([[own[every, best].sum()] for own in (overall, there)]))
+    overall, there = np.concatenate(rates, axis=1).round(6)
+    found: list[list[float]] = []
+    for rule in np.lexsort((-there, -overall)).tolist():
+        if not found or there[rule] > found[-1][1]:
+            found.append([float(overall[rule]), float(there[rule])])
+    return found
+
+
+def _wanted(
+    relations: Sequence[Relation],
+    counts: dict[str, Counts],
+    chosen: dict[str, Chosen],
+    windows: Iterable[Window],
+    enough: int,
+    room: int,
+) -> list[Window]:
+    """Windows that hold contested queries of which there are not enough yet; they are counted."""
+    found = []
+    for window in windows:
+        short = [r for r in relations if counts[r.id].queries.sum() < enough]
+        if room < len(window) or not short:
+            break
+        if not any(len(_contested(r, window, chosen[r.id])) for r in short):
+            continue
+        room -= len(window)
+        found.append(window)
+        for relation in relations:
+            counts[relation.id].add(
+                relation, window, _contested(relation, window, chosen[relation.id])
+            )
+    return found
+
+
+def _count(
+    relations: Sequence[Relation], windows: Iterable[Window], rules: dict[str, Chosen]
+) -> dict[str, Counts]:
+    """Of contested queries alone where rules are given."""
+    counts = {relation.id: Counts() for relation in relations}
+    for window in windows:
+        for relation in relations:
+            if window.stimulus not in relation.stimuli:
+                continue
+            rule = rules.get(relation.id)
+            found = relation.pairs(window) if rule is None else _contested(relation, window, rule)
+            counts[relation.id].add(relation, window, found)
+    return counts
+
+
+def _contested(relation: Relation, window: Window, rule: Chosen) -> Pairs:
+    targets = relation.pairs(window)
+    if not len(targets):
+        return targets
+    return targets.take(is_contested(targets, rule.picks(relation, window)))

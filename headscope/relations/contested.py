@@ -1,0 +1,127 @@
+"""Contested queries: those where the best simple rule is wrong, and a head must know better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
+from headscope.relations.relation import Relation
+from headscope.relations.simple_rules import RULES, half_of, picks, query_class
+
+NATURAL, BUILT, MATCHED = "contested", "built", "matched"
+"""Parts of a relation that are summed beside it: its contested queries in natural text and in
+sentences made for the purpose, and its second control."""
+_PARTS = (NATURAL, BUILT, MATCHED)
+_STIMULI = {NATURAL: ("text", "further", "pairs"), BUILT: ("built",)}
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The simple rule to beat for each half of the documents and class of query words."""
+
+    rule: Int[ndarray, "half class"]
+    """As places in `RULES`."""
+
+    def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
+        """The key that the rule names at each query, −1 where it names none."""
+        rule = self.rule[half_of(window), query_class(window)]
+        return np.asarray(rule_picks(relation, window)[rule, np.arange(len(window))])
+
+
+def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
+    """What every rule picks, the relation's own in the first row."""
+    found = picks(window)
+    if relation.baseline is None or relation.baseline.own is None:
+        return found
+    found = found.copy()
+    found[0] = relation.baseline.own(window)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Contested:
+    """A relation's targets at contested queries, and the rule's choice as their control."""
+
+    relation: Relation
+    chosen: Chosen
+
+    def pairs(self, window: Window) -> Pairs:
+        targets = self.relation.pairs(window)
+        return targets.take(is_contested(targets, self.chosen.picks(self.relation, window)))
+
+    def control(self, window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+        queries = targets.queries
+        key = self.chosen.picks(self.relation, window)[queries]
+        queries, key = queries[key >= 0], key[key >= 0]
+        if not len(queries):
+            return no_pairs()
+        drawn = span_pairs(queries, first_of_word(window, key), key)
+        return without(drawn, targets)
+
+
+def is_contested(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
+    """Which targets are of a query whose pick is there and is none of its targets."""
+    size = len(pick)
+    right = np.zeros(size, bool)
+    right[targets.query[pick[targets.query] == targets.key]] = True
+    return np.asarray(~right[targets.query] & (pick[targets.query] >= 0))
+
+
+def first_of_word(window: Window, last: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:
+    """The first token of the words that end at these positions; elsewhere the position itself."""
+    first = np.arange(len(window))
+    first[window.words.last] = window.words.first
+    return np.asarray(first[last])
+
+
+def with_parts(
+    relations: Sequence[Relation], chosen: dict[str, Chosen], built: Iterable[str] = ()
+) -> list[Relation]:
+    """The relations, and behind them the parts of each that are summed beside it.
+
+    Args:
+        relations: what is scored.
+        chosen: the rules to beat, by the relation's name.
+        built: relations that are asked in sentences made for the purpose too.
+    """
+    built = set(built)
+    parts = []
+    for relation in relations:
+        if relation.matched is not None:
+            parts.append(_part(relation, MATCHED, control=relation.matched))
+        if relation.id in chosen:
+            own = _Contested(relation, chosen[relation.id])
+            for name in (NATURAL, BUILT) if relation.id in built else (NATURAL,):
+                asked = {"pairs": own.pairs, "control": own.control, "stimuli": _STIMULI[name]}
+                parts.append(_part(relation, name, **asked))
+    return [*relations, *parts]
+
+
+def _part(relation: Relation, name: str, **changes: object) -> Relation:
+    part = replace(relation, baseline=None, matched=None, **changes)  # type: ignore[arg-type]
+    return replace(part, name=part_name(relation.name, name))
+
+
+def part_name(relation: str, part: str) -> str:
+    """The name of a relation's part.
+
+    >>> part_name("obj:dep>head", "contested"), is_part("obj:dep>head/contested")
+    ('obj:dep>head/contested', True)
+    """
+    return f"{relation}/{part}"
+
+
+def is_part(relation: str) -> bool:
+    """Whether a relation's name is that of a part."""
+    return relation.rpartition("/")[2] in _PARTS and "/" in relation
+
+
+def rule_name(rule: int, relation: Relation) -> str:
+    """A simple rule in words."""
+    return "the relation's own rule" if rule == 0 else RULES[rule]

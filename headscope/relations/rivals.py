@@ -1,0 +1,80 @@
+"""Rivals: for one query the other keys that a simpler habit would pick."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window, WordTable
+from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
+
+
+def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, other words of the target's class: for each target the next nearer and farther.
+
+    A head that likes verbs gains nothing, wherever they stand; one that likes near verbs gains
+    where no verb lies nearer than the target, which contested queries tell. Where the window has
+    no other word of the class, the words beside the target serve.
+    """
+    words = window.words
+    query, key = word_pairs(words, targets)
+    _, code = np.unique(words.upos, return_inverse=True)
+    after, before = _neighbours(code)
+    rows, rivals = [], []
+    taken = set(zip(query.tolist(), key.tolist(), strict=True))
+    steps = [(after, before), _neighbours(np.zeros_like(code))]
+    alone = np.ones(len(query), bool)
+    for pair in steps:
+        left = alone.copy()
+        for step in pair:
+            found = _skip(query, step[key], step, taken)
+            kept = left & (found >= 0) & (words.last[found] < words.last[query])
+            rows.append(query[kept])
+            rivals.append(found[kept])
+            alone &= ~kept
+    return spans(words, np.concatenate(rows), np.concatenate(rivals), targets)
+
+
+def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
+    """The words of the targets' owners and keys, a row for each target word."""
+    key = np.searchsorted(words.first, targets.key, side="right") - 1
+    last = targets.key == words.last[key]
+    return np.searchsorted(words.last, targets.owner[last]), key[last]
+
+
+def spans(
+    words: WordTable,
+    query: Int[ndarray, " pair"],
+    key: Int[ndarray, " pair"],
+    targets: Pairs,
+) -> Pairs:
+    """Words as cells, without those that are targets: two words can share a token."""
+    if not len(query):
+        return no_pairs()
+    return without(span_pairs(words.last[query], words.first[key], words.last[key]), targets)
+
+
+def _neighbours(code: Int[ndarray, " word"]) -> tuple[ndarray, ndarray]:
+    """The next and the previous word of the same class for each word, −1 at the ends."""
+    order = np.argsort(code, kind="stable")
+    alike = code[order][1:] == code[order][:-1]
+    after, before = np.full((2, len(code)), -1)
+    after[order[:-1][alike]] = order[1:][alike]
+    before[order[1:][alike]] = order[:-1][alike]
+    return after, before
+
+
+def _skip(
+    query: Int[ndarray, " pair"],
+    found: Int[ndarray, " pair"],
+    step: Int[ndarray, " word"],
+    taken: set[tuple[int, int]],
+) -> Int[ndarray, " pair"]:
+    """Go on past the query itself and words that are targets of the same query."""
+    found = found.copy()
+    for i, (own, other) in enumerate(zip(query.tolist(), found.tolist(), strict=True)):
+        while other >= 0 and (other == own or (own, other) in taken):
+            other = int(step[other])
+        found[i] = other
+    return found

@@ -1,0 +1,184 @@
+"""Simple rules that need no syntax: "the nearest verb", "three tokens back", "first noun".
+
+A head that follows one of them finds many heads, dependents and antecedents without knowing
+anything of them. What a simple rule gets right on a text is known from the text alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window, WordTable
+
+UPOS = (
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
+    "PUNCT", "SCONJ", "SYM", "VERB", "X",
+)  # fmt: skip
+"""Universal parts of speech, which are the classes of words here."""
+CLASSES = {name: frozenset({name}) for name in UPOS} | {
+    "name-or-noun": frozenset({"NOUN", "PROPN"}),
+    "nominal": frozenset({"NOUN", "PROPN", "PRON"}),
+    "verbal": frozenset({"VERB", "AUX"}),
+    "content-word": frozenset({"NOUN", "PROPN", "VERB", "ADJ", "ADV"}),
+    "function-word": frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}),
+    "word": frozenset(UPOS) - {"PUNCT", "SYM"},
+}
+"""What a rule by class looks for; a word is anything but a mark or a symbol."""
+OFFSETS = 64
+WORDS_BACK = 8
+
+_BY_CLASS = (
+    "nearest-{}", "nearest-{}-in-sentence", "second-{}", "first-{}-in-sentence", "first-{}",
+)  # fmt: skip
+RULES = (
+    "own",
+    *(f"offset-{d}" for d in range(1, OFFSETS + 1)),
+    *(f"{d}-words-back" for d in range(1, WORDS_BACK + 1)),
+    *(form.format(name) for name in CLASSES for form in _BY_CLASS),
+    "same-class",
+    "same-lemma",
+    "other-class",
+    "last-of-sentence-before",
+    "after-punctuation",
+    "capitalised",
+)
+"""Every simple rule by name; `own` is the one that a relation brings itself, if any."""
+CLASS_COUNT = len(UPOS) + 1
+"""Classes of queries: those of words, and one for positions where no word of them ends."""
+
+
+@lru_cache(maxsize=32)
+def picks(window: Window) -> Int[ndarray, "rule position"]:
+    """The key position that each rule names at each query, −1 where it names none.
+
+    A rule about words speaks at a word's last token, of an earlier word's last token.
+
+    >>> window = Window("w", np.arange(4), ("a",) * 4)
+    >>> picks(window)[RULES.index("offset-2")].tolist()
+    [-1, -1, 0, 1]
+    """
+    length, words = len(window), window.words
+    found = np.full((len(RULES), length), -1)
+    place = np.arange(length)
+    for d in range(1, OFFSETS + 1):
+        found[d, d:] = place[: max(0, length - d)]
+    if len(words):
+        by_word = np.stack(list(_by_word(window)))
+        earlier = (by_word >= 0) & (words.last[by_word] < words.last[None, :])
+        rows = np.arange(OFFSETS + 1, len(RULES))
+        found[rows[:, None], words.last[None, :]] = np.where(earlier, words.last[by_word], -1)
+    return found
+
+
+@lru_cache(maxsize=32)
+def query_class(window: Window) -> Int[ndarray, " position"]:
+    """The class of the word that ends at each position, as a number below `CLASS_COUNT`."""
+    found = np.full(len(window), CLASS_COUNT - 1)
+    found[window.words.last] = _codes(window.words)
+    return found
+
+
+def half_of(window: Window) -> int:
+    """Which half of the documents a window is of: 0 or 1, all of a document in one."""
+    if window.document >= 0:
+        return window.document % 2
+    return zlib.crc32(window.name.encode("utf-8", "replace")) % 2
+
+
+def same_class(words: WordTable) -> Int[ndarray, " word"]:
+    """For each word the nearest earlier one of its own class, −1 where there is none."""
+    return _nearest_equal(words.upos)
+
+
+def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
+    """For each word the nearest earlier one of those in a mask, −1 where there is none.
+
+    >>> nearest(np.array([True, False, True, False])).tolist()
+    [-1, 0, 0, 2]
+    """
+    words = mask.shape[-1]
+    found = np.full(mask.shape, -1)
+    last = np.maximum.accumulate(np.where(mask, np.arange(words), -1), axis=-1)
+    found[..., 1:] = last[..., :-1]
+    return found
+
+
+def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
+    """Which words are of one of `CLASSES`."""
+    return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)
+
+
+def _by_word(window: Window) -> Iterator[Int[ndarray, " word"]]:
+    """What each rule about words picks at each word, in the order of `RULES`."""
+    words = window.words
+    count = np.arange(len(words))
+    for d in range(1, WORDS_BACK + 1):
+        yield np.where(count >= d, count - d, -1)
+    starts = np.searchsorted(words.sentence, words.sentence)
+    masks = _masks(words)
+    near = nearest(masks)
+    second = np.where(near >= 0, np.take_along_axis(near, near, 1), -1)
+    coming = np.where(masks, count, len(count))
+    coming = np.minimum.accumulate(coming[:, ::-1], axis=1)[:, ::-1]
+    inside, ever = coming[:, starts], coming[:, [0] * len(count)]
+    forms = (
+        near,
+        np.where(near >= starts, near, -1),
+        second,
+        np.where(inside < count, inside, -1),
+        np.where(ever < count, ever, -1),
+    )
+    for number in range(len(CLASSES)):
+        yield from (form[number] for form in forms)
+    yield same_class(words)
+    yield _nearest_equal(words.lemma)
+    yield _nearest_other(words.upos)
+    yield starts - 1
+    yield _after(of_class(words, "PUNCT"))
+    yield nearest(np.array([window.strings[p].strip()[:1].isupper() for p in words.first], bool))
+
+
+def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
+    """Which words are of each of `CLASSES`."""
+    table = np.array([[upos in own for upos in UPOS] + [False] for own in CLASSES.values()])
+    return np.asarray(table[:, _codes(words)])
+
+
+def _codes(words: WordTable) -> Int[ndarray, " word"]:
+    """Each word's part of speech as its place in `UPOS`, and one more for what is none of them."""
+    return np.array([_NUMBER.get(u, len(UPOS)) for u in words.upos.tolist()], np.int64)
+
+
+_NUMBER = {name: number for number, name in enumerate(UPOS)}
+
+
+def _nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
+    _, code = np.unique(values, return_inverse=True)
+    order = np.argsort(code, kind="stable")
+    found = np.full(len(values), -1)
+    again = code[order][1:] == code[order][:-1]
+    found[order[1:][again]] = order[:-1][again]
+    return found
+
+
+def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
+    """The nearest earlier word of another class than the word's own."""
+    before = np.arange(len(values)) - 1
+    changed = np.ones(len(values), bool)
+    changed[1:] = values[1:] != values[:-1]
+    run_start = np.maximum.accumulate(np.where(changed, np.arange(len(values)), 0))
+    same = np.concatenate([[False], values[1:] == values[:-1]])
+    return np.where(same, run_start - 1, before)
+
+
+def _after(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
+    """The word after the nearest earlier one of a mask."""
+    near = nearest(mask)
+    following = near + 1
+    return np.where((near >= 0) & (following < np.arange(len(mask))), following, -1)

@@ -1,0 +1,77 @@
+"""Sinks: where heads rest, which is no function: the first token, and resting columns.
+
+A resting column is a key position in the first half of a window on which a layer's late queries put
+much of their attention, whatever they are. It is found in the patterns, without labels, and is left
+out of every arg-max, as the first token is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headscope.corpus.window import Window
+from headscope.relations.controls import keys_from
+from headscope.relations.pairs import Pairs, no_pairs, pairs
+from headscope.relations.relation import Relation, Rule
+from headscope.relations.types import HeadType
+
+FIRST_FLOOR = 0.5
+FIRST_SOURCE = (
+    "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
+    "(Vig & Belinkov 2019, 5.2.3)"
+)
+COLUMN_FLOOR = 0.25
+COLUMN_SOURCE = (
+    "ours: a quarter of a head's attention on one or two columns, whatever the query is; Xiao et "
+    "al. 2024 (Efficient Streaming Language Models with Attention Sinks) describe the first tokens"
+)
+
+
+def first_token(window: Window) -> Pairs:
+    """Every query with the first token."""
+    query = np.arange(1, len(window))
+    return pairs(query, np.zeros_like(query))
+
+
+def earlier_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, any earlier key but the first token."""
+    return keys_from(np.arange(1, len(window)), targets, rng)
+
+
+def resting_columns(window: Window) -> Pairs:
+    """No cells: they depend on the layer's attention; see `headscope.measure.resting`."""
+    return no_pairs()
+
+
+RELATIONS = (
+    Relation(
+        "sink",
+        "first-token",
+        first_token,
+        earlier_keys,
+        Rule(FIRST_FLOOR, FIRST_SOURCE, "the first token, where heads rest"),
+        has_hits=False,
+    ),
+    Relation(
+        "sink",
+        "resting-column",
+        resting_columns,
+        earlier_keys,
+        Rule(COLUMN_FLOOR, COLUMN_SOURCE, "an early position where its whole layer rests"),
+        has_hits=False,
+    ),
+)
+RESTING = RELATIONS[1].id
+"""What is summed where the patterns are read."""
+
+TYPE = HeadType(
+    name="sink",
+    letter="R",
+    colour="#b8b8b8",
+    marker=".",
+    relations=RELATIONS,
+    looks_at="a resting place: the first token, or an early position where its layer rests",
+    rivals="same query, other keys",
+    behaviour="text",
+    functional=False,
+)

@@ -1,0 +1,137 @@
+"""Simple rules against plain loops over the words of a text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headscope.corpus.spelled import window_of_tokens
+from headscope.corpus.window import Window
+from headscope.relations import relations_of
+from headscope.relations.contested import Chosen, is_contested, with_parts
+from headscope.relations.pairs import pairs
+from headscope.relations.rivals import words_of_its_class
+from headscope.relations.simple_rules import (
+    CLASS_COUNT,
+    CLASSES,
+    RULES,
+    UPOS,
+    half_of,
+    picks,
+    query_class,
+)
+from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
+
+RELATIONS = {relation.id: relation for relation in relations_of()}
+
+
+def slow(window: Window, q: int, rule: str) -> int | None:
+    """The word that a rule picks for word q, by going back word by word."""
+    words = window.words
+    earlier = [k for k in range(q) if words.last[k] < words.last[q]]
+    inside = [k for k in earlier if words.sentence[k] == words.sentence[q]]
+
+    def of(name: str, among: list[int]) -> list[int]:
+        return [k for k in among if words.upos[k] in CLASSES[name]]
+
+    def last(found: list[int], place: int = 1) -> int | None:
+        return found[-place] if len(found) >= place else None
+
+    def capital(k: int) -> bool:
+        return window.strings[words.first[k]].strip()[:1].isupper()
+
+    if rule.endswith("-words-back"):
+        return last(list(range(q)), int(rule.split("-")[0]))
+    if rule == "same-class":
+        return last([k for k in earlier if words.upos[k] == words.upos[q]])
+    if rule == "same-lemma":
+        return last([k for k in earlier if words.lemma[k] == words.lemma[q]])
+    if rule == "other-class":
+        return last([k for k in earlier if words.upos[k] != words.upos[q]])
+    if rule == "last-of-sentence-before":
+        return last([k for k in earlier if words.sentence[k] < words.sentence[q]])
+    if rule == "after-punctuation":
+        mark = last(of("PUNCT", earlier))
+        return None if mark is None or mark + 1 >= q else mark + 1
+    if rule == "capitalised":
+        return last([k for k in earlier if capital(k)])
+    form, name = rule.split("-", 1)
+    among = inside if name.endswith("-in-sentence") else earlier
+    found = of(name.removesuffix("-in-sentence"), among)
+    if form == "first":
+        return found[0] if found else None
+    return last(found, 2 if form == "second" else 1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "document"), [(KEYS, KEYS_TEXT), (REED_TOKENS, REED_TEXT)], ids=["keys", "reed"]
+)
+def test_every_rule_picks_what_a_plain_loop_picks(tokens, document):
+    window = window_of_tokens(tokens, document)
+    words, found = window.words, picks(window)
+    compared = 0
+    for number, rule in enumerate(RULES):
+        if rule == "own" or rule.startswith("offset-"):
+            continue
+        for q in range(len(words)):
+            expected = slow(window, q, rule)
+            place = -1 if expected is None else words.last[expected]
+            assert found[number, words.last[q]] == place, (rule, q)
+            compared += place >= 0
+    assert compared > 300
+    between = np.setdiff1d(np.arange(len(window)), words.last)
+    assert (found[65:, between] == -1).all()
+    for d in (1, 5, 64):
+        row = found[RULES.index(f"offset-{d}")].tolist()
+        assert row == [q - d if q >= d else -1 for q in range(len(window))]
+
+
+def test_queries_are_of_the_class_of_the_word_that_ends_there():
+    window = window_of_tokens(KEYS, KEYS_TEXT)
+    classes = query_class(window)
+    assert [UPOS[classes[q]] for q in (1, 2, 12)] == ["PROPN", "VERB", "NOUN"]
+    assert (classes[[0, 11]] == CLASS_COUNT - 1).all()  # no word ends there
+
+
+def test_all_windows_of_a_document_are_in_one_half():
+    tokens = np.arange(3)
+    a, b = (Window(name, tokens, ("a",) * 3, document=7) for name in ("x#0", "x#1"))
+    assert half_of(a) == half_of(b) == 1
+    alone = {half_of(Window(f"w{i}", tokens, ("a",) * 3)) for i in range(20)}
+    assert alone == {0, 1}
+
+
+def test_rivals_are_other_words_of_the_targets_class_nearer_and_farther():
+    window = window_of_tokens(KEYS, KEYS_TEXT)
+    # said ← Maria (3): no name lies between; Anna (1) is farther
+    targets = pairs(np.array([20]), np.array([3]))
+    drawn = words_of_its_class(window, targets, np.random.default_rng(0))
+    assert list(zip(drawn.query.tolist(), drawn.key.tolist(), strict=True)) == [(20, 1)]
+    # here ← told (2): find (8) is nearer, no verb farther
+    targets = pairs(np.array([17]), np.array([2]))
+    drawn = words_of_its_class(window, targets, np.random.default_rng(0))
+    assert list(zip(drawn.query.tolist(), drawn.key.tolist(), strict=True)) == [(17, 8)]
+
+
+def test_a_query_is_contested_when_the_rule_picks_another_key():
+    pick = np.array([-1, -1, 0, 0, 3, -1])
+    targets = pairs(np.array([2, 3, 4, 4, 5]), np.array([0, 1, 2, 3, 1]))
+    assert is_contested(targets, pick).tolist() == [False, True, False, False, False]
+
+
+def test_a_relation_is_summed_at_its_contested_queries_against_the_rules_choice():
+    window = window_of_tokens(KEYS, KEYS_TEXT)
+    relation = RELATIONS["syntactic/ccomp:dep>head"]  # find → told, where "that" lies nearer
+    for rule, contested in (("nearest-SCONJ", True), ("nearest-VERB", False)):
+        chosen = Chosen(np.full((2, CLASS_COUNT), RULES.index(rule)))
+        parts = with_parts([relation], {relation.id: chosen})
+        by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
+        assert set(by_name) == {"matched", "contested"}
+        targets = by_name["contested"].pairs(window)
+        assert (8 in targets.query) is contested
+    chosen = Chosen(np.full((2, CLASS_COUNT), RULES.index("nearest-SCONJ")))
+    part = with_parts([relation], {relation.id: chosen}, built=[relation.id])[-1]
+    assert part.stimuli == ("built",)
+    targets = part.pairs(window)
+    drawn = part.control(window, targets, np.random.default_rng(0))
+    assert [(q, k) for q, k in zip(drawn.query, drawn.key, strict=True) if q == 8] == [(8, 4)]
