@@ -87,8 +87,11 @@ class TextWindows:
             yield window
 
     def further(self) -> Iterator[Window]:
-        """What comes after the last window, for contested queries alone; it does not count here."""
-        if self.max_tokens:
+        """What comes after the last window, for contested queries alone; it does not count here.
+
+        Nothing as long as the text itself is not read to its end: it would lose these windows.
+        """
+        if self.tokens >= self.max_tokens:
             yield from (replace(window, stimulus="further") for window in self._coming)
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:

@@ -74,8 +74,7 @@ class Counts:
     def best_rule(self, relation: Relation, chosen: Chosen) -> str:
         """The name of the rule that the most queries are held against."""
         of = np.bincount(chosen.rule.ravel(), weights=self.queries.ravel(), minlength=len(RULES))
-        rule = int(of.argmax())
-        return "own" if rule == 0 else RULES[rule]
+        return RULES[int(of.argmax())]
 
     def by_class(self, relation: Relation) -> Float[ndarray, "class rule"]:
         """The share of all queries that each rule gets right, class by class."""
@@ -174,10 +173,7 @@ def frontier(counts: Counts, contested: Counts, relation: Relation) -> list[list
     rates = [np.stack([overall.sum(0), there.sum(0)])]
     if relation.baseline is not None and relation.baseline.by_class:
         every = np.arange(CLASS_COUNT)
-        for best in (
-            overall.argmax(-1),
-            there.argmax(-1),
-        ):
+        for best in (overall.argmax(-1), there.argmax(-1)):
             rates.append(np.array([[own[every, best].sum()] for own in (overall, there)]))
     overall, there = np.concatenate(rates, axis=1).round(6)
     found: list[list[float]] = []

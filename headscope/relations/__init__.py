@@ -19,6 +19,7 @@ from headscope.relations import (
     sink,
     syntactic,
 )
+from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
 from headscope.relations.types import HeadType
 
@@ -120,6 +121,11 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
             raise HeadscopeError(
                 f"a relation called {relation.id!r:.100}: type, name and meaning are words on one "
                 "line, and a type has no ; because a head's tags are joined by it"
+            )
+        if is_part(relation.name):
+            raise HeadscopeError(
+                f"a relation called {relation.id!r:.100}: what is summed beside a relation has such "
+                "a name; choose another"
             )
         if relation.id in seen:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")

@@ -12,7 +12,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
 from headscope.relations.relation import Relation
-from headscope.relations.simple_rules import RULES, half_of, picks, query_class
+from headscope.relations.simple_rules import half_of, picks, query_class
 
 NATURAL, BUILT, MATCHED = "contested", "built", "matched"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
@@ -26,7 +26,7 @@ class Chosen:
     """The simple rule to beat for each half of the documents and class of query words."""
 
     rule: Int[ndarray, "half class"]
-    """As places in `RULES`."""
+    """As places in `headscope.relations.simple_rules.RULES`."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the rule names at each query, −1 where it names none."""
@@ -120,8 +120,3 @@ def part_name(relation: str, part: str) -> str:
 def is_part(relation: str) -> bool:
     """Whether a relation's name is that of a part."""
     return relation.rpartition("/")[2] in _PARTS and "/" in relation
-
-
-def rule_name(rule: int, relation: Relation) -> str:
-    """A simple rule in words."""
-    return "the relation's own rule" if rule == 0 else RULES[rule]

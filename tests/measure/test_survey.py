@@ -10,7 +10,9 @@ import pytest
 from headscope.corpus.document import Document, Word
 from headscope.corpus.spelled import window_of_tokens
 from headscope.corpus.window import Window
+from headscope.measure.stimuli import TextWindows
 from headscope.measure.survey import survey
+from headscope.models.load import load_model
 from headscope.relations import relations_of
 
 OBJECT = [relation for relation in relations_of() if relation.id == "syntactic/obj:dep>head"]
@@ -80,3 +82,18 @@ def test_without_queries_nothing_is_chosen():
     empty = Window("w", np.arange(5), ("a",) * 5)
     found = survey([empty], OBJECT)
     assert found.facts == {} == found.chosen
+
+
+def test_text_that_is_still_to_be_read_is_not_taken_for_its_contested_queries():
+    tokenizer = load_model("mini").tokenizer
+    asked = {"max_tokens": 3_000, "max_length": 64, "seed": 0}
+    whole = [w.name for w in TextWindows(["gold"], tokenizer, **asked)]
+    text = TextWindows(["gold"], tokenizer, **asked)
+    coming = iter(text)
+    first = [next(coming).name for _ in range(5)]
+    assert list(text.further()) == []
+    assert first + [w.name for w in coming] == whole
+    beyond = next(text.further())
+    assert beyond.stimulus == "further"
+    assert beyond.name not in whole
+    assert text.tokens < 3_000 + 64

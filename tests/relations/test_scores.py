@@ -204,6 +204,8 @@ def test_relations_of_ones_own_are_checked_before_any_work():
         check_relations([one, one])
     with pytest.raises(ChoiceError, match="no stimulus for induction/repeat named 'texts'; choose"):
         check_relations([replace(one, stimuli=("texts",))])
+    with pytest.raises(hs.HeadscopeError, match="what is summed beside a relation has such a name"):
+        check_relations([replace(one, name="repeat/contested")])
     rule = replace(one.rule, beat_baseline_by=0.1)
     with pytest.raises(hs.HeadscopeError, match="has no baseline to compare with"):
         check_relations([replace(one, rule=rule)])
