@@ -45,6 +45,15 @@ class WordTable:
         columns["head"] = np.where(columns["head"] < len(kept), columns["head"], -1)
         return WordTable(**columns)
 
+    def between(self, start: int, stop: int) -> WordTable:
+        """The words that lie wholly in `[start, stop)`, position `start` now being 1."""
+        kept = np.flatnonzero((self.first >= start) & (self.last < stop))
+        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        row = np.full(len(self) + 1, -1)
+        row[kept] = np.arange(len(kept))
+        moved = {name: columns[name] - start + 1 for name in ("first", "last")}
+        return WordTable(**columns | moved | {"head": row[columns["head"]]})
+
     @cached_property
     def dependents(self) -> dict[str, _Positions]:
         """For each dependency relation, the rows of the words that hang on another by it."""
@@ -81,6 +90,13 @@ class MentionTable:
         columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
         columns["shared"] = columns["shared"][:, kept]
         return MentionTable(**columns)
+
+    def between(self, start: int, stop: int) -> MentionTable:
+        """The mentions that lie wholly in `[start, stop)`, position `start` now being 1."""
+        kept = (self.first >= start) & (self.last < stop)
+        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        moved = {name: columns[name] - start + 1 for name in ("first", "last")}
+        return MentionTable(**columns | moved | {"shared": columns["shared"][:, kept]})
 
     def __len__(self) -> int:
         return len(self.first)

@@ -42,6 +42,7 @@ def with_rules(
     table["fewest"] = fewest
     table["taggable"] = table["id"].map({key: rule.taggable for key, rule in rules.items()})
     table["companion"] = table["id"].map({key: rule.companion for key, rule in rules.items()})
+    table["broad"] = table["id"].map({key: rule.broad for key, rule in rules.items()})
     key = ["layer", "head", "id"]
     masses = table.set_index(key)["mass"]
     asked = pd.MultiIndex.from_frame(table[["layer", "head", "companion"]])
@@ -72,9 +73,10 @@ def head_table(
 ) -> pd.DataFrame:
     """A row per head: its tags, the strongest with its numbers, its profile and the reason.
 
-    `primary` is the tag with the largest lift, except that a resting place is primary only for
-    a head that earned nothing else; a head without a tag is `unclassified`, and its numbers are
-    those of a relation that cannot be told apart here, or else of that which came closest.
+    `primary` is the tag with the largest lift, except that tags that say only what kind of key
+    gets the attention come after those that say which, and resting places last. A head without a
+    tag is `unclassified`, and its numbers are those of a relation that cannot be told apart here,
+    or else of that which came closest.
     """
     table = with_rules(evidence, rules)
     best_first = _order(table)
@@ -156,18 +158,18 @@ NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
 
 
 def _order(table: pd.DataFrame) -> pd.Index:
-    """The rows of `with_rules`: tags first, resting places last of them, then what came closest."""
+    """The rows of `with_rules`: tags first, the vaguest last of them, then what came closest."""
     tagged = table["tagged"].astype(bool)
     rank = pd.DataFrame(
         {
             "verdict": np.select([tagged, table["verdict"] == UNIDENTIFIABLE], [0, 1], 2),
             "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
-            "sink": tagged & is_sink(table["id"]),
+            "vague": np.select([~tagged, is_sink(table["id"]), table["broad"]], [0, 2, 1], 0),
             "lift": -table["lift"],
         },
         index=table.index,
     )
-    return rank.sort_values(["verdict", "failed", "sink", "lift"], kind="stable").index
+    return rank.sort_values(["verdict", "failed", "vague", "lift"], kind="stable").index
 
 
 def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:

@@ -48,8 +48,8 @@ def weigh(
       at least 50 queries.
     - `hit_rate`: share of queries whose arg-max key, the first token and resting columns left out,
       is a target; not defined where the target is the first token.
-    - `baseline`, `baseline_rate`: the best simple rule, chosen on other documents, and the share of
-      queries that it gets right; `best_offset_rate`: the same of the best fixed distance.
+    - `baseline`, `baseline_rate`: the best simple rule of the text, and the share of queries
+      that it gets right; `best_offset_rate`: the same of the best fixed distance.
     - `contested_n`: queries where that rule is wrong. There: `contested_mass` on the targets,
       `rival` on what the rule picks, `contested_lift` their difference with its interval
       `contested_low`, `contested_high`; `contested_hit_rate`, and `contested_rule_rate`, what the

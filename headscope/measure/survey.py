@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
+from headscope.corpus.stretch import stretches
 from headscope.corpus.window import Window
 from headscope.relations.contested import Chosen, is_contested, is_part, rule_picks, with_parts
 from headscope.relations.pairs import Pairs
@@ -18,69 +19,67 @@ from headscope.relations.simple_rules import (
     CLASS_COUNT,
     OFFSETS,
     RULES,
-    half_of,
     query_class,
 )
 
-ENOUGH = 100
+ENOUGH = 200
 """Contested queries of a relation; when there are so many no more text is read for them."""
 FEWEST = 20
-"""Queries of a class on the other half for a rule of its own; else that of all classes is taken."""
+"""Queries of a class for a rule of its own; else that of all classes is taken."""
 
 
 @dataclass(eq=False)
 class Counts:
     """For one relation: queries, and how many of them each simple rule gets right."""
 
-    right: Int[ndarray, "half class rule"] = field(
-        default_factory=lambda: np.zeros((2, CLASS_COUNT, len(RULES)), np.int64)
+    right: Int[ndarray, "class rule"] = field(
+        default_factory=lambda: np.zeros((CLASS_COUNT, len(RULES)), np.int64)
     )
-    queries: Int[ndarray, "half class"] = field(
-        default_factory=lambda: np.zeros((2, CLASS_COUNT), np.int64)
-    )
+    queries: Int[ndarray, " class"] = field(default_factory=lambda: np.zeros(CLASS_COUNT, np.int64))
 
     def add(self, relation: Relation, window: Window, targets: Pairs) -> None:
         """Count the queries of a window's targets."""
         if not len(targets):
             return
-        half, classes = half_of(window), query_class(window)
+        classes = query_class(window)
         right = rule_picks(relation, window)[:, targets.query] == targets.key
         one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
         # a product of small whole numbers, which single precision holds exactly
-        self.right[half] += (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
-        self.queries[half] += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
+        self.right += (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
+        self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
 
     def choose(self, relation: Relation) -> Chosen:
-        """The rule that is right most often on the other half of the documents."""
+        """The rule that is right most often, for each class of words that has enough queries.
+
+        It is chosen on the whole text, as that which fits it best: no rule is harder to beat. Both
+        halves of the documents are held against the same, else they would differ by chance.
+        """
         right = self._allowed(relation)
-        pooled = right.sum(1)
-        rule = np.repeat(pooled.argmax(-1)[:, None], CLASS_COUNT, axis=1)
+        rule = np.full(CLASS_COUNT, right.sum(0).argmax())
         if relation.baseline is not None and relation.baseline.by_class:
             rule = np.where(self.queries >= FEWEST, right.argmax(-1), rule)
-        # what one half has chosen is asked of the other, where there are two
-        both = (self.queries.sum(1) > 0).all()
-        return Chosen(rule[::-1] if both else np.repeat(rule[[self.queries.sum(1).argmax()]], 2, 0))
+        return Chosen(rule)
 
     def rate(self, relation: Relation, chosen: Chosen) -> float:
         """Share of the queries that the chosen rules get right."""
-        right = np.take_along_axis(self._allowed(relation), chosen.rule[..., None], -1)
+        right = self._allowed(relation)[np.arange(CLASS_COUNT), chosen.rule]
         return float(right.clip(0).sum() / self.queries.sum())
 
     def best_offset_rate(self) -> float:
         """The same of rules that are a fixed distance."""
-        best = self.right[..., 1 : OFFSETS + 1].sum((0, 1)).max()
+        best = self.right[:, 1 : OFFSETS + 1].sum(0).max()
         return float(best / self.queries.sum())
 
-    def best_rule(self, relation: Relation, chosen: Chosen) -> str:
+    def best_rule(self, chosen: Chosen) -> str:
         """The name of the rule that the most queries are held against."""
-        of = np.bincount(chosen.rule.ravel(), weights=self.queries.ravel(), minlength=len(RULES))
+        of = np.bincount(chosen.rule, weights=self.queries, minlength=len(RULES))
         return RULES[int(of.argmax())]
 
     def by_class(self, relation: Relation) -> Float[ndarray, "class rule"]:
         """The share of all queries that each rule gets right, class by class."""
-        return np.asarray(self._allowed(relation).sum(0).clip(0) / self.queries.sum())
+        return np.asarray(self._allowed(relation).clip(0) / self.queries.sum())
 
-    def _allowed(self, relation: Relation) -> Int[ndarray, "half class rule"]:
+    def _allowed(self, relation: Relation) -> Int[ndarray, "class rule"]:
         right = self.right.copy()
         baseline = relation.baseline
         if baseline is not None:
@@ -128,7 +127,7 @@ def survey(
         windows: natural text, or a large part of it, and pair sentences.
         relations: what is scored.
         further: natural text beyond that, of which windows with contested queries are taken that
-            are still wanted; they count for these queries alone.
+            are still wanted, cut to the sentences around these; they count for them alone.
         built: sentences made for contested queries, likewise, where natural text has too few.
         room: tokens of each kind that may be taken.
     """
@@ -149,7 +148,7 @@ def survey(
         made = _wanted(few, built_counts, chosen, built, ENOUGH, room)
     facts = {
         relation.id: {
-            "baseline": counts[relation.id].best_rule(relation, chosen[relation.id]),
+            "baseline": counts[relation.id].best_rule(chosen[relation.id]),
             "baseline_rate": counts[relation.id].rate(relation, chosen[relation.id]),
             "best_offset_rate": counts[relation.id].best_offset_rate(),
             "natural_rules": frontier(counts[relation.id], contested[relation.id], relation),
@@ -192,20 +191,32 @@ def _wanted(
     room: int,
 ) -> list[Window]:
     """Windows that hold contested queries of which there are not enough yet; they are counted."""
-    found = []
+    found: list[Window] = []
     for window in windows:
         short = [r for r in relations if counts[r.id].queries.sum() < enough]
-        if room < len(window) or not short:
+        if not short:
             break
-        if not any(len(_contested(r, window, chosen[r.id])) for r in short):
-            continue
-        room -= len(window)
-        found.append(window)
-        for relation in relations:
-            counts[relation.id].add(
-                relation, window, _contested(relation, window, chosen[relation.id])
-            )
+        for part in stretches(window, _wanted_spans(short, window, chosen)):
+            if room < len(part):
+                return found
+            room -= len(part)
+            found.append(part)
+            for relation in relations:
+                queries = _contested(relation, part, chosen[relation.id])
+                counts[relation.id].add(relation, part, queries)
     return found
+
+
+def _wanted_spans(
+    relations: Sequence[Relation], window: Window, chosen: dict[str, Chosen]
+) -> Iterator[tuple[int, int]]:
+    """First and last token that each contested query needs: its targets, the rule's choice."""
+    for relation in relations:
+        targets = _contested(relation, window, chosen[relation.id])
+        pick = chosen[relation.id].picks(relation, window)
+        for query in targets.queries.tolist():
+            keys = targets.key[targets.query == query]
+            yield min(int(keys.min()), int(pick[query])), query
 
 
 def _count(

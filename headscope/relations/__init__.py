@@ -124,8 +124,8 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
             )
         if is_part(relation.name):
             raise HeadscopeError(
-                f"a relation called {relation.id!r:.100}: what is summed beside a relation has such "
-                "a name; choose another"
+                f"a relation called {relation.id!r:.100}: what is summed beside a relation has "
+                "such a name; choose another"
             )
         if relation.id in seen:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")

@@ -12,7 +12,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
 from headscope.relations.relation import Relation
-from headscope.relations.simple_rules import half_of, picks, query_class
+from headscope.relations.simple_rules import picks, query_class
 
 NATURAL, BUILT, MATCHED = "contested", "built", "matched"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
@@ -23,14 +23,14 @@ _STIMULI = {NATURAL: ("text", "further", "pairs"), BUILT: ("built",)}
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The simple rule to beat for each half of the documents and class of query words."""
+    """The simple rule to beat for each class of query words."""
 
-    rule: Int[ndarray, "half class"]
+    rule: Int[ndarray, " class"]
     """As places in `headscope.relations.simple_rules.RULES`."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the rule names at each query, −1 where it names none."""
-        rule = self.rule[half_of(window), query_class(window)]
+        rule = self.rule[query_class(window)]
         return np.asarray(rule_picks(relation, window)[rule, np.arange(len(window))])
 
 

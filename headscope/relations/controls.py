@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
@@ -54,7 +56,8 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     # the first query for which this distance does not reach the first token
     query = distance + 1 + _below(len(window) - 1 - distance, rng)
     query = np.minimum(query, len(window) - 1)
-    return _no_targets(pairs(query, query - distance, owner), targets)
+    drawn = pairs(query, query - distance, owner)
+    return _no_targets(replace(drawn, share=np.repeat(targets.share, DRAWS)), targets)
 
 
 def _same_query(
@@ -64,7 +67,10 @@ def _same_query(
     choices = np.searchsorted(pool, owner, side="left" if strict else "right")
     owner, choices = owner[choices > 0], choices[choices > 0]
     key = pool[_below(choices, rng)]
-    return _no_targets(pairs(owner, key), targets)
+    # a token stands against a token, of a word's several too
+    tokens, words = np.bincount(targets.owner), np.bincount(targets.owner, targets.share)
+    share = (words / tokens.clip(1))[owner]
+    return _no_targets(replace(pairs(owner, key), share=share), targets)
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,23 @@ class Pairs:
 
     `owner` is the query that a cell speaks for. For targets that is the query itself; a
     control cell may belong to another query ("same distance, other query") and still stand
-    for its owner.
+    for its owner. `share` is the part of a word that a cell is: 1 for a token by itself, a third
+    for each token of a word of three.
     """
 
     query: Int[ndarray, " pair"]
     key: Int[ndarray, " pair"]
     owner: Int[ndarray, " pair"]
     weight: Float[ndarray, " pair"]
+    share: Float[ndarray, " pair"]
 
     def __len__(self) -> int:
         return len(self.query)
 
     def take(self, which: ndarray) -> Pairs:
         """The pairs at these rows."""
-        return Pairs(self.query[which], self.key[which], self.owner[which], self.weight[which])
+        columns = (self.query, self.key, self.owner, self.weight, self.share)
+        return Pairs(*(column[which] for column in columns))
 
     @property
     def queries(self) -> Int[ndarray, " query"]:
@@ -63,9 +66,14 @@ def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
     """
     if len({len(each) for each in (query, key, owner) if each is not None}) > 1:
         raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
-    back = key <= query
     owner = query if owner is None else owner
-    return Pairs(query[back], key[back], owner[back], np.ones(int(back.sum())))
+    return _cells(query, key, owner, np.ones(len(query)))
+
+
+def _cells(query: ndarray, key: ndarray, owner: ndarray, share: ndarray) -> Pairs:
+    back = key <= query
+    weight = np.ones(int(back.sum()))
+    return Pairs(query[back], key[back], owner[back], weight, share[back])
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
@@ -107,7 +115,7 @@ def distinct(found: Pairs) -> Pairs:
 def span_pairs(
     query: ndarray, first: ndarray, last: ndarray, owner: ndarray | None = None
 ) -> Pairs:
-    """Every query with all positions of its span `first` … `last` (both included).
+    """Every query with all positions of its span `first` … `last` (both included), one word.
 
     >>> found = span_pairs(np.array([9]), np.array([3]), np.array([5]))
     >>> found.query.tolist(), found.key.tolist()
@@ -117,7 +125,7 @@ def span_pairs(
     row = np.repeat(np.arange(len(length)), length)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     owner = query if owner is None else owner
-    return pairs(query[row], first[row] + step, owner[row])
+    return _cells(query[row], first[row] + step, owner[row], 1 / length[row])
 
 
 def no_pairs() -> Pairs:
@@ -130,15 +138,16 @@ def no_pairs() -> Pairs:
 
 
 _EMPTY = np.empty(0, np.int64)
-_NONE = Pairs(_EMPTY, _EMPTY, _EMPTY, np.empty(0))
+_NONE = Pairs(_EMPTY, _EMPTY, _EMPTY, np.empty(0), np.empty(0))
 
 
 def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
-    """Give every query as much control weight as it has target keys.
+    """Give every query as much control weight as it has target keys, counted in whole words.
 
-    A query's mass is a sum over its target keys, so its control is the mean over its control
-    keys times the number of its target keys. Queries for which no control could be drawn are
-    left out on both sides: the lift compares like with like or not at all.
+    A query's mass is a sum over its targets, so its control is the mean over its control words, or
+    tokens, times the number of its targets: a word of three tokens stands against one of one token
+    as one against one. Queries for which no control could be drawn are left out on both sides: the
+    lift compares like with like or not at all.
 
     >>> targets = pairs(np.array([5, 6]), np.array([1, 1]))
     >>> controls = pairs(np.array([5, 5]), np.array([2, 3]))
@@ -147,9 +156,10 @@ def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
     ([5], [0.5, 0.5])
     """
     size = int(max(targets.owner.max(initial=0), controls.owner.max(initial=0))) + 1
-    wanted = np.bincount(targets.owner, minlength=size)
-    drawn = np.bincount(controls.owner, weights=controls.weight, minlength=size)
+    wanted = np.bincount(targets.owner, weights=targets.share, minlength=size)
+    counted = controls.weight * controls.share
+    drawn = np.bincount(controls.owner, weights=counted, minlength=size)
     kept = targets.take(drawn[targets.owner] > 0)
     controls = controls.take(wanted[controls.owner] > 0)
     weight = controls.weight * (wanted / np.where(drawn > 0, drawn, 1))[controls.owner]
-    return kept, Pairs(controls.query, controls.key, controls.owner, weight)
+    return kept, replace(controls, weight=weight)

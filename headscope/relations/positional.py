@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
@@ -25,6 +27,14 @@ SOURCE = (
 )
 
 
+NEAR = 4
+LOCAL_FLOOR = 0.3
+LOCAL_SOURCE = (
+    "ours: nearly a third of a head's attention on the four tokens before, half as much again as "
+    "four of the eight before those get"
+)
+
+
 def at_offset(window: Window, offset: int) -> Pairs:
     """Every query with the key `offset` positions back, the first token left out as a key.
 
@@ -37,6 +47,22 @@ def at_offset(window: Window, offset: int) -> Pairs:
     end = window.copy_length + 1 if window.copy_length else len(window)
     query = np.arange(1 + offset, end)
     return pairs(query, query - offset)
+
+
+def near_tokens(window: Window) -> Pairs:
+    """Every query with the keys 1 to 4 back, the first token left out as a key."""
+    return _back(np.arange(1, len(window)), range(1, NEAR + 1))
+
+
+def tokens_before_those(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, the keys 5 to 12 back."""
+    return _back(targets.queries, range(NEAR + 1, 3 * NEAR + 1))
+
+
+def _back(queries: Int[ndarray, " query"], distances: range) -> Pairs:
+    query, distance = np.meshgrid(queries, np.array(distances), indexing="ij")
+    found = query - distance > 0
+    return pairs(query[found], (query - distance)[found])
 
 
 def _rows() -> list[Relation]:
@@ -57,7 +83,16 @@ def _rows() -> list[Relation]:
 
 _PLACES = {0: "the current token", 1: "the previous token"}
 
-RELATIONS = _rows()
+RELATIONS = [
+    *_rows(),
+    Relation(
+        "positional",
+        "local",
+        near_tokens,
+        tokens_before_those,
+        Rule(LOCAL_FLOOR, LOCAL_SOURCE, f"the {NEAR} tokens before", broad=True),
+    ),
+]
 
 TYPE = HeadType(
     name="positional",
@@ -65,7 +100,7 @@ TYPE = HeadType(
     colour="#0072b2",
     marker="o",
     relations=tuple(RELATIONS),
-    looks_at="the token 0 to 8 back, on text and on random tokens",
-    rivals="same query, other keys",
+    looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
+    rivals="same query, other keys; for the four before, those before them",
     behaviour="text",
 )

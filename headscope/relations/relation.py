@@ -39,6 +39,9 @@ class Rule:
     """Least mass in units of the mass that a uniform head would put there."""
     beat_baseline_by: float | None = None
     """Least distance of the hit rate above that of any simple rule, at contested queries."""
+    broad: bool = False
+    """True where it says what kind of key gets the attention and no more: such a tag comes after
+    those that say which key."""
     companion: str | None = None
     """A relation whose mass must clear the same floor, where it was measured."""
 
@@ -47,7 +50,7 @@ class Rule:
 class Baseline:
     """The simple rules that a head of a relation must know better than.
 
-    The best of `headscope.relations.simple_rules.RULES` is chosen on other documents; queries where
+    The best of `headscope.relations.simple_rules.RULES` is chosen by the text; queries where
     it is wrong are contested, and a tag is decided there.
     """
 

@@ -6,7 +6,6 @@ anything of them. What a simple rule gets right on a text is known from the text
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -82,13 +81,6 @@ def query_class(window: Window) -> Int[ndarray, " position"]:
     found = np.full(len(window), CLASS_COUNT - 1)
     found[window.words.last] = _codes(window.words)
     return found
-
-
-def half_of(window: Window) -> int:
-    """Which half of the documents a window is of: 0 or 1, all of a document in one."""
-    if window.document >= 0:
-        return window.document % 2
-    return zlib.crc32(window.name.encode("utf-8", "replace")) % 2
 
 
 def same_class(words: WordTable) -> Int[ndarray, " word"]:

@@ -171,6 +171,7 @@ def _rule(name: str, facts: Any) -> Rule:
 
 
 _OF_A_RULE: dict[str, type | tuple[type, ...]] = {
+    "broad": bool,
     "floor": _NUMBER,
     "source": str,
     "meaning": str,

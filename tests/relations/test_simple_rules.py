@@ -16,7 +16,6 @@ from headscope.relations.simple_rules import (
     CLASSES,
     RULES,
     UPOS,
-    half_of,
     picks,
     query_class,
 )
@@ -93,14 +92,6 @@ def test_queries_are_of_the_class_of_the_word_that_ends_there():
     assert (classes[[0, 11]] == CLASS_COUNT - 1).all()  # no word ends there
 
 
-def test_all_windows_of_a_document_are_in_one_half():
-    tokens = np.arange(3)
-    a, b = (Window(name, tokens, ("a",) * 3, document=7) for name in ("x#0", "x#1"))
-    assert half_of(a) == half_of(b) == 1
-    alone = {half_of(Window(f"w{i}", tokens, ("a",) * 3)) for i in range(20)}
-    assert alone == {0, 1}
-
-
 def test_rivals_are_other_words_of_the_targets_class_nearer_and_farther():
     window = window_of_tokens(KEYS, KEYS_TEXT)
     # said ← Maria (3): no name lies between; Anna (1) is farther
@@ -123,13 +114,13 @@ def test_a_relation_is_summed_at_its_contested_queries_against_the_rules_choice(
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["syntactic/ccomp:dep>head"]  # find → told, where "that" lies nearer
     for rule, contested in (("nearest-SCONJ", True), ("nearest-VERB", False)):
-        chosen = Chosen(np.full((2, CLASS_COUNT), RULES.index(rule)))
+        chosen = Chosen(np.full(CLASS_COUNT, RULES.index(rule)))
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
         assert set(by_name) == {"matched", "contested"}
         targets = by_name["contested"].pairs(window)
         assert (8 in targets.query) is contested
-    chosen = Chosen(np.full((2, CLASS_COUNT), RULES.index("nearest-SCONJ")))
+    chosen = Chosen(np.full(CLASS_COUNT, RULES.index("nearest-SCONJ")))
     part = with_parts([relation], {relation.id: chosen}, built=[relation.id])[-1]
     assert part.stimuli == ("built",)
     targets = part.pairs(window)

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from headscope.arguments import either, takes
 from headscope.corpus.window import Window
-from headscope.evidence.result import Result
 from headscope.measure.backend import batch_tokens_on
 from headscope.measure.batches import batches
 from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, text_batches
-from headscope.models.load import Model
 from headscope.runs.named import A_MODEL, A_RUN
 from headscope.runs.reload import model_or_run
 from headscope.studies.ablate.rerun import Rerunner, Rows
@@ -57,7 +55,7 @@ class Writes(Study):
 
 @takes(model=either(A_RUN, A_MODEL))
 def writes(
-    model: str | Path | Model | Result,
+    model: Any,
     corpus: str | Path | Sequence[str | Path] = (),
     *,
     max_tokens: int = MAX_TOKENS,

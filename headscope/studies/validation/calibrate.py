@@ -21,6 +21,7 @@ from headscope.studies.validation.calibrate_result import Calibration
 from headscope.studies.validation.heads import HEADS, PlantedHead
 from headscope.studies.validation.planted import LAYOUTS, save_planted
 from headscope.studies.validation.words import vocabulary
+from headscope.studies.validation.zoo.habit import BROAD
 
 NOISES = (0.0, 0.02, 0.05, 0.1, 0.2)
 """Standard deviations of the noise on every attention weight, in units of the planted weights'
@@ -168,5 +169,8 @@ def calibrate_random(
 
 
 def _true(head: PlantedHead, tag: str) -> bool:
-    # resting on the first token is no claim about what a head does
-    return tag in RESTING_PLACES or tag.removesuffix("-random") in (head.relation, *head.may_earn)
+    # resting on the first token is no claim about what a head does, nor is "function words"
+    return tag in (*RESTING_PLACES, *BROAD) or tag.removesuffix("-random") in (
+        head.relation,
+        *head.may_earn,
+    )

@@ -54,7 +54,8 @@ def test_noise_that_drowns_the_weights_drowns_the_tags(clean):
 
 def test_each_type_that_has_planted_heads_is_counted(clean):
     counts = Calibration(clean).by_type.set_index("type")
-    assert counts.loc["syntactic", "planted"] == counts.loc["syntactic", "found"] == 6
+    assert counts.loc["positional", "planted"] == counts.loc["positional", "found"] == 6
+    assert "syntactic" not in counts.index  # weights that look at classes of words know no syntax
     assert counts.loc["distractor", "planted"] == 0
     assert counts["false_tags"].sum() == 0
     from rich.console import Console

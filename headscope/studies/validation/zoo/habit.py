@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from headscope.corpus.window import Window
+from headscope.relations import relations_of
 from headscope.studies.validation.zoo.reading import Look, Reading, Rows
 
 CLASSES: dict[str, tuple[str, ...]] = {
@@ -25,8 +26,10 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Parts of speech of Universal Dependencies, and unions of them."""
 
-REST = ("delimiter/first-token", "sink/*")
-"""Resting somewhere is no claim about what a head does: true of any head."""
+BROAD = tuple(relation.id for relation in relations_of() if relation.rule.broad)
+REST = ("delimiter/first-token", "sink/*", *BROAD)
+"""Resting somewhere is no claim about what a head does, nor is what kind of key gets its attention:
+true of any head of which it was measured."""
 
 
 @dataclass(frozen=True, eq=False)
