@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from headscope.studies.collapse.run import collapse as collapse
     from headscope.studies.compare.result import Comparison as Comparison
     from headscope.studies.compare.run import compare as compare
+    from headscope.studies.explain.result import Explanation as Explanation
+    from headscope.studies.explain.run import explain as explain
     from headscope.studies.prune.result import Pruning as Pruning
     from headscope.studies.prune.run import prune as prune
     from headscope.studies.redundancy.result import Redundancy as Redundancy
@@ -75,6 +77,7 @@ _HOMES = {
     "Comparison": "headscope.studies.compare.result",
     "Document": "headscope.corpus.document",
     "Emergence": "headscope.studies.sweep.result",
+    "Explanation": "headscope.studies.explain.result",
     "Floor": "headscope.relations.declare",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
@@ -100,6 +103,7 @@ _HOMES = {
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
     "emergence": "headscope.studies.sweep.emergence",
+    "explain": "headscope.studies.explain.run",
     "head_types": "headscope.relations",
     "load": "headscope.api",
     "pairs": "headscope.relations.pairs",

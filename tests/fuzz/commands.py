@@ -47,6 +47,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "compare": [desk.run, desk.run], "weights": ["mini"], "models": [], "data": [],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"], "calibrate": ["-q"],
         "anatomy": ["mini"], "ablate": [desk.run, "-q"], "collapse": ["mini", *text, "-q"],
+        "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8", "-q"],
         "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
     }  # fmt: skip

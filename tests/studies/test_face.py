@@ -79,6 +79,7 @@ STUDIES = {
     "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda run, corpus: hs.compare(run, run),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
+    "explain": lambda run, corpus: hs.explain(run, corpus, windows=8, features=2),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
     "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
     "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),

@@ -1,0 +1,179 @@
+"""From the attention of a layer's heads to a rule for each: few features, each paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headscope.studies.explain.catalogue import Packed, Rows
+from headscope.studies.explain.positions import LATER, LOG_DISTANCE, TOKEN_0
+from headscope.studies.explain.select import GATED_PAYS, Selector
+from headscope.studies.explain.softmax import Target, divergences, log_rule, newton
+
+PAYS = 0.0015
+"""Share of the bits above uniform that a feature must bring on documents that were not fitted."""
+LEAST = 2e-4
+"""Nats a query that it must bring in any case: an even head has no bits to take a share of."""
+TRIES = 3
+"""Features in a row that do not pay before a rule is done."""
+BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
+"""What every rule begins with, and loses again where it does not pay."""
+SPARE = 3
+"""Features that a rule may have beyond the most while it grows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The rows of an explanation: those that are fitted, then choose, then judge."""
+
+    rows: Rows
+    packed: Packed
+    fitted: int
+    """Rows that weights are fitted on while features are chosen."""
+    chosen: int
+    """Rows before the first that judges."""
+
+    @property
+    def judged(self) -> slice:
+        """The rows of documents that neither fitted nor chose."""
+        return slice(self.chosen, len(self.rows))
+
+
+@dataclass(frozen=True, order=True)
+class Term:
+    """A feature of a rule: at every query or at one kind of query, with its weight."""
+
+    feature: int
+    gate: int
+    """Among `GATES`; −1 for every query."""
+
+
+@dataclass(eq=False)
+class Draft:
+    """A head's rule while it grows."""
+
+    terms: list[Term]
+    values: Float[Tensor, "term row key"]
+    """Over the rows that fit and choose."""
+    weights: Float[Tensor, " term"]
+    refused: set[Term] = field(default_factory=set)
+    failed: int = 0
+    best: float = np.inf
+    """Divergence on the choosing rows, in nats."""
+    done: bool = False
+
+
+def term_values(
+    texts: Texts, terms: Sequence[Term], rows: int | None = None
+) -> Float[Tensor, "term row key"]:
+    """What the features of a rule are at every cell of the first rows, of all rows when None."""
+    table = texts.rows
+    count = len(table) if rows is None else rows
+    values = torch.zeros(len(terms), count * table.width)
+    for place, term in enumerate(terms):
+        cell, value = texts.packed.own(term.feature)
+        kept = cell < count * table.width
+        if term.gate >= 0:
+            kept &= table.gate.numpy()[cell // table.width] == term.gate
+        values[place, torch.from_numpy(cell[kept])] = torch.from_numpy(value[kept])
+    return values.view(len(terms), count, table.width)
+
+
+class LayerFit:
+    """Grows the rules of a layer's heads together: one pass over the features serves them all."""
+
+    def __init__(
+        self, texts: Texts, selector: Selector, attention: Float[Tensor, "head row key"], most: int
+    ) -> None:
+        self.texts, self.selector, self.attention, self.most = texts, selector, attention, most
+        self.seen = texts.rows.seen
+        n, m = texts.fitted, texts.chosen
+        self.targets = [Target.of(each[:n], self.seen[:n]) for each in attention]
+        self.wholes = [Target.of(each[:m], self.seen[:m]) for each in attention]
+        self.uniform = self.seen / self.seen.sum(-1, keepdim=True)
+        bits = divergences(attention[:, n:m], self.uniform[n:m].log()).sum(-1)
+        self.limit = (bits * PAYS).clamp_min(LEAST * (m - n))
+        self.wanted = selector.masses(attention[:, :n])
+        self.rule = torch.empty(len(attention), n, texts.rows.width)
+        names = {each.name: i for i, each in enumerate(texts.packed.features)}
+        terms = [Term(names[name], -1) for name in BASE]
+        values = term_values(texts, terms, m)
+        self.drafts = [Draft(list(terms), values, torch.zeros(len(terms))) for _ in attention]
+        for head, draft in enumerate(self.drafts):
+            draft.weights = self._fit(head, draft.values, draft.weights)
+            draft.best = self._judge(head, draft, draft.values, draft.weights)
+
+    def grow(self) -> list[Draft]:
+        """Add features until none pays, then take out the least until no more than may be stay."""
+        while not all(draft.done for draft in self.drafts):
+            gains = self.selector.gains(self.wanted, self.rule)
+            for head, draft in enumerate(self.drafts):
+                if not draft.done:
+                    self._extend(head, draft, gains.nats[:, head].clone(), gains.weight[:, head])
+        for head, draft in enumerate(self.drafts):
+            self._thin(head, draft)
+        return self.drafts
+
+    def _extend(self, head: int, draft: Draft, nats: Tensor, weight: Tensor) -> None:
+        taken = [self.selector.number(each.feature, each.gate) for each in draft.refused]
+        nats[torch.tensor(taken, dtype=torch.long)] = -torch.inf
+        nats[self.selector.features :] /= GATED_PAYS
+        number = int(nats.argmax())
+        term = Term(*self.selector.candidate(number))
+        draft.refused.add(term)
+        if not nats[number] > 0:
+            draft.done = True
+            return
+        own = term_values(self.texts, [term], self.texts.chosen)
+        values = torch.cat([draft.values, own])
+        start = torch.cat([draft.weights, weight[number : number + 1]])
+        weights = self._fit(head, values, start)
+        before = self.rule[head].clone()
+        loss = self._judge(head, draft, values, weights)
+        if draft.best - loss < float(self.limit[head]):
+            self.rule[head] = before
+            draft.failed += 1
+            draft.done = draft.failed >= TRIES
+            return
+        draft.terms.append(term)
+        draft.values, draft.weights, draft.best, draft.failed = values, weights, loss, 0
+        draft.done = len(draft.terms) >= self.most + SPARE
+
+    def _fit(self, head: int, values: Tensor, start: Tensor) -> Tensor:
+        own = values[:, : self.texts.fitted]
+        return newton(self.targets[head], own, start, steps=4, tolerance=1e-3).weights
+
+    def _judge(self, head: int, draft: Draft, values: Tensor, weights: Tensor) -> float:
+        """The divergence on the choosing rows; keeps the rule on the fitted ones."""
+        n, m = self.texts.fitted, self.texts.chosen
+        logs = log_rule(torch.tensordot(weights, values, 1), self.seen[:m])
+        torch.exp(logs[:n], out=self.rule[head])
+        return float(divergences(self.attention[head, n:m], logs[n:]).sum())
+
+    def _thin(self, head: int, draft: Draft) -> None:
+        """Refit on all rows but the judging ones; take out what costs least, one at a time."""
+        target = self.wholes[head]
+        rows = self.texts.chosen / (self.texts.chosen - self.texts.fitted)
+        limit = float(self.limit[head]) * rows
+        fitted = newton(target, draft.values, draft.weights, steps=6)
+        while len(draft.terms):
+            cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
+            least = int(cost.argmin())
+            too_many = len(draft.terms) > self.most
+            if not too_many and float(cost[least]) >= limit:
+                break
+            kept = [i for i in range(len(draft.terms)) if i != least]
+            step = fitted.inverse[:, least] * fitted.weights[least] / fitted.inverse[least, least]
+            values = draft.values[kept]
+            fewer = newton(target, values, (fitted.weights - step)[kept], steps=3, tolerance=1e-3)
+            # curvature says little of large weights: what is lost in truth decides
+            if not too_many and fewer.loss - fitted.loss >= limit:
+                break
+            draft.terms, draft.values = [draft.terms[i] for i in kept], values
+            fitted = fewer
+        draft.weights = fitted.weights

@@ -1,0 +1,147 @@
+"""A layer's rules: fitted, given a content term, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.studies.explain.content import fit_content
+from headscope.studies.explain.feature import KINDS
+from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
+from headscope.studies.explain.judge import Judge, Share, bits_by_kind, explained, unique_bits
+from headscope.studies.explain.positions import PLACE_RULE
+from headscope.studies.explain.rules import HeadRule, LayerRules, Weighed
+from headscope.studies.explain.select import Selector
+from headscope.studies.explain.softmax import Target, newton
+
+_Vectors = Float[Tensor, "head window position width"]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What rules are made with: the texts, ready to be weighed, and how large a rule may be."""
+
+    texts: Texts
+    selector: Selector
+    features: int
+    rank: int
+    """Of the content term; 0 for none."""
+
+
+def explain_layer(
+    fitting: Fitting,
+    layer: int,
+    attention: Float[Tensor, "head row key"],
+    vectors: tuple[_Vectors, _Vectors] | None,
+) -> LayerRules:
+    """The rules of a layer's heads.
+
+    Args:
+        fitting: the texts and how large a rule may be.
+        layer: its number.
+        attention: of its heads at every row of the texts, rows summing to 1.
+        vectors: its heads' queries and keys for the content term, where there are any.
+    """
+    texts = fitting.texts
+    drafts = LayerFit(texts, fitting.selector, attention, fitting.features).grow()
+    content, logits = None, None
+    if vectors is not None and fitting.rank:
+        rows = texts.rows
+        base = torch.stack(
+            [torch.tensordot(each.weights, term_values(texts, each.terms), 1) for each in drafts]
+        )
+        content = fit_content(attention, base, rows, texts.chosen, vectors, rank=fitting.rank)
+        logits = content.logits(*vectors)[:, rows.window, rows.query]
+    placed = _Placed(texts)
+    heads, places = [], []
+    for head, draft in enumerate(drafts):
+        judging = _Head(texts, attention[head], None if logits is None else logits[head])
+        weights, share = placed.rule(judging)
+        places.append(tuple(zip(PLACE_RULE, weights.tolist(), strict=True)))
+        heads.append(judging.rule(layer, head, (draft.terms, draft.weights), share))
+    return LayerRules(tuple(heads), tuple(places), content)
+
+
+class _Head:
+    """One head's attention on the rows that fit and on those that judge."""
+
+    def __init__(
+        self, texts: Texts, attention: Float[Tensor, "row key"], content: Tensor | None
+    ) -> None:
+        rows, judged = texts.rows, texts.judged
+        seen = rows.seen
+        self.texts, self.content = texts, content
+        self.target = Target.of(attention[: texts.chosen], seen[: texts.chosen])
+        document = np.array([window.document for window in rows.windows])[rows.window.numpy()]
+        number = np.unique(document[judged], return_inverse=True)[1]
+        self.judge = Judge(attention[judged], seen[judged], number)
+        self.uniform = self.judge.uniform()
+
+    def rule(
+        self, layer: int, head: int, draft: tuple[Sequence[Term], Tensor], position: Share
+    ) -> HeadRule:
+        """The head's rule with all that is said of it."""
+        terms, start = draft
+        features = [self.texts.packed.features[term.feature] for term in terms]
+        values = term_values(self.texts, terms)
+        own, judged = values[:, : self.texts.chosen], values[:, self.texts.judged]
+        fitted = newton(self.target, own, start, steps=4)
+        rest = self.judge.by_document(torch.tensordot(fitted.weights, judged, 1))
+        beside, content = self._with_content(values, fitted.weights)
+        kinds = [feature.kind for feature in features]
+        order = [*KINDS, *sorted(set(kinds) - {*KINDS})]
+        total = float(self.uniform.sum())
+        by_kind = bits_by_kind(self.judge, self.target, values, fitted.weights, kinds, order)
+        lost = [self._share(each) for each in unique_bits(self.judge, judged, fitted)]
+        weighed = [
+            Weighed(feature, term.gate, float(w), float(c), unique)
+            for feature, term, w, c, unique in zip(
+                features, terms, fitted.weights, beside, lost, strict=True
+            )
+        ]
+        return HeadRule(
+            layer,
+            head,
+            total / float(self.judge.rows.sum()),
+            tuple(sorted(weighed, key=lambda each: -each.unique.value)),
+            position,
+            explained(rest, self.uniform),
+            content,
+            {kind: bits / total for kind, bits in by_kind.items()} if total > 0 else {},
+        )
+
+    def _with_content(self, values: Tensor, weights: Tensor) -> tuple[Tensor, Share | None]:
+        """The weights beside the content term, and what both explain together."""
+        if self.content is None:
+            return torch.full_like(weights, torch.nan), None
+        m, judged = self.texts.chosen, self.texts.judged
+        offset = self.content[:m]
+        both = newton(self.target, values[:, :m], weights, offset=offset, steps=4).weights
+        logits = torch.tensordot(both, values[:, judged], 1) + self.content[judged]
+        return both, explained(self.judge.by_document(logits), self.uniform)
+
+    def _share(self, lost: Float[ndarray, " document"]) -> Share:
+        own = explained(self.uniform - lost, self.uniform)
+        return Share(own.value, own.low, own.high)
+
+
+class _Placed:
+    """The rule of token 0 and distance alone, of the same features for every head."""
+
+    def __init__(self, texts: Texts) -> None:
+        number = {feature: i for i, feature in enumerate(texts.packed.features)}
+        self.values = term_values(texts, [Term(number[each], -1) for each in PLACE_RULE])
+        self.texts = texts
+
+    def rule(self, head: _Head) -> tuple[Tensor, Share]:
+        """Its weights for a head, and what it explains."""
+        own = self.values[:, : self.texts.chosen]
+        weights = newton(head.target, own, torch.zeros(len(own)), steps=6, tolerance=1e-3).weights
+        logits = torch.tensordot(weights, self.values[:, self.texts.judged], 1)
+        return weights, explained(head.judge.by_document(logits), head.uniform)

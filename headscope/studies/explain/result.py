@@ -1,0 +1,181 @@
+"""What heads do as rules, how much of them that explains, and what the model is worth on rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from headscope.errors import RunError
+from headscope.heads import head_name
+from headscope.studies.explain.feature import KINDS
+from headscope.studies.explain.rules import HeadRule, LayerRules
+from headscope.studies.explain.sentences import rule_sentence
+from headscope.views.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RULE_COLUMNS = [
+    "layer",
+    "head",
+    "explained",
+    "place",
+    "feature",
+    "kind",
+    "queries",
+    "weight",
+    "weight_beside_content",
+    "unique",
+    "ci_low",
+    "ci_high",
+]
+HEAD_COLUMNS = [
+    "layer",
+    "head",
+    "bits",
+    "position",
+    "explained",
+    "ci_low",
+    "ci_high",
+    "with_content",
+    "features",
+    "first",
+    "rule",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation(Study):
+    """A rule for each head; `table` is `rules`, a row per head × feature.
+
+    Bits are those between uniform attention and the head's own, KL(head ‖ uniform); the share of
+    them that is explained is 1 − KL(head ‖ rule) / KL(head ‖ uniform) on documents that neither
+    fitted nor chose: 1 for a rule that is the head, 0 for one that is no better than uniform.
+    """
+
+    model: str
+    rules: pd.DataFrame
+    """Each head's features, that with the most unique bits first: `weight` in logits, and the
+    `unique` share of the bits that is lost without it, with its 95 % interval over documents."""
+    heads: pd.DataFrame
+    """Each head's `bits` a query, the share that `position` alone and the whole rule have
+    `explained`, the rule `with_content`, and the rule in words."""
+    coverage: pd.DataFrame
+    """By layer and for `all`: the share of all bits that each kind of feature explains beyond the
+    simpler kinds, `content`, and what is `unexplained`; rows sum to 1."""
+    losses: pd.DataFrame | None
+    """The loss with heads on rules; see `headscope.studies.explain.losses.run_losses`. None where
+    nothing was run."""
+    rank: int
+    """Of the content term; 0 for none."""
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        rules: Mapping[int, LayerRules],
+        losses: pd.DataFrame | None,
+        notes: tuple[str, ...],
+        *,
+        rank: int,
+    ) -> Explanation:
+        """The tables of a model's rules."""
+        heads = [each for layer in rules.values() for each in layer.heads]
+        table = pd.DataFrame([row for each in heads for row in _rows(each)], columns=RULE_COLUMNS)
+        by_head = pd.DataFrame([_head(each) for each in heads], columns=HEAD_COLUMNS)
+        return cls(model, table, by_head, _coverage(heads), losses, rank, notes)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per head × feature with its weight and unique bits."""
+        return self.rules
+
+    @property
+    def explained(self) -> float:
+        """The mean over heads of the share that rules explain, in (−∞, 1]."""
+        return float(self.heads["explained"].mean())
+
+    def rule(self, head: str) -> str:
+        """A head's rule in words.
+
+        Raises:
+            RunError: the model has no such head.
+        """
+        for row in self.heads.itertuples():
+            if head_name(row.layer, row.head) == head:
+                return str(row.rule)
+        raise RunError(f"{self.model} has no head {head!r:.40}")
+
+    def figure(self) -> Figure:
+        """What attention goes by, a bar per layer and one for all; see `view.coverage_figure`."""
+        from headscope.studies.explain.view import coverage_figure
+
+        return coverage_figure(self)
+
+    def __repr__(self) -> str:
+        return f"<headscope rules of {self.model}: {self.explained:.0%} of the bits explained>"
+
+
+def _rows(rule: HeadRule) -> Iterator[tuple[Any, ...]]:
+    for place, each in enumerate(rule.terms, start=1):
+        unique = each.unique
+        yield (
+            rule.layer,
+            rule.head,
+            rule.explained.value,
+            place,
+            each.feature.name,
+            each.feature.kind,
+            each.queries,
+            each.weight,
+            each.with_content,
+            unique.value,
+            unique.low,
+            unique.high,
+        )
+
+
+def _head(rule: HeadRule) -> tuple[Any, ...]:
+    own = rule.explained
+    return (
+        rule.layer,
+        rule.head,
+        rule.bits,
+        rule.position.value,
+        own.value,
+        own.low,
+        own.high,
+        float("nan") if rule.content is None else rule.content.value,
+        len(rule.terms),
+        rule.terms[0].feature.name if rule.terms else "",
+        rule_sentence(rule),
+    )
+
+
+def _coverage(heads: list[HeadRule]) -> pd.DataFrame:
+    """Shares weighed by bits: a head that is nearly uniform has little to explain."""
+    own = sorted({kind for each in heads for kind in each.kinds} - {*KINDS})
+    columns = [*KINDS, *own, "content", "unexplained"]
+    rows = []
+    layers = dict.fromkeys(each.layer for each in heads)
+    for name, chosen in [
+        *((str(layer), [each for each in heads if each.layer == layer]) for layer in layers),
+        ("all", heads),
+    ]:
+        bits = sum(each.bits for each in chosen) or float("nan")
+        shares = {
+            kind: sum(each.bits * each.kinds.get(kind, 0.0) for each in chosen) / bits
+            for kind in columns[:-2]
+        }
+        shares["content"] = sum(each.bits * _added(each) for each in chosen) / bits
+        shares["unexplained"] = 1 - sum(shares.values())
+        rows.append({"layer": name} | shares)
+    return pd.DataFrame(rows, columns=["layer", *columns])
+
+
+def _added(rule: HeadRule) -> float:
+    return 0.0 if rule.content is None else rule.content.value - rule.explained.value

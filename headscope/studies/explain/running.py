@@ -1,0 +1,98 @@
+"""The model runs on rules: within transformers' attention interface, heads attend as rules say.
+
+Values and output matrices stay the heads' own. What a rule says comes from the text alone; its
+content term, where it has one, comes from the layer's input as it then is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from headscope.models.engines import fused
+from headscope.models.engines.fused import attention_layers
+from headscope.studies.explain.reading import attention_input
+
+NAME = "headscope-explain"
+
+_Heads = Float[Tensor, "batch _ position width"]
+Pattern = Float[Tensor, "batch head query key"]
+MakePattern = Callable[[int, Tensor], Pattern]
+"""From a layer and its input to the patterns of all its heads."""
+
+
+@dataclass
+class _Running:
+    """What is replaced, by layer the heads, and by what."""
+
+    heads: Mapping[int, Sequence[int]]
+    make: MakePattern
+    inputs: dict[int, Tensor] = field(default_factory=dict)
+
+
+_running: _Running | None = None
+
+
+@contextmanager
+def running(network: Any, heads: Mapping[int, Sequence[int]], make: MakePattern) -> Iterator[None]:
+    """Within this context these heads attend by given patterns.
+
+    Args:
+        network: the network of a fused engine.
+        heads: by layer, which heads.
+        make: the patterns of all heads of a layer, for the batch that is run.
+    """
+    global _running
+    _running = _Running(heads, make)
+    with ExitStack() as hooks:
+        for layer, module in enumerate(attention_layers(network)):
+            if layer in heads:
+                handle = module.register_forward_pre_hook(_keep(layer), with_kwargs=True)
+                hooks.callback(handle.remove)
+        network.set_attn_implementation(NAME)
+        try:
+            yield
+        finally:
+            network.set_attn_implementation(fused.NAME)
+            _running = None
+
+
+def _keep(layer: int) -> Callable[..., None]:
+    def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if _running is not None:
+            _running.inputs[layer] = attention_input(given, named)
+
+    return hook
+
+
+def attention(
+    module: nn.Module,
+    query: _Heads,
+    key: _Heads,
+    value: _Heads,
+    mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    **more: Any,
+) -> tuple[Float[Tensor, "batch position head width"], None]:
+    """Causal attention for transformers: by rules where heads have them, as ever elsewhere."""
+    layer: Any = module.layer_idx
+    own, _ = fused.attention(module, query, key, value, mask, scaling=scaling, **more)
+    if _running is None or layer not in _running.heads:
+        return own, None
+    heads = list(_running.heads[layer])
+    pattern = _running.make(layer, _running.inputs.pop(layer))[:, heads].to(value.dtype)
+    # grouped query heads share values: each gets those of its group
+    group = query.shape[1] // value.shape[1]
+    mixed = pattern @ value[:, [head // group for head in heads]]
+    own[:, :, heads] = mixed.transpose(1, 2)
+    return own, None
+
+
+AttentionInterface.register(NAME, attention)

@@ -1,0 +1,125 @@
+"""A rule's arithmetic: softmax over weighed features, its divergence, and Newton's method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+RIDGE = 1e-4
+"""Penalty per row on squared weights: a feature that a head never looks at needs no −∞."""
+MOST = 12.0
+"""Largest weight: e to this power is past what single precision tells from 1."""
+STEPS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A head's attention on some rows, and what does not depend on the rule."""
+
+    attention: Float[Tensor, "row key"]
+    seen: Bool[Tensor, "row key"]
+    constant: float
+    """Σ p ln p over all cells."""
+
+    @classmethod
+    def of(cls, attention: Float[Tensor, "row key"], seen: Bool[Tensor, "row key"]) -> Target:
+        """The attention with its negative entropy."""
+        return cls(attention, seen, float(-torch.special.entr(attention).sum(dtype=torch.float64)))
+
+    def __len__(self) -> int:
+        return len(self.attention)
+
+
+def log_rule(
+    logits: Float[Tensor, "*head row key"], seen: Bool[Tensor, "row key"]
+) -> Float[Tensor, "*head row key"]:
+    """The logarithm of the rule's pattern, −∞ at keys that are not seen."""
+    return logits.masked_fill(~seen, -torch.inf).log_softmax(-1)
+
+
+def divergences(
+    attention: Float[Tensor, "*#head row key"], logs: Float[Tensor, "*#head row key"]
+) -> Float[Tensor, "*_ row"]:
+    """KL(attention ‖ rule) of each row in nats, at least 0; one rule may serve all heads.
+
+    >>> even = torch.full((1, 2), 0.5)
+    >>> divergences(even, even.log()).tolist()
+    [0.0]
+    """
+    own = -torch.special.entr(attention)
+    cross = torch.where(attention > 0, attention * logs, 0)
+    found: Tensor = (own - cross).sum(-1)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Weights, and where the objective curves around them."""
+
+    weights: Float[Tensor, " feature"]
+    inverse: Float[Tensor, "feature feature"]
+    """Of the Hessian of the summed divergence with its penalty."""
+    loss: float
+
+
+def newton(
+    target: Target,
+    values: Float[Tensor, "feature row key"],
+    weights: Float[Tensor, " feature"],
+    *,
+    offset: Float[Tensor, "row key"] | None = None,
+    steps: int = STEPS,
+    tolerance: float = 1e-4,
+) -> Fitted:
+    """Least Σ KL(attention ‖ rule) over weights of features, by damped Newton steps.
+
+    The objective is convex; a step that does not lower it is halved. In the units of `weights`:
+    natural logarithms of odds.
+
+    Args:
+        target: the head's attention on the rows of the fit.
+        values: each feature there, 0 where it does not hold.
+        weights: where to begin.
+        offset: logits that stay as they are.
+        steps: most steps.
+        tolerance: nats a row that a step must gain to go on.
+    """
+    rows, flat = len(target), values.flatten(1)
+    wanted = flat @ target.attention.flatten()
+    penalty = RIDGE * rows
+
+    def at(weights: Tensor) -> tuple[float, Tensor]:
+        logits = (weights @ flat).view_as(target.attention)
+        logits = logits if offset is None else logits + offset
+        logs = logits.masked_fill_(~target.seen, -torch.inf).logsumexp(-1)
+        fixed = 0.0 if offset is None else float((offset * target.attention).sum())
+        loss = float(logs.sum(dtype=torch.float64)) - float(weights @ wanted) - fixed
+        loss += target.constant + penalty / 2 * float(weights @ weights)
+        return loss, (logits - logs[:, None]).exp_()
+
+    loss, rule = at(weights)
+    eye = torch.eye(len(weights), device=flat.device)
+    inverse = eye
+    for _ in range(steps):
+        weighed = values * rule
+        gradient = weighed.sum((1, 2)) - wanted + penalty * weights
+        mean = weighed.sum(-1)
+        hessian = weighed.flatten(1) @ flat.T - mean @ mean.T + (penalty + 1e-3) * eye
+        inverse = torch.linalg.inv(hessian.double()).float()
+        step, size = inverse @ gradient, 1.0
+        while size > 1e-3:
+            tried = (weights - size * step).clamp(-MOST, MOST)
+            new, new_rule = at(tried)
+            if new <= loss:
+                break
+            size /= 4
+        else:
+            break
+        gained = loss - new
+        weights, loss, rule = tried, new, new_rule
+        if gained < tolerance * rows:
+            break
+    return Fitted(weights, inverse, loss)

@@ -1,0 +1,225 @@
+"""The model on rules, and `headscope explain`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import headscope as hs
+from headscope.cli import main
+from headscope.corpus.shipped import data_folder
+from headscope.errors import ChoiceError, CorpusError, RunError
+from headscope.measure.batches import Batch
+from headscope.measure.text_loss import text_loss
+from headscope.models.engines.engine import stream_patterns
+from headscope.models.load import load_model
+from headscope.studies.collapse.one_pattern import collapsed
+from headscope.studies.explain.catalogue import Catalogue
+from headscope.studies.explain.feature import Feature, Lexicon
+from headscope.studies.explain.judge import Share
+from headscope.studies.explain.patterns import PLACE, RULE, UNIFORM, Patterns
+from headscope.studies.explain.positions import LOG_DISTANCE, OFFSET, TOKEN_0
+from headscope.studies.explain.reading import padded, queries_and_keys, read_layers
+from headscope.studies.explain.result import HEAD_COLUMNS, RULE_COLUMNS
+from headscope.studies.explain.rules import HeadRule, LayerRules, Weighed
+from headscope.studies.explain.running import running
+
+GOLD = data_folder() / "corpora" / "gold.conllu"
+NO_SHARE = Share(0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def model(model_folder):
+    return load_model(str(model_folder))
+
+
+@pytest.fixture(scope="module")
+def windows(model):
+    tokenizer = model.tokenizer
+    return hs.windows(GOLD, tokenizer, max_length=48, max_tokens=200)
+
+
+def own_patterns(model, windows) -> dict[int, torch.Tensor]:
+    found: dict[int, torch.Tensor] = {}
+    stream_patterns(
+        model.engine, padded(windows), lambda layer, pattern: found.update({layer: pattern.clone()})
+    )
+    return found
+
+
+def batch(windows) -> Batch:
+    return Batch(windows, np.zeros(len(windows), np.int64), {})
+
+
+def loss(model, windows) -> list[float]:
+    return text_loss(model.engine.network, [batch(windows)]).nats.tolist()
+
+
+def test_a_model_that_runs_on_its_own_patterns_is_untouched(model, windows):
+    untouched, own = loss(model, windows), own_patterns(model, windows)
+    for heads in ({0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}, {0: [2], 1: [1, 3]}):
+        with running(model.engine.network, heads, lambda layer, _: own[layer]):
+            assert loss(model, windows) == pytest.approx(untouched, rel=1e-4)
+    assert loss(model, windows) == untouched
+
+
+def test_only_the_heads_that_are_named_attend_otherwise(model, windows):
+    own = own_patterns(model, windows)
+    other = {layer: pattern.flip(1) for layer, pattern in own.items()}
+    mixed = own[1].clone()
+    mixed[:, 2] = other[1][:, 2]
+    with running(model.engine.network, {1: [2]}, lambda layer, _: other[layer]):
+        one = loss(model, windows)
+    with running(model.engine.network, {1: [0, 1, 2, 3]}, lambda layer, _: mixed):
+        assert one == pytest.approx(loss(model, windows), rel=1e-4)
+    assert one != pytest.approx(loss(model, windows), rel=1e-4)
+
+
+def term(feature: Feature, weight: float) -> Weighed:
+    return Weighed(feature, -1, weight, weight, NO_SHARE)
+
+
+def rules_of(model, terms: tuple[Weighed, ...]) -> Patterns:
+    heads = tuple(
+        HeadRule(0, head, 1.0, terms, NO_SHARE, NO_SHARE, None) for head in range(model.heads)
+    )
+    place = ((TOKEN_0, 1.0), (LOG_DISTANCE, -0.5))
+    layer = LayerRules(heads, (place,) * model.heads, None)
+    catalogue = Catalogue(Lexicon({}, {}), [])
+    return Patterns(catalogue, {0: layer, 1: layer}, {}, model.engine.network, model.engine.stated)
+
+
+def test_a_rule_runs_as_the_softmax_that_it_says(model, windows):
+    patterns = rules_of(model, (term(TOKEN_0, 1.5), term(OFFSET[2], 2.0)))
+    found = patterns.make(windows, RULE)(0, torch.zeros(1))
+    place = patterns.make(windows, PLACE)(0, torch.zeros(1))
+    assert found.shape[:2] == (len(windows), model.heads)
+    for number, window in enumerate(windows):
+        for query in range(1, len(window)):
+            keys = torch.arange(query + 1)
+            logits = 1.5 * (keys == 0) + 2.0 * ((query - keys == 2) & (keys > 0))
+            row = found[number, 1, query]
+            assert torch.allclose(row[: query + 1], logits.softmax(0), atol=1e-5)
+            assert (row[query + 1 :] == 0).all()
+            near = torch.where(keys == 0, 1.0, -0.5 * torch.log1p((query - keys).float()))
+            assert torch.allclose(place[number, 3, query, : query + 1], near.softmax(0), atol=1e-5)
+
+
+def test_even_patterns_cost_what_collapse_to_uniform_costs(model, windows):
+    patterns = rules_of(model, ())
+    with running(model.engine.network, {0: [0, 1, 2, 3]}, patterns.make(windows, UNIFORM)):
+        mine = loss(model, windows)
+    with collapsed(model.engine.network, {0}, "uniform"):
+        assert mine == pytest.approx(loss(model, windows), rel=1e-4)
+
+
+def test_queries_and_keys_make_the_heads_own_scores_where_nothing_turns_them(
+    gpt2_folder, tokenizer
+):
+    """GPT-2 adds positions to its input: softmax of q·k is the pattern, biases and all."""
+    model = load_model(str(gpt2_folder))
+    windows = hs.windows(GOLD, model.tokenizer, max_length=40, max_tokens=100)
+    module = model.engine.network.transformer.h[0].attn
+    seen = []
+
+    def look(layer, pattern, stream):
+        if layer == 0:
+            query, key = queries_and_keys(module, model.engine.stated, stream)
+            seen.append((pattern, query, key))
+
+    read_layers(model.engine, windows, "cpu", look)
+    pattern, query, key = seen[0]
+    bias = module.c_attn.bias.detach()
+    width = query.shape[-1] - 1
+    wanted = bias[: 4 * width].view(4, 1, 1, width)
+    q = query[..., :-1] + wanted
+    scores = q @ key[..., :-1].transpose(-1, -2) * width**-0.5  # a key's bias moves a whole row
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    rows = scores.masked_fill(later, -torch.inf).softmax(-1).transpose(0, 1)
+    assert torch.allclose(rows, pattern, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def found(gpt2_folder) -> hs.Explanation:
+    return hs.explain(gpt2_folder, GOLD, features=3, rank=2, windows=16, each="layer")
+
+
+def test_an_explanation_has_its_tables(found):
+    assert list(found.table.columns) == RULE_COLUMNS
+    assert list(found.heads.columns) == HEAD_COLUMNS
+    assert len(found.heads) == 8
+    assert (found.heads["features"] <= 3).all()
+    count = found.table.groupby(["layer", "head"]).size()
+    assert count.sum() == found.heads["features"].sum()
+    shares = found.coverage.drop(columns="layer")
+    assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * 3)
+    assert found.coverage["layer"].tolist() == ["0", "1", "all"]
+    own = found.heads
+    total = 1 - shares["unexplained"].iloc[-1]
+    assert total == pytest.approx((own["with_content"] * own["bits"]).sum() / own["bits"].sum())
+    assert found.rule("L1H2") == own.iloc[6]["rule"]
+    with pytest.raises(RunError, match="has no head 'L7H1'"):
+        found.rule("L7H1")
+
+
+def test_losses_run_from_uniform_to_untouched(found):
+    losses = found.losses
+    assert losses["replaced"].unique().tolist() == ["", "all", "L0", "L1"]
+    own = losses[losses["replaced"] == "all"].set_index("how")
+    assert own.index.tolist() == ["uniform", "mean pattern", "position", "rule", "rule + content"]
+    room = own["loss"]["uniform"] - losses["loss"].iloc[0]
+    # a model that knows nothing may even gain: then there is nothing to recover
+    expected = (own["loss"]["uniform"] - own["loss"]) / room if room > 0 else own["loss"] * np.nan
+    assert own["recovered"].tolist() == pytest.approx(expected.tolist(), nan_ok=True)
+
+
+def test_the_same_seed_gives_the_same_rules(found, gpt2_folder):
+    again = hs.explain(gpt2_folder, GOLD, features=3, rank=0, windows=16, each="none")
+    assert again.losses is None
+    assert again.heads["with_content"].isna().all()
+    pd.testing.assert_frame_equal(again.heads[["rule"]], found.heads[["rule"]])
+    assert again.coverage["content"].tolist() == [0, 0, 0]
+
+
+def test_a_relation_of_ones_own_is_a_feature(gpt2_folder):
+    @hs.relation("words", "two-back", floor=hs.Floor(0.3, "a test"))
+    def two_back(window: hs.Window) -> hs.Pairs:
+        """the word before last"""
+        return hs.pairs(window.words.last[2:], window.words.last[:-2])
+
+    windows = hs.windows(GOLD, load_model(str(gpt2_folder)).tokenizer, max_tokens=100)
+    names = {each.feature.name for each in Catalogue(Lexicon({}, {}), [two_back]).cells(windows[0])}
+    assert "words/two-back" in names
+    asked = {"features": 1, "windows": 8, "rank": 0, "each": "none"}
+    assert len(hs.explain(gpt2_folder, GOLD, relations=[two_back], **asked).heads) == 8
+
+
+def test_what_cannot_be_asked_is_said(gpt2_folder, tmp_path):
+    with pytest.raises(ChoiceError, match="none, all, layer, head"):
+        hs.explain(gpt2_folder, GOLD, each="some")
+    short = tmp_path / "short.txt"
+    short.write_text("The old keys were in the house.")
+    with pytest.raises(CorpusError, match="1 windows of text"):
+        hs.explain(gpt2_folder, short)
+
+
+def test_the_command_prints_rules_and_writes_table_and_figure(
+    gpt2_folder, tmp_path, monkeypatch, capsys
+):
+    out, figure = tmp_path / "rules.csv", tmp_path / "coverage.svg"
+    words = ["explain", gpt2_folder, "--corpus", GOLD, "--windows", 8, "--features", 2, "-q"]
+    words += ["--out", out, "--figure", figure, "--each", "all"]
+    monkeypatch.setattr("sys.argv", ["headscope", *map(str, words)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code
+    told = capsys.readouterr().out
+    assert "bits explained" in told
+    assert "rule + content" in told
+    assert "L1H3" in told
+    table = pd.read_csv(out)
+    assert list(table.columns) == RULE_COLUMNS
+    assert table.groupby(["layer", "head"]).size().max() <= 2
+    assert "<svg" in figure.read_text()
