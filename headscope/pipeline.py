@@ -19,7 +19,7 @@ from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan
 from headscope.measure.stimuli import TextWindows, plan_built, plan_pairs, plan_repeats
-from headscope.measure.survey import survey
+from headscope.measure.survey import Survey, survey
 from headscope.measure.tally import Pass, Tally
 from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
@@ -108,11 +108,7 @@ def classify(
         settings = replace(settings, max_length=min(settings.max_length, opened.context))
         clock.lap("load")
         text, synthetic = windows_of(opened, relations, corpora, settings)
-        coming = iter(text)
-        first = list(_up_to(coming, SURVEYED))
-        made = plan_built(opened.tokenizer, max_length=settings.max_length)
-        room = settings.max_tokens // 4
-        found = survey([*first, *synthetic], relations, text.further(), made, room=room)
+        coming, found = _surveyed(text, synthetic, relations, opened, settings)
         parts = found.parts(relations)
         clock.lap("survey")
         info = describe_input(opened, relations, corpora, settings) | found.record(parts)
@@ -125,7 +121,7 @@ def classify(
         watch = _Count(progress, text, sum(map(len, beside)), clock)
         backend.read(
             Plan(
-                text=counts.watch(sample.watch(chain(first, coming))),
+                text=counts.watch(sample.watch(coming)),
                 synthetic=beside,
                 relations=parts,
                 seed=seed,
@@ -174,6 +170,22 @@ def classify(
             save_by(work, run, Path(out), report=run.report, overwrite=overwrite)
             checkpoint.remove()
     return run
+
+
+def _surveyed(
+    text: TextWindows,
+    synthetic: Sequence[Window],
+    relations: Sequence[Relation],
+    model: Model,
+    settings: Settings,
+) -> tuple[Iterator[Window], Survey]:
+    """The windows of text, none of them read by the model yet, and what they say of rules."""
+    coming = iter(text)
+    first = list(_up_to(coming, SURVEYED))
+    made = plan_built(model.tokenizer, max_length=settings.max_length)
+    room = settings.max_tokens // 4
+    found = survey([*first, *synthetic], relations, text.further(), made, room=room)
+    return chain(first, coming), found
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

@@ -79,7 +79,8 @@ class Zoo(Study):
         table = table.groupby("type", as_index=False, sort=False).agg(
             pairs=("habits", "sum"), false_tags=("false_tags", "sum")
         )
-        return table.assign(false_rate=table["false_tags"] / table["pairs"])
+        pairs = table["pairs"].where(table["pairs"] > 0)
+        return table.assign(false_rate=table["false_tags"] / pairs)
 
     @property
     def by_noise(self) -> pd.DataFrame:
@@ -97,7 +98,8 @@ class Zoo(Study):
             found=("found", "sum"),
             false_tags=("false", "sum"),
         )
-        table["share"] = table["found"] / (table["oracles"] - table["untold"])
+        told = table["oracles"] - table["untold"]
+        table["share"] = table["found"] / told.where(told > 0)
         return table
 
     @property
@@ -109,7 +111,8 @@ class Zoo(Study):
     def found_share(self) -> float:
         """Share of oracles with at most `QUIET` noise that were found, where the text can tell."""
         rows = self.by_noise[self.by_noise["noise"] <= QUIET]
-        return float(rows["found"].sum() / (rows["oracles"] - rows["untold"]).sum())
+        told = int((rows["oracles"] - rows["untold"]).sum())
+        return float(rows["found"].sum() / told) if told else float("nan")
 
     def figure(self) -> Figure:
         """False tags of habits by relation, and the share of oracles found by noise."""
