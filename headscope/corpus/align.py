@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.corpus.agreement import agreement
 from headscope.corpus.content import shared_words
 from headscope.corpus.document import Document, Mention
 from headscope.corpus.marks import divides
@@ -168,6 +169,7 @@ def _mention_table(
         surface=_texts(_surface(document, mention) for mention in kept),
         lemma=_texts((head.lemma or head.form).lower() for head in heads),
         shared=shared_words(document, kept),
+        agrees=agreement(document, kept),
         pronoun=pronoun,
         personal=pronoun & prs,
     )

@@ -80,6 +80,8 @@ class MentionTable:
     """The head word's lemma in lower case."""
     shared: Bool[ndarray, "item item"]
     """Mentions that have a word of content in common, wherever it stands in them."""
+    agrees: Bool[ndarray, "item item"]
+    """Mentions that do not contradict each other in number, gender and person."""
     pronoun: Bool[ndarray, " item"]
     personal: Bool[ndarray, " item"]
     """Personal, possessive or reflexive pronouns; no demonstratives or relatives."""
@@ -88,7 +90,8 @@ class MentionTable:
         """The mentions that end before a position."""
         kept = self.last < end
         columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
-        columns["shared"] = columns["shared"][:, kept]
+        for table in ("shared", "agrees"):
+            columns[table] = columns[table][:, kept]
         return MentionTable(**columns)
 
     def between(self, start: int, stop: int) -> MentionTable:
@@ -115,8 +118,8 @@ def no_words() -> WordTable:
 def no_mentions() -> MentionTable:
     """A table without mentions."""
     empty, text, flag = np.empty(0, np.int64), np.empty(0, "U1"), np.empty(0, bool)
-    shared = np.empty((0, 0), bool)
-    return MentionTable(empty, empty, text, text, text, shared, flag, flag)
+    table = np.empty((0, 0), bool)
+    return MentionTable(empty, empty, text, text, text, table, table, flag, flag)
 
 
 @dataclass(frozen=True, eq=False)

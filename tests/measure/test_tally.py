@@ -126,6 +126,7 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
                     and mentions.surface[q] != mentions.surface[k],
                     "nominal": not mentions.pronoun[q] and not mentions.pronoun[k]
                     and not mentions.shared[q, k],
+                    "chain": True,
                     "same-word": mentions.lemma[q] == mentions.lemma[k],
                 }[relation.name]  # fmt: skip
                 if same and eligible and mentions.last[k] < mentions.first[q]:

@@ -52,6 +52,17 @@ REED = """\
 """
 REED_TOKENS = ["<bos>", "Dr.", "Reed", "saw", "a", "dog", ".", "The", "surgeon", "ran", "."]
 
+TOM = """\
+1	Tom	Tom	PROPN	_	Number=Sing	3	nsubj	_	Entity=(e1)
+2	Bob	Bob	PROPN	_	Number=Sing	3	vocative	_	Entity=(e2)
+3	saw	see	VERB	_	_	0	root	_	_
+4	he	he	PRON	_	Number=Sing|Person=3|PronType=Prs	3	obj	_	Entity=(e1)
+5	him	he	PRON	_	_	3	obj	_	Entity=(e2)
+6	his	he	PRON	_	_	3	obj	_	Entity=(e1)
+7	himself	himself	PRON	_	_	3	obj	_	Entity=(e2)
+"""
+TOM_TOKENS = ["<bos>", "Tom", "Bob", "saw", "he", "him", "his", "himself"]
+
 RELATED = """\
 1	Young	young	ADJ	_	_	2	amod	_	_
 2	dogs	dog	NOUN	_	_	3	nsubj	_	_
@@ -100,6 +111,7 @@ def document(text: str) -> Document:
 
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
+TOM_TEXT = document(TOM)
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,9 @@ EXAMPLES = [
     Example("syntactic/iobj:dep>head", KEYS, {3: [2]}, KEYS_TEXT),
     Example("syntactic/ccomp:dep>head", KEYS, {8: [2]}, KEYS_TEXT),
     Example("syntactic/parataxis:dep>head", KEYS, {20: [17]}, KEYS_TEXT),
-    Example("coreference/pronoun", KEYS, {5: [1], 15: [11, 12]}, KEYS_TEXT),
+    # "They" has no rival in the plural, and does not count
+    Example("coreference/pronoun", KEYS, {5: [1]}, KEYS_TEXT),
+    Example("coreference/chain", TOM_TOKENS, {4: [1], 5: [2], 6: [1, 4], 7: [2, 5]}, TOM_TEXT),
     Example("coreference/same-word", KEYS, {21: [3]}, KEYS_TEXT),
     Example("coreference/nominal", REED_TOKENS, {8: [2]}, REED_TEXT),
     Example("semantic/antonym", RELATED_TOKENS, {8: [4]}, RELATED_TEXT),

@@ -15,7 +15,15 @@ from headscope.relations.delimiter import kinds, no_delimiters
 from headscope.relations.pairs import balance, pairs, span_pairs
 from headscope.relations.syntactic import words_linked_by
 from headscope.relations.syntactic_control import same_distance_same_class
-from tests.relations.examples import KEYS, KEYS_TEXT, LETTERS, REED_TEXT, REED_TOKENS
+from tests.relations.examples import (
+    KEYS,
+    KEYS_TEXT,
+    LETTERS,
+    REED_TEXT,
+    REED_TOKENS,
+    TOM_TEXT,
+    TOM_TOKENS,
+)
 
 RELATIONS = {relation.id: relation for relation in relations_of()}
 
@@ -125,8 +133,16 @@ def test_words_that_share_a_token_are_no_pair():
 @pytest.mark.parametrize(
     ("relation", "tokens", "document", "expected"),
     [
-        # she → Anna: Maria stands nearer. They → keys: Maria stands farther, Anna farther still
-        ("pronoun", KEYS, KEYS_TEXT, {(5, 5, 3), (15, 15, 3)}),
+        # she → Anna: Maria stands nearer. They → keys: the others are one woman each
+        ("pronoun", KEYS, KEYS_TEXT, {(5, 5, 3)}),
+        # he → Tom: Bob. him → Bob: Tom. his → Tom: Bob; → he: him. himself → Bob: Tom; → him: he
+        # and his; a pronoun's rival is a pronoun, a name's a name
+        (
+            "chain",
+            TOM_TOKENS,
+            TOM_TEXT,
+            {(4, 4, 2), (5, 5, 1), (6, 6, 2), (6, 6, 5), (7, 7, 1), (7, 7, 4), (7, 7, 6)},
+        ),
         # surgeon → Reed: the dog stands nearer
         ("nominal", REED_TOKENS, REED_TEXT, {(8, 8, 5)}),
         # Maria → Maria: the keys stand nearer, Anna farther

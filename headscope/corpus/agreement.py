@@ -1,0 +1,66 @@
+"""Which mentions may be of one entity as far as number, gender and person say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+
+from headscope.corpus.document import Document, Mention
+
+FEATURES = ("Number", "Gender", "Person")
+"""What is compared (https://universaldependencies.org/u/feat/); what is not known hinders nothing.
+A noun has no person: it stands for a third."""
+
+_HE, _SHE, _IT = (f"Number=Sing|Gender={gender}|Person=3" for gender in ("Masc", "Fem", "Neut"))
+_THEY = "Number=Plur|Person=3"
+PRONOUNS = (
+    dict.fromkeys(("he", "him", "his", "himself"), _HE)
+    | dict.fromkeys(("she", "her", "hers", "herself"), _SHE)
+    | dict.fromkeys(("it", "its", "itself"), _IT)
+    | dict.fromkeys(("they", "them", "their", "theirs", "themselves"), _THEY)
+    | dict.fromkeys(("i", "me", "my", "mine", "myself"), "Number=Sing|Person=1")
+    | dict.fromkeys(("we", "us", "our", "ours", "ourselves"), "Number=Plur|Person=1")
+    | dict.fromkeys(("you", "your", "yours", "yourself"), "Person=2")
+)
+"""English pronouns by their forms, for where the annotation says nothing of them."""
+
+
+def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, "mention mention"]:
+    """Which mentions do not contradict each other in number, gender and person.
+
+    >>> from headscope.corpus.document import Word
+    >>> forms = ("Ann", "he", "she")
+    >>> words = tuple(Word(f, 0, 1, 0, upos="PRON" if f != "Ann" else "PROPN") for f in forms)
+    >>> mentions = [Mention("e", i, i, i) for i in range(3)]
+    >>> agreement(Document("d", "", words), mentions).astype(int).tolist()
+    [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
+    """
+    known = [_features(document, mention) for mention in mentions]
+    agrees = np.ones((len(known),) * 2, bool)
+    for feature in FEATURES:
+        value = np.array([own.get(feature, "") for own in known], "U")
+        unknown = value == ""
+        agrees &= unknown[:, None] | unknown[None, :] | (value[:, None] == value[None, :])
+    return np.asarray(agrees)
+
+
+def _features(document: Document, mention: Mention) -> dict[str, str]:
+    head = document.words[mention.head]
+    own = _parsed(head.feats)
+    if head.upos == "PRON" and not own.keys() & set(FEATURES):
+        own = _parsed(PRONOUNS.get(head.form.lower(), ""))
+    if head.upos in ("NOUN", "PROPN"):
+        own["Person"] = "3"
+    inside = document.words[mention.first : mention.last + 1]
+    if any(word.head == mention.head and word.deprel == "conj" for word in inside):
+        own["Number"] = "Plur"  # Tom and Ann
+    return own
+
+
+def _parsed(feats: str) -> dict[str, str]:
+    """`Number=Sing|Person=3` as a dict."""
+    pairs = (part.partition("=") for part in feats.split("|"))
+    return {name: value for name, _, value in pairs if value}
