@@ -83,7 +83,8 @@ class Run(Result):
 
         Args:
             kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
-                each type; or `relations`, the best head of each relation.
+                each type; `relations`, the best head of each relation; or `thresholds`, how many
+                tags other floors and margins would give.
 
         Raises:
             ChoiceError: no such picture.

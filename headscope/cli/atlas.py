@@ -20,6 +20,7 @@ class Kind(StrEnum):
     atlas = "atlas"
     layers = "layers"
     relations = "relations"
+    thresholds = "thresholds"
 
 
 @command(
@@ -31,7 +32,11 @@ def atlas(
     run: Run,
     out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
     kind: Annotated[
-        Kind, typer.Option(help="The atlas, the types by layer, or each relation's best head.")
+        Kind,
+        typer.Option(
+            help="The atlas, the types by layer, each relation's best head, or the tags that other "
+            "thresholds would give."
+        ),
     ] = Kind.atlas,
     overwrite: Overwrite = False,
 ) -> None:

@@ -22,18 +22,21 @@ def heads(
     type: Annotated[
         str | None,
         typer.Option(
-            help="Only heads with this tag, or unclassified.", autocompletion=complete.types
+            help="Only heads with this tag, or unclassified, or 'not identifiable'.",
+            autocompletion=complete.types,
         ),
     ] = None,
     format: Printed = Format.table,
 ) -> None:
     """List the heads of a run, the strongest first."""
     from headscope.api import load
+    from headscope.evidence.undecided import undecided
     from headscope.runs.listing import list_heads, write_heads
     from headscope.views.summary import head_lines
 
-    chosen = list_heads(load(run), type)
+    loaded = load(run)
+    chosen = list_heads(loaded, type)
     if format is Format.table:
-        print_rich(head_lines(chosen))
+        print_rich(head_lines(chosen, undecided(loaded.heads, loaded.evidence)["said"]))
     else:
         put(write_heads(chosen, format.value))

@@ -121,20 +121,23 @@ def _beside(
         found |= {ours: chosen[theirs] for ours, theirs in _CONTESTED.items()}
         found |= {
             "contested_n": _queries(chosen),
-            "contested_rule_rate": _rule_rate(own, relation, facts.get(f"{of_text}_rules", ())),
+            "contested_rule_rate": rule_rate(
+                own["hit_rate"].to_numpy(),
+                facts.get(f"{of_text}_rules", ()),
+                relation.rule.beat_baseline_by or 0.0,
+            ),
             "contested_text": of_text,
         }
     return found
 
 
-def _rule_rate(
-    own: pd.DataFrame, relation: Relation, rules: Sequence[Sequence[float]]
+def rule_rate(
+    hit_rate: Float[ndarray, " head"], rules: Sequence[Sequence[float]], margin: float
 ) -> Float[ndarray, " head"]:
     """What the best simple rule gets right at contested queries, of those as good as each head."""
-    found = np.zeros(len(own))
-    margin = relation.rule.beat_baseline_by or 0.0
+    found = np.zeros(len(hit_rate))
     for overall, there in rules:
-        level = own["hit_rate"].to_numpy() < overall + margin
+        level = hit_rate < overall + margin
         found = np.where(level, np.maximum(found, there), found)
     return found
 

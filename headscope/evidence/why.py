@@ -6,6 +6,7 @@ from headscope.errors import RunError
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.result import Result
 from headscope.evidence.tags import explain
+from headscope.evidence.undecided import undecided
 from headscope.heads import head_name, parse_head
 
 
@@ -25,13 +26,27 @@ def why(result: Result, head: str) -> str:
         last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
+    name, _, conditions = explain(result.evidence, result.rules, layer, number).partition("\n\n")
     parts = [
-        explain(result.evidence, result.rules, layer, number),
+        name,
+        _undecided(result, head_name(layer, number)),
+        conditions,
         _unsure(result, layer, number),
         _listed("Causes:", causes),
         _listed("Examples, [[query]] and «targets»:", _examples(result, layer, number)),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _undecided(result: Result, name: str) -> str:
+    untold = undecided(result.heads, result.evidence)
+    if name not in untold.index:
+        return ""
+    own = untold.loc[name]
+    return (
+        f"Cannot be told apart here: {own['said']}. They differ at {own['contested_n']:.0f} of "
+        f"{own['n']} queries of this text."
+    )
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:

@@ -7,7 +7,8 @@ import pandas as pd
 from headscope.errors import ChoiceError
 from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, reason, with_rules
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, reason, with_rules
+from headscope.evidence.undecided import undecided
 from headscope.runs.tables import table_to_csv
 
 _OF_THE_TYPE = (
@@ -24,9 +25,10 @@ _OF_THE_TYPE = (
 
 
 def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
-    """The heads with this tag, the strongest first; or all, or the unclassified, by their lift.
+    """The heads with this tag, the strongest first; or all, or those without a tag, by their lift.
 
-    The numbers of a tag are those of its own type, which need not be the head's primary one.
+    Those are `unclassified`, and some of them `not identifiable`. The numbers of a tag are those of
+    its own type, which need not be the head's primary one.
 
     Raises:
         ChoiceError: the run scored no such type.
@@ -34,10 +36,12 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
     heads = run.heads
     if tag == UNCLASSIFIED:
         heads = heads[heads["primary"] == UNCLASSIFIED]
+    elif tag == UNIDENTIFIABLE:
+        heads = heads.loc[undecided(heads, run.evidence).index]
     elif tag is not None:
         types = sorted(set(run.evidence["type"]))
         if tag not in types:
-            raise ChoiceError("head type", tag, [*types, UNCLASSIFIED])
+            raise ChoiceError("head type", tag, [*types, UNIDENTIFIABLE, UNCLASSIFIED])
         best = strongest(run.evidence)
         best = with_rules(best[best["type"] == tag], run.rules)
         best["reason"] = [reason(row, run.rules) for _, row in best.iterrows()]

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from headscope.corpus.visible import visible
 from headscope.errors import PatternError
 from headscope.evidence.ranking import best_heads
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
-from headscope.views.colours import colour, letter
+from headscope.views.colours import (
+    LABELS,
+    NO_TYPE,
+    colour,
+    is_resting,
+    legend_groups,
+    letter,
+    marks,
+)
+from headscope.views.thresholds import thresholds_figure
 
 if TYPE_CHECKING:
     from headscope.views.attention_view import AttentionView
 
 MOST_TOKENS = 200  # labels of more could not be read
 _FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
+_RESTING = 0.4  # of the grey of resting places: darker than no type, paler than any type
+_INK, _DIM = "black", "#8a8a94"
 
 
 def atlas_figure(run: Result) -> Figure:
-    """Layers × heads, each cell its primary type's colour and letter, shaded by its lift."""
+    """Layers × heads, each cell its primary type's colour and letter, shaded by its lift.
+
+    A head that only rests is pale whatever its lift. One that the text cannot tell from a simple
+    rule has a dashed frame.
+    """
     layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     draw_atlas(axes, run)
     axes.set_title(_title(run), fontsize=9)
-    type_legend(axes, [*_types(run), UNCLASSIFIED])
+    type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
 
@@ -42,11 +57,15 @@ def draw_atlas(axes: Axes, run: Result) -> None:
     """The cells of an atlas with their layers and heads, without title and legend."""
     layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
     image = np.ones((layers, heads, 3))
-    for row in run.heads.itertuples():
+    for row, mark in zip(run.heads.itertuples(), marks(run), strict=True):
         strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
-        strength = 1.0 if row.primary == UNCLASSIFIED else strength
-        image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(row.primary))))
-        axes.text(row.head, row.layer, letter(row.primary), ha="center", va="center", fontsize=7)
+        strength = _RESTING if is_resting(mark) else 1.0 if mark in NO_TYPE else strength
+        image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(mark))))
+        ink = _DIM if is_resting(mark) else _INK
+        axes.text(row.head, row.layer, letter(mark), color=ink, **_CENTRED)
+        if mark == UNIDENTIFIABLE:
+            corner = (row.head - 0.42, row.layer - 0.42)
+            axes.add_patch(Rectangle(corner, 0.84, 0.84, **_DASHED))
     axes.imshow(image, aspect="auto")
     axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
     axes.set_yticks(range(layers), [str(layer) for layer in range(layers)], fontsize=7)
@@ -58,16 +77,18 @@ def layers_figure(run: Result) -> Figure:
     """How many heads of each layer have each type as primary."""
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes = figure.subplots()
-    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
+    counts = run.heads.groupby(["layer", marks(run)]).size().unstack(fill_value=0)
     below = np.zeros(len(counts))
-    for name in [*_types(run), UNCLASSIFIED]:
+    # functions at the bottom, so that they can be compared; what rests or has no type above
+    groups = legend_groups([*_types(run), *_untyped(run)])
+    for name in [name for own in groups.values() for name in own]:
         if name in counts:
-            axes.bar(counts.index, counts[name], bottom=below, color=colour(name), width=0.85)
+            axes.bar(counts.index, counts[name], bottom=below, width=0.85, **_face(name))
             below += counts[name].to_numpy()
     axes.set_xlabel("layer")
     axes.set_ylabel("heads")
     axes.set_title(_title(run), fontsize=9)
-    type_legend(axes, [*_types(run), UNCLASSIFIED])
+    type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
 
@@ -119,6 +140,7 @@ FIGURES: dict[str, Callable[[Result], Figure]] = {
     "atlas": atlas_figure,
     "layers": layers_figure,
     "relations": relations_figure,
+    "thresholds": thresholds_figure,
 }
 
 
@@ -130,7 +152,38 @@ def _title(run: Result) -> str:
     return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
 
 
+_CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+_DASHED: dict[str, Any] = {
+    "fill": False,
+    "edgecolor": _DIM,
+    "linestyle": (0, (2, 1.5)),
+    "linewidth": 0.9,
+}
+
+
 def type_legend(axes: Axes, types: Sequence[str]) -> None:
-    """The colours of types, beside the axes."""
-    handles = [Patch(facecolor=colour(name), edgecolor="grey", label=name) for name in types]
-    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    """The colours of types, beside the axes: what looks somewhere, what rests, what has no type."""
+    handles = []
+    groups = legend_groups(types)
+    for title, names in groups.items():
+        if len(groups) > 1:
+            handles.append(Patch(alpha=0, label=title))
+        handles += [Patch(**_face(name), label=LABELS.get(name, name)) for name in names]
+    shown = axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for text in shown.get_texts():
+        if text.get_text() in groups:
+            text.set_fontweight("bold")
+
+
+def _face(name: str) -> dict[str, Any]:
+    """How a type fills a bar or a legend's box: a resting place is pale, no answer is hatched."""
+    full = np.array(to_rgb(colour(name)))
+    face = tuple(1 - _RESTING * (1 - full)) if is_resting(name) else tuple(full)
+    hatch = "////" if name == UNIDENTIFIABLE else None
+    return {"facecolor": face, "edgecolor": "grey", "linewidth": 0.3, "hatch": hatch}
+
+
+def _untyped(run: Result) -> list[str]:
+    """What heads without a type are drawn as; `unclassified` is always shown."""
+    found = set(marks(run))
+    return [name for name in NO_TYPE if name in found or name == UNCLASSIFIED]

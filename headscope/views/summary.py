@@ -9,10 +9,19 @@ from rich.text import Text
 
 from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
+from headscope.evidence.undecided import undecided
 from headscope.heads import head_name
 from headscope.runs.shareable import name_of
-from headscope.views.colours import colour, letter
+from headscope.views.colours import (
+    LABELS,
+    NO_TYPE,
+    colour,
+    is_resting,
+    legend_groups,
+    letter,
+    marks,
+)
 from headscope.views.tables import plain_table
 
 STRONGEST = 5
@@ -32,6 +41,8 @@ def summary(run: Result) -> RenderableType:
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), _strongest_table(best)]
+    if len(untold := undecided(run.heads, run.evidence)):
+        parts += [Text(), _undecided_table(untold)]
     notes = list(run.info.get("notes", ()))
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     unsure = [n for n in (tagged["type"] + "/" + tagged["relation"]).unique() if run.unsure(n)]
@@ -68,27 +79,42 @@ def atlas_grid(run: Result) -> Text:
     heads = int(run.heads["head"].max()) + 1
     cell = 2 if heads <= WIDE else 1  # 80 columns
     grid = Text(no_wrap=True)
-    for layer, own in run.heads.groupby("layer", sort=True):
+    drawn = run.heads.assign(mark=marks(run))
+    for layer, own in drawn.groupby("layer", sort=True):
         grid.append(f"L{layer:<3}", "dim")
-        for row in own.sort_values("head").itertuples():
-            style = "dim" if row.primary == UNCLASSIFIED else f"bold {colour(row.primary)}"
-            grid.append(letter(row.primary).ljust(cell), style)
+        for mark in own.sort_values("head")["mark"]:
+            grid.append(letter(mark).ljust(cell), _style(mark))
         grid.append("\n")
-    names = list(dict.fromkeys(run.evidence["type"]))
-    for name in names:
-        grid.append(letter(name), f"bold {colour(name)}").append(f" {name}  ")
+    groups = legend_groups({*run.evidence["type"], *drawn["mark"]} - {UNCLASSIFIED})
+    for names in groups.values():
+        for name in names:
+            label = "rests" if is_resting(name) else LABELS.get(name, name)
+            grid.append(letter(name), _style(name)).append(f" {label}  ")
     return grid
 
 
-def head_lines(heads: pd.DataFrame) -> Table:
-    """A table of heads, one row each, as `headscope heads` prints it."""
+def _style(mark: str) -> str:
+    """What rests, or has no type, is dim."""
+    faint = mark in NO_TYPE or is_resting(mark)
+    return "dim" if faint else f"bold {colour(mark)}"
+
+
+def head_lines(heads: pd.DataFrame, untold: pd.Series | None = None) -> Table:
+    """A table of heads, one row each, as `headscope heads` prints it.
+
+    Args:
+        heads: a row per head, as in `heads.csv`.
+        untold: by their names, what heads cannot be told from; see `evidence.undecided`.
+    """
     table = plain_table("head", "primary", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
+        name = head_name(row.layer, row.head)
+        said = None if untold is None else untold.get(name)
         table.add_row(
-            head_name(row.layer, row.head),
-            row.primary,
+            name,
+            UNIDENTIFIABLE if said else row.primary,
             row.tags.replace(";", ", "),
-            row.relation,
+            said or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
         )
@@ -97,11 +123,26 @@ def head_lines(heads: pd.DataFrame) -> Table:
 
 def _counts(run: Result) -> Table:
     table = plain_table("type", "heads", "with the tag")
-    primary = run.heads["primary"].value_counts()
+    drawn = marks(run).value_counts()
     tags = run.heads["tags"].str.split(";").explode().value_counts()
-    for name in sorted(set(primary.index) | (set(tags.index) - {""})):
-        also = "" if name == UNCLASSIFIED else str(tags.get(name, 0))
-        table.add_row(name, str(primary.get(name, 0)), also)
+    groups = legend_groups(set(drawn.index) | (set(tags.index) - {""}))
+    for name in [name for names in groups.values() for name in names]:
+        also = "" if name in NO_TYPE else str(tags.get(name, 0))
+        label = f"{name} (rests)" if is_resting(name) else LABELS.get(name, name)
+        table.add_row(label, str(drawn.get(name, 0)), also)
+    return table
+
+
+def _undecided_table(untold: pd.DataFrame) -> Table:
+    """What heads that the text cannot tell may be doing, and how few queries could say it."""
+    table = plain_table(
+        LABELS[UNIDENTIFIABLE], "heads", "head", "contested queries", right=("contested queries",)
+    )
+    for said, own in untold.groupby("said", sort=False):
+        names = ", ".join(own.index[:STRONGEST]) + (", …" if len(own) > STRONGEST else "")
+        first = own.iloc[0]
+        of = f"{first['contested_n']:.0f} of {first['n']}"
+        table.add_row(str(said), str(len(own)), names, of)
     return table
 
 

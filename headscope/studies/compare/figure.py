@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from headscope.views.colours import colour
+from headscope.views.colours import colour, in_order, marks
 from headscope.views.figures import draw_atlas, type_legend
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def compare_figure(found: Comparison) -> Figure:
             _frame(top, found, name)
         _draw_shares(grid[-1, column], found, name)
         top.set_title(name.replace("$", r"\$"), fontsize=9)
-    type_legend(grid[0, -1], found.types)
+    drawn = {mark for run in found.runs for mark in marks(run)} if same else set()
+    type_legend(grid[0, -1], in_order({*found.types, *drawn}))
     return figure
 
 

@@ -3,15 +3,16 @@
 let shownType = null;
 
 function atlasPage() {
-  const counts = (type) => DATA.rows.filter((row) => row.primary === type || tagsOf(row).includes(type)).length;
+  const counts = (type) => DATA.rows.filter((row) => row.mark === type || tagsOf(row).includes(type)).length;
+  const filter = (type) => el("button", {
+    type: "button", class: `filter type-${typeClass(type)}`, "aria-pressed": String(shownType === type), "data-type": type,
+    onclick: () => { shownType = shownType === type ? null : type; applyFilter(); },
+  }, el("span", { class: "letter" }, letter(type) || "·"), ` ${label(type)} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
-    [...ALL_TYPES, UNCLASSIFIED].map((type) => el("button", {
-      type: "button", class: `filter type-${typeClass(type)}`, "aria-pressed": String(shownType === type), "data-type": type,
-      onclick: () => { shownType = shownType === type ? null : type; applyFilter(); },
-    }, el("span", { class: "letter" }, letter(type) || "·"), ` ${type} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""))));
+    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
-    el("p", { class: "lead" }, "Each cell is a head: its letter and colour are its primary type, its strength the lift over control, and dots are further tags. Grey cells earned no tag."),
-    lossLine(), filters, grid(), summaryTable());
+    el("p", { class: "lead" }, "Each cell is a head: its letter and colour are its primary type, its strength the lift over control, and dots are further tags. Pale grey cells only rest; those with a dashed frame do what a simple rule does as well, and this text cannot tell which; empty cells earned no tag."),
+    lossLine(), filters, grid(), summaryTable(), undecidedList(), thresholdsView());
   setTimeout(applyFilter);
   return page;
 }
@@ -30,20 +31,20 @@ function cell(row) {
   const tags = tagsOf(row);
   const more = tags.filter((tag) => tag !== row.primary);
   const name = headName(row.layer, row.head);
-  const strength = row.primary === UNCLASSIFIED ? 0 : Math.max(0, Math.min(1, row.lift));
+  const strength = row.primary === UNCLASSIFIED || rests(row.mark) ? 0 : Math.max(0, Math.min(1, row.lift));
   return el("a", {
-    href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
+    href: `#${name}`, class: `cell type-${typeClass(row.mark)}`, "data-head": name, "data-primary": row.primary, "data-mark": row.mark,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
-    "aria-label": `${name}, ${tags.join(", ") || UNCLASSIFIED}, lift ${number(row.lift)}`,
+    "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}, lift ${number(row.lift)}`,
     onmouseenter: (event) => showTip(describe(row), event.currentTarget), onmouseleave: () => showTip(""),
     onfocus: (event) => showTip(describe(row), event.currentTarget), onblur: () => showTip(""),
-  }, el("span", { "aria-hidden": "true" }, letter(row.primary)),
+  }, el("span", { "aria-hidden": "true" }, letter(row.mark)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }
 
 function applyFilter() {
   for (const node of document.querySelectorAll(".cell")) {
-    const has = !shownType || node.dataset.primary === shownType || node.dataset.tags.split(" ").includes(shownType);
+    const has = !shownType || node.dataset.mark === shownType || node.dataset.tags.split(" ").includes(shownType);
     node.classList.toggle("faded", !has);
   }
   for (const button of document.querySelectorAll(".filter")) {
@@ -61,13 +62,23 @@ function moveBetweenCells(event) {
 }
 
 function summaryTable() {
-  const rows = [...ALL_TYPES, UNCLASSIFIED].map((type) => {
-    const primary = DATA.rows.filter((row) => row.primary === type);
+  const rows = MARKED.map((type) => {
+    const primary = DATA.rows.filter((row) => row.mark === type);
     if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries to tell"];
-    const tagged = type === UNCLASSIFIED ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
+    const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const [place, relation] = strongestOf(type)[0] || [];
-    const name = type === UNCLASSIFIED ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
+    const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, rests(type) ? `${type} (rests)` : type);
     return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.name}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2]);
+}
+
+/* Heads of which the text cannot say whether they follow a relation or a simple rule. */
+function undecidedList() {
+  const groups = new Map();
+  for (const row of DATA.rows.filter((own) => own.undecided)) groups.set(row.undecided.said, [...(groups.get(row.undecided.said) || []), row]);
+  if (!groups.size) return null;
+  const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([said, own]) =>
+    el("li", {}, `${said} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
+  return el("section", { class: "undecided" }, el("h3", {}, "Cannot be told apart here"), el("ul", {}, items));
 }

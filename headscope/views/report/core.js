@@ -6,6 +6,14 @@ const TYPES = DATA.types.map((t) => t.name);
 const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TYPES.includes(t));
 const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
 const UNCLASSIFIED = "unclassified";
+const UNDECIDED = "not identifiable";
+const LABELS = { [UNDECIDED]: "cannot be told apart here" };
+const label = (mark) => LABELS[mark] || mark;
+/* Resting places are no function: they are drawn faintly, in a group of their own. */
+const RESTING = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t && own.rests));
+const rests = (mark) => RESTING.includes(mark);
+const GROUPS = [["looks at", ALL_TYPES.filter((t) => !rests(t))], ["rests", RESTING], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
+const MARKED = GROUPS.flatMap(([, own]) => own);
 const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
 
 /* An element with attributes and children; text goes in as text, never as HTML. */
@@ -31,10 +39,11 @@ const headName = (layer, head) => `L${layer}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExponential(0) : value.toFixed(3));
 const rowOf = (layer, head) => DATA.rows[layer * DATA.heads + head];
-const typeClass = (type) => (TYPES.includes(type) ? type : type === UNCLASSIFIED ? UNCLASSIFIED : "other");
+const untyped = (mark) => mark === UNCLASSIFIED || mark === UNDECIDED;
+const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (rests(type) ? " resting" : "") : "other");
 /* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */
-const countable = (type) => type === UNCLASSIFIED || DATA.countable.includes(type);
-const letter = (type) => LETTERS[type] || (type === UNCLASSIFIED ? "" : type[0].toUpperCase());
+const countable = (type) => untyped(type) || DATA.countable.includes(type);
+const letter = (type) => LETTERS[type] || (type === UNCLASSIFIED ? "" : type === UNDECIDED ? "?" : type[0].toUpperCase());
 const tagsOf = (row) => (row.tags ? row.tags.split(";") : []);
 /* The heads with a tag, the strongest first: the place of each, and the relation that it is strongest by. */
 const strongestOf = (type) => (DATA.strongest[type] || []).map(([place, id]) => [place, DATA.relations.find((r) => r.id === id)]);
@@ -49,7 +58,7 @@ function parseHead(text) {
 }
 
 function chip(type) {
-  return el("span", { class: `chip type-${typeClass(type)}` }, type);
+  return el("span", { class: `chip type-${typeClass(type)}` }, label(type));
 }
 
 function headLink(row, text) {
@@ -87,7 +96,7 @@ function showTip(text, at) {
 }
 
 function describe(row) {
-  const tags = tagsOf(row).join(", ") || UNCLASSIFIED;
+  const tags = tagsOf(row).join(", ") || (row.undecided ? `${label(UNDECIDED)}: ${row.undecided.said}` : UNCLASSIFIED);
   return `${headName(row.layer, row.head)} – ${tags}\n${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}`;

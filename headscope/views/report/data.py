@@ -1,6 +1,6 @@
 """What the report's page is told: the run's tables, in columns, as JSON.
 
-Every number in the page is one of `heads.csv`, `evidence.csv` or `run.json`.
+Every number in the page is one of `heads.csv`, `evidence.csv` or `run.json`, or counted from them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from numpy import ndarray
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.ranking import best_heads, strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import countable_types
+from headscope.evidence.tags import UNIDENTIFIABLE, countable_types
+from headscope.evidence.thresholds import THRESHOLDS, in_one_line
+from headscope.evidence.undecided import undecided
 from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.runs.shareable import shareable
+from headscope.views.colours import marks
+from headscope.views.thresholds import curve_of
 
 _NUMBERS = (
     "mass",
@@ -46,8 +50,11 @@ def page_data(run: Result) -> dict[str, Any]:
         "model": info["model"],
         "layers": layers,
         "heads": heads,
-        "rows": [{**row, "causes": _causes(run, row)} for row in _records(run.heads)],
-        "types": [{"name": t.name, "letter": t.letter} for t in head_types().values()],
+        "rows": _rows(run),
+        "types": [
+            {"name": t.name, "letter": t.letter, "rests": not t.functional}
+            for t in head_types().values()
+        ],
         "countable": countable_types(run.evidence, run.rules),
         "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
         "best": {row.id: row.place for row in best.itertuples(index=False)},
@@ -55,6 +62,7 @@ def page_data(run: Result) -> dict[str, Any]:
             str(name): own[["place", "id"]].to_numpy().tolist()
             for name, own in tagged.groupby("type", sort=False)
         },
+        "thresholds": _thresholds(run),
         "examples": [_example(example) for example in run.examples],
         "info": {key: value for key, value in info.items() if key != "relations"},
     }
@@ -108,8 +116,49 @@ def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
         "rule": _short(first[["baseline_rate", "best_offset_rate"]].bfill().iloc[0]),
         "reliability": run.info.get("reliability", {}).get(name),
         "tagged": [int(value) for value in own["tagged"]],
+        "undecided": _undecided_places(own),
+        "baseline": first.get("baseline", ""),
+        "contested": _short(first.get("contested_n", math.nan)),
         **{column: [_short(value) for value in own[column]] for column in _NUMBERS},
     }
+
+
+def _undecided_places(own: pd.DataFrame) -> list[int]:
+    """Which heads the text cannot tell from a simple rule, by their places in the page's lists."""
+    if "verdict" not in own:
+        return []
+    return [place for place, said in enumerate(own["verdict"]) if said == UNIDENTIFIABLE]
+
+
+def _rows(run: Result) -> list[dict[str, Any]]:
+    """A row per head, with what it is drawn as, what it may be doing, and its causes."""
+    untold = undecided(run.heads, run.evidence)
+    said = {
+        name: {"said": row["said"], "few": f"{row['contested_n']:.0f} of {row['n']}"}
+        for name, row in untold.iterrows()
+    }
+    drawn = marks(run)
+    return [
+        {
+            **row,
+            "mark": drawn[name],
+            "undecided": said.get(name),
+            "causes": _causes(run, row),
+        }
+        for name, row in zip(run.heads.index, _records(run.heads), strict=True)
+    ]
+
+
+def _thresholds(run: Result) -> dict[str, Any]:
+    """The curves of tags against thresholds: of each, the factors and for each type its heads."""
+    table = curve_of(run)
+    curves = []
+    for name, meaning in THRESHOLDS.items():
+        own = table[table["threshold"] == name]
+        types = {str(kind): rows["tags"].tolist() for kind, rows in own.groupby("type")}
+        factors = sorted(own["factor"].unique().tolist())
+        curves.append({"meaning": meaning, "factors": factors, "types": types})
+    return {"said": in_one_line(table), "curves": curves if len(table) else []}
 
 
 def _causes(run: Result, row: dict[str, Any]) -> list[str]:

@@ -5,8 +5,9 @@ function headPage(row) {
   const index = row.layer * DATA.heads + row.head;
   const tagged = DATA.relations.filter((r) => r.tagged[index]);
   const page = el("article", { class: "head" },
-    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(UNCLASSIFIED)),
+    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
     neighbours(row),
+    row.undecided ? el("p", {}, el("strong", {}, `Cannot be told apart here: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
     el("p", { class: "reason" }, row.reason),
     row.causes.length ? el("ul", { class: "causes" }, row.causes.map((line) => el("li", {}, line))) : "",
     facts(row));
@@ -36,7 +37,7 @@ function facts(row) {
 /* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
 function bars(index) {
   const order = DATA.relations.filter((r) => r.n >= 50 && r.taggable)
-    .sort((a, b) => b.tagged[index] - a.tagged[index] || b.lift[index] - a.lift[index]).slice(0, 12);
+    .sort((a, b) => b.tagged[index] - a.tagged[index] || b.undecided.includes(index) - a.undecided.includes(index) || b.lift[index] - a.lift[index]).slice(0, 12);
   const box = el("div", { class: "bars" });
   for (const r of order) {
     const value = (column) => r[column][index];
@@ -44,7 +45,8 @@ function bars(index) {
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.rule === null ? "" : ` (best simple rule ${number(r.rule)})`) +
-      (value("twin_p999") === null ? "" : `, twin ${number(value("twin_p999"))}`);
+      (value("twin_p999") === null ? "" : `, twin ${number(value("twin_p999"))}`) +
+      (r.undecided.includes(index) ? `; or ${r.baseline} (they differ at ${r.contested} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
     const track = el("div", { class: "track", role: "img", "aria-label": say },
@@ -52,11 +54,11 @@ function bars(index) {
       el("div", { class: "control", style: `left:${width(base)}` }),
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }),
       value("twin_p999") === null ? null : el("div", { class: "twin", style: `left:${width(base + value("twin_p999"))}` }));
-    box.append(el("div", { class: r.tagged[index] ? "relation tagged" : "relation" },
-      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, r.id), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
+    box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " untold" : ""}` },
+      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, r.id, r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, say.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first."));
+  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first, then those (?) that this text cannot tell from a simple rule."));
   return box;
 }
 

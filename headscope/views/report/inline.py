@@ -7,19 +7,20 @@ from html import escape
 from headscope.evidence.result import Result
 from headscope.evidence.tags import UNCLASSIFIED
 from headscope.heads import head_name
-from headscope.views.colours import colour, letter
+from headscope.views.colours import LABELS, NO_TYPE, colour, is_resting, letter, marks
 
 
 def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
-    for layer, heads in run.heads.groupby("layer", sort=True):
+    drawn = run.heads.assign(mark=marks(run))
+    for layer, heads in drawn.groupby("layer", sort=True):
         cells = "".join(_cell(row) for row in heads.sort_values("head").itertuples())
         rows.append(f'<tr><th style="text-align:right">L{layer}</th>{cells}</tr>')
-    counts = run.heads["primary"].value_counts()
+    counts = drawn["mark"].value_counts()
     legend = " ".join(
         f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
-        f"{escape(str(name))} {count}</span>"
+        f"{escape(LABELS.get(str(name), str(name)))} {count}</span>"
         for name, count in counts.items()
     )
     name = escape(str(run.info.get("model", {}).get("name", "")))
@@ -30,17 +31,18 @@ def atlas_html(run: Result) -> str:
 
 
 def _cell(row: object) -> str:
-    primary, tags = str(row.primary), str(row.tags)  # type: ignore[attr-defined]
+    mark, tags = str(row.mark), str(row.tags)  # type: ignore[attr-defined]
     lift = float(row.lift)  # type: ignore[attr-defined]
     name = head_name(row.layer, row.head)  # type: ignore[attr-defined]
-    title = f"{name}: {tags.replace(';', ', ') or UNCLASSIFIED}, lift {lift:.2f}"
-    style = _style(primary, min(1.0, max(0.0, lift)))
+    said = tags.replace(";", ", ") or LABELS.get(mark, UNCLASSIFIED)
+    title = f"{name}: {said}, lift {lift:.2f}"
+    style = _style(mark, min(1.0, max(0.0, lift)))
     return (
         f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
-        f"{escape(letter(primary))}</td>"
+        f"{escape(letter(mark))}</td>"
     )
 
 
-def _style(primary: str, strength: float) -> str:
-    share = 100 if primary == UNCLASSIFIED else round(20 + 50 * strength)
-    return f"background:color-mix(in srgb,{colour(primary)} {share}%,white);color:#1b1b1f"
+def _style(mark: str, strength: float) -> str:
+    share = 100 if mark in NO_TYPE else 20 if is_resting(mark) else round(20 + 50 * strength)
+    return f"background:color-mix(in srgb,{colour(mark)} {share}%,white);color:#1b1b1f"

@@ -12,7 +12,16 @@ from headscope.runs.shareable import name_of
 from headscope.views.colours import type_style
 from headscope.views.report.data import page_data, to_json
 
-SCRIPTS = ("core.js", "views.js", "atlas.js", "head.js", "scatter.js", "types.js", "start.js")
+SCRIPTS = (
+    "core.js",
+    "views.js",
+    "atlas.js",
+    "head.js",
+    "scatter.js",
+    "thresholds.js",
+    "types.js",
+    "start.js",
+)
 
 
 def report_html(run: Result) -> str:

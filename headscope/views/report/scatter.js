@@ -17,7 +17,7 @@ function scatterPage() {
   const page = el("section", { class: "scatter", "aria-label": "Scatter" },
     el("p", { class: "lead" }, "Every head as a point; click one for its page."),
     el("p", {}, choose("x", "across"), choose("y", "up")), plot,
-    el("p", { class: "legend" }, [...ALL_TYPES, UNCLASSIFIED].map((t) => chip(t))));
+    el("p", { class: "legend" }, MARKED.map((t) => chip(t))));
   drawScatter(plot);
   return page;
 }
@@ -50,8 +50,8 @@ function drawScatter(plot) {
   root.append(text((w + left) / 2, h - 4, x.name, "middle"), text(4, pad, y.name, "start"));
   for (const [row, a, b] of points) {
     const name = headName(row.layer, row.head);
-    const link = svg("a", { href: `#${name}`, "aria-label": `${name}, ${row.primary}, ${x.name} ${number(a)}, ${y.name} ${number(b)}` },
-      svg("circle", { cx: px(a), cy: py(b), r: row.primary === UNCLASSIFIED ? 3 : 5, class: `dot type-${typeClass(row.primary)}`, "data-head": name }));
+    const link = svg("a", { href: `#${name}`, "aria-label": `${name}, ${label(row.mark)}, ${x.name} ${number(a)}, ${y.name} ${number(b)}` },
+      svg("circle", { cx: px(a), cy: py(b), r: untyped(row.mark) ? 3 : rests(row.mark) ? 4 : 5, class: `dot type-${typeClass(row.mark)}`, "data-head": name }));
     for (const event of ["mouseenter", "focus"]) link.addEventListener(event, () => showTip(describe(row), link));
     for (const event of ["mouseleave", "blur"]) link.addEventListener(event, () => showTip(""));
     root.append(link);

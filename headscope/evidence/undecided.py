@@ -1,0 +1,75 @@
+"""Heads that a text cannot tell: all holds but that too few queries speak against a simple rule."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
+
+_DEPENDENCY = re.compile(r"(?P<label>.+):(?P<way>head>dep|dep>head)$")
+_FORMS = (
+    (r"offset-1", "the token before"),
+    (r"offset-(\d+)", r"\1 tokens back"),
+    (r"1-words-back", "the word before"),
+    (r"(\d+)-words-back", r"\1 words back"),
+    (r"(nearest|first)-(.+)-in-sentence", r"\1 \2 of the sentence"),
+    (r"first-(.+)", r"first \1 of the text"),
+    (r"second-(.+)", r"second nearest \1"),
+    (r"own", "its own simple rule, such as the nearest mention"),
+)
+_WORDS = {
+    "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",
+    "CCONJ": "conjunction", "DET": "determiner", "INTJ": "interjection", "NOUN": "noun",
+    "NUM": "number", "PART": "particle", "PRON": "pronoun", "PROPN": "name",
+    "PUNCT": "punctuation", "SCONJ": "subordinator", "SYM": "symbol", "VERB": "verb",
+    "X": "other word",
+}  # fmt: skip
+
+
+def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+    """The heads without a tag that have the verdict `not identifiable` for some relation.
+
+    Args:
+        heads: a row per head, as in `heads.csv`.
+        evidence: a row per head × relation, as in `evidence.csv`.
+
+    Returns:
+        A row per such head by its name, in the order of the heads: the evidence of the relation
+        with the largest lift of those, and in `said` what it cannot be told from.
+    """
+    verdict = evidence["verdict"] if "verdict" in evidence else pd.Series("", evidence.index)
+    found = evidence[verdict == UNIDENTIFIABLE].sort_values("lift", ascending=False, kind="stable")
+    found = found.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
+    untagged = heads.loc[heads["primary"] == UNCLASSIFIED, ["layer", "head"]]
+    rows = untagged.join(found, on=["layer", "head"], how="inner")
+    said = [alternatives(*each) for each in rows[["relation", "baseline"]].to_numpy()]
+    return rows.assign(said=pd.Series(said, rows.index, dtype=object))
+
+
+def alternatives(relation: str, rule: str) -> str:
+    """What a head may be doing, in words: the relation, or the simple rule.
+
+    >>> alternatives("obj:dep>head", "nearest-VERB")
+    'obj → its head, or nearest verb'
+    >>> alternatives("det:head>dep", "2-words-back")
+    'head → its det, or 2 words back'
+    """
+    return f"{_relation(relation)}, or {_rule(rule)}"
+
+
+def _relation(name: str) -> str:
+    found = _DEPENDENCY.match(name)
+    if found is None:
+        return name
+    label = found["label"]
+    return f"{label} → its head" if found["way"] == "dep>head" else f"head → its {label}"
+
+
+def _rule(name: str) -> str:
+    for form, words in _FORMS:
+        if re.fullmatch(form, name):
+            name = re.sub(form, words, name)
+            break
+    return " ".join(_WORDS.get(word, word) for word in re.split("[ -]", name))

@@ -1,0 +1,53 @@
+"""How many tags other thresholds would give, as a picture."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from headscope.evidence.result import Result
+from headscope.evidence.thresholds import THRESHOLDS, in_one_line, tags_by_threshold
+from headscope.views.colours import colour, in_order, is_resting
+
+_TICKS = (0.5, 0.75, 1, 1.5, 2)
+
+
+def curve_of(run: Result) -> pd.DataFrame:
+    """See `headscope.evidence.thresholds.tags_by_threshold`."""
+    return tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
+
+
+def thresholds_figure(run: Result) -> Figure:
+    """Heads with a tag of each type, as floors and margins are multiplied by half to twice.
+
+    Heads that rest are left out: they are many, and no function.
+    """
+    table = curve_of(run)
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(THRESHOLDS), sharey=True)
+    for axes, (name, meaning) in zip(panels, THRESHOLDS.items(), strict=True):
+        _draw(axes, table[table["threshold"] == name])
+        axes.set_xlabel(f"times {meaning}", fontsize=7)
+    panels[0].set_ylabel("heads with the tag")
+    handles, labels = panels[0].get_legend_handles_labels()
+    if handles:
+        panels[-1].legend(handles, labels, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.suptitle(in_one_line(table).replace("; ", ";\n"), fontsize=8)
+    return figure
+
+
+def _draw(axes: Axes, table: pd.DataFrame) -> None:
+    for name in in_order(table["type"]):
+        if not is_resting(name):
+            own = table[table["type"] == name].sort_values("factor")
+            axes.plot(
+                own["factor"], own["tags"], "o-", color=colour(name), ms=3, lw=1.2, label=name
+            )
+    axes.axvline(1, color="grey", lw=0.8, ls=(0, (3, 2)))
+    axes.set_xscale("log")
+    axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(labelsize=7)
+    axes.set_ylim(bottom=0)

@@ -1,0 +1,201 @@
+"""Heads that rest, and heads that a text cannot tell, are drawn as what they are, everywhere."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from rich.console import Console
+
+import headscope as hs
+from headscope.errors import ChoiceError
+from headscope.evidence.undecided import alternatives, undecided
+from headscope.runs.listing import list_heads
+from headscope.views.colours import colour, legend_groups, marks
+from headscope.views.figures import atlas_figure, layers_figure
+from headscope.views.report import report_html
+from headscope.views.report.inline import atlas_html
+from headscope.views.summary import head_lines, summary
+from tests.browser import visit
+
+N, DOCUMENTS = 30, 10
+ROLES = ("positional", "rests", "untold", "nothing")
+
+
+def made() -> hs.Run:
+    """One layer: the token before, the first token, every token, and every token again.
+
+    The verdict of the third is set by hand: the evidence of a run with a text that cannot tell.
+    """
+    a = np.zeros((1, 4, 2 * N + 1, 2 * N + 1))
+    place = np.arange(1, 2 * N + 1)
+    a[0, 0, place, place - 1] = 0.9
+    a[0, 1, :, 0] = 1
+    a[0, 2:] = np.tril(np.ones((2 * N + 1, 2 * N + 1))) / np.arange(1, 2 * N + 2)[:, None]
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(2 * N)]] for i in range(DOCUMENTS)]
+    run = hs.score_patterns([a] * DOCUMENTS, None, tokens, name="four heads")
+    evidence = run.evidence.copy()
+    row = (evidence["head"] == 2) & (evidence["relation"] == "offset-2")
+    columns = ["verdict", "baseline", "contested_n"]
+    evidence.loc[row, columns] = ["not identifiable", "nearest-VERB", 7.0]
+    return replace(run, evidence=evidence)
+
+
+@pytest.fixture(scope="module")
+def run() -> hs.Run:
+    return made()
+
+
+def printed(what, width: int = 100) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(what)
+    return out.getvalue()
+
+
+def test_a_head_is_drawn_as_what_it_does_or_rests_or_cannot_be_told(run):
+    assert dict(marks(run)) == {
+        "L0H0": "positional",
+        "L0H1": "sink",
+        "L0H2": "not identifiable",
+        "L0H3": "unclassified",
+    }
+    # what heads.csv says is not changed by it
+    assert run.heads.loc["L0H2", "primary"] == "unclassified"
+
+
+def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
+    evidence = run.evidence.copy()
+    row = (evidence["head"] == 0) & (evidence["relation"] == "offset-2")
+    evidence.loc[row, "verdict"] = "not identifiable"
+    assert undecided(run.heads, evidence).index.tolist() == ["L0H2"]
+    # runs of 0.1.0 have no verdict
+    assert undecided(run.heads, evidence.drop(columns="verdict")).empty
+
+
+@pytest.mark.parametrize(
+    ("relation", "rule", "said"),
+    [
+        ("obj:dep>head", "nearest-VERB", "obj → its head, or nearest verb"),
+        (
+            "nsubj:pass:head>dep",
+            "second-nominal",
+            "head → its nsubj:pass, or second nearest nominal",
+        ),
+        ("case:dep>head", "1-words-back", "case → its head, or the word before"),
+        ("det:head>dep", "3-words-back", "head → its det, or 3 words back"),
+        ("cc:head>dep", "offset-1", "head → its cc, or the token before"),
+        ("synonym", "first-NOUN-in-sentence", "synonym, or first noun of the sentence"),
+        ("synonym", "first-name-or-noun", "synonym, or first name or noun of the text"),
+        ("synonym", "same-lemma", "synonym, or same lemma"),
+        ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest mention"),
+    ],
+)
+def test_what_a_head_may_be_doing_is_said_in_words(relation, rule, said):
+    assert alternatives(relation, rule) == said
+
+
+def test_a_legend_has_what_rests_and_what_has_no_type_apart():
+    names = ["sink", "unclassified", "syntactic", "not identifiable", "my-own"]
+    assert legend_groups(names) == {
+        "looks at": ["syntactic", "my-own"],
+        "rests": ["sink"],
+        "no tag": ["not identifiable", "unclassified"],
+    }
+
+
+def test_the_atlas_shows_rest_faintly_and_a_question_in_a_frame(run):
+    axes = atlas_figure(run).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["P", "R", "?", "·"]
+    image = axes.images[0].get_array()
+    darkness = 1 - np.asarray(image)[0].mean(-1)
+    assert darkness[0] > 2 * darkness[1] > 2 * darkness[3]
+    assert darkness[1] < 0.5 * (1 - np.mean(to_rgb(colour("sink")))) + 1e-9
+    frames = [patch for patch in axes.patches if not patch.get_fill()]
+    assert [round(patch.get_x() + patch.get_width() / 2) for patch in frames] == [2]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels[-5:] == ["rests", "sink", "no tag", "cannot be told apart here", "unclassified"]
+
+
+def test_the_bars_of_a_layer_hold_every_head_once(run):
+    axes = layers_figure(run).axes[0]
+    assert sum(patch.get_height() for patch in axes.patches) == 4
+    assert [patch.get_hatch() for patch in axes.patches].count("////") == 1
+
+
+def test_the_terminal_says_who_rests_and_who_cannot_be_told(run):
+    said = printed(summary(run))
+    assert "L0  P R ? ·" in said
+    assert "R rests  ? cannot be told apart here" in said
+    counts = {line.split("  ")[0]: line.split()[-2:] for line in said.splitlines()}
+    assert counts["sink (rests)"] == ["1", "1"]
+    (line,) = [line for line in said.splitlines() if line.startswith("offset-2, or nearest verb")]
+    assert line.split()[4:6] == ["1", "L0H2"]
+    assert "7 of " in line
+
+
+def test_the_list_of_heads_names_both_alternatives(run):
+    chosen = list_heads(run, "not identifiable")
+    assert chosen.index.tolist() == ["L0H2"]
+    said = printed(head_lines(chosen, undecided(run.heads, run.evidence)["said"]), 140)
+    assert "not identifiable" in said
+    assert "offset-2, or nearest verb" in said
+    assert "unclassified" in printed(head_lines(chosen))
+    with pytest.raises(ChoiceError, match="not identifiable"):
+        list_heads(run, "syntactical")
+
+
+def test_why_begins_with_what_cannot_be_told(run):
+    lines = run.why("L0H2").splitlines()
+    assert lines[0] == "L0H2: unclassified"
+    assert lines[2].startswith(
+        "Cannot be told apart here: offset-2, or nearest verb. They differ at 7 of "
+    )
+    assert "told apart" not in run.why("L0H3")
+
+
+def test_a_notebook_shows_the_question_too(run):
+    page = atlas_html(run)
+    assert "L0H2: cannot be told apart here" in page
+    assert ">?</td>" in page
+    assert "? cannot be told apart here 1" in page
+
+
+def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):
+    script = """
+      const cells = Object.fromEntries($$(".cell").map((c) => [c.dataset.head, c.className]));
+      const letters = $$(".cell").map((c) => c.textContent);
+      const groups = $$(".filters .group").map((g) => [g.firstChild.textContent, ...[...g.querySelectorAll(".filter")].map((b) => b.dataset.type)]);
+      $('.filter[data-type="not identifiable"]').click(); await tick();
+      const lit = $$(".cell:not(.faded)").map((c) => c.dataset.head);
+      $('.filter[data-type="not identifiable"]').click(); await tick();
+      const list = $$(".undecided li").map((li) => li.textContent);
+      const shade = (q) => { const c = document.createElement("canvas").getContext("2d"); c.fillStyle = getComputedStyle($(q)).backgroundColor; c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+      const shades = ["L0H0", "L0H1", "L0H3"].map((h) => shade(`.cell[data-head="${h}"]`));
+      await go("L0H2");
+      const card = $("#main").textContent, chip = $("h2 .chip").textContent, untold = $$(".relation.untold").length;
+      await go("L0H3");
+      return { cells, letters, groups, lit, list, shades, card, chip, untold, other: $("#main").textContent };
+    """
+    seen = visit(report_html(run), script, tmp_path)
+    assert seen.errors == []
+    found = seen.found
+    assert found["letters"] == ["P", "R", "?", ""]
+    assert "resting" in found["cells"]["L0H1"]
+    assert "type-undecided" in found["cells"]["L0H2"]
+    assert found["groups"][1:] == [
+        ["rests", "sink"],
+        ["no tag", "not identifiable", "unclassified"],
+    ]
+    assert found["lit"] == ["L0H2"]
+    assert found["list"][0].startswith("offset-2, or nearest verb (they differ at 7 of ")
+    assert found["list"][0].endswith(": L0H2")
+    typed, rest, none = (255 - np.mean(shade) for shade in found["shades"])
+    assert typed > 2 * rest > 2 * none
+    assert found["chip"] == "cannot be told apart here"
+    assert "Cannot be told apart here: offset-2, or nearest verb." in found["card"]
+    assert found["untold"] == 1
+    assert "told apart here" not in found["other"]
