@@ -88,18 +88,19 @@ class MentionTable:
 
     def before(self, end: int) -> MentionTable:
         """The mentions that end before a position."""
-        kept = self.last < end
-        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
-        for table in ("shared", "agrees"):
-            columns[table] = columns[table][:, kept]
-        return MentionTable(**columns)
+        return MentionTable(**self._columns(self.last < end))
 
     def between(self, start: int, stop: int) -> MentionTable:
         """The mentions that lie wholly in `[start, stop)`, position `start` now being 1."""
-        kept = (self.first >= start) & (self.last < stop)
-        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        columns = self._columns((self.first >= start) & (self.last < stop))
         moved = {name: columns[name] - start + 1 for name in ("first", "last")}
-        return MentionTable(**columns | moved | {"shared": columns["shared"][:, kept]})
+        return MentionTable(**columns | moved)
+
+    def _columns(self, kept: Bool[ndarray, " item"]) -> dict[str, ndarray]:
+        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        for table in ("shared", "agrees"):
+            columns[table] = columns[table][:, kept]
+        return columns
 
     def __len__(self) -> int:
         return len(self.first)

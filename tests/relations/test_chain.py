@@ -148,6 +148,7 @@ def test_two_people_are_they():
     window = window_of_tokens(["<bos>", "Tom", "and", "Ann", "they", "he"], document)
     assert window.mentions.agrees[0].tolist() == [True, True, False]
     assert window.cut(5).mentions.agrees.shape == (2, 2)
+    assert window.mentions.between(4, 6).agrees.tolist() == [[True, False], [False, True]]
 
 
 def test_the_chain_is_listed_beside_the_other_relations():
