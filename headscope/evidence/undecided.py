@@ -39,8 +39,10 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
         A row per such head by its name, in the order of the heads: the evidence of the relation
         with the largest lift of those, and in `said` what it cannot be told from.
     """
-    verdict = evidence["verdict"] if "verdict" in evidence else pd.Series("", evidence.index)
-    found = evidence[verdict == UNIDENTIFIABLE].sort_values("lift", ascending=False, kind="stable")
+    if "verdict" not in evidence or not (evidence["verdict"] == UNIDENTIFIABLE).any():
+        return heads.head(0)[["layer", "head"]].assign(said="")
+    found = evidence[evidence["verdict"] == UNIDENTIFIABLE]
+    found = found.sort_values("lift", ascending=False, kind="stable")
     found = found.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
     untagged = heads.loc[heads["primary"] == UNCLASSIFIED, ["layer", "head"]]
     rows = untagged.join(found, on=["layer", "head"], how="inner")

@@ -67,7 +67,7 @@ function summaryTable() {
     if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries to tell"];
     const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const [place, relation] = strongestOf(type)[0] || [];
-    const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, rests(type) ? `${type} (rests)` : type);
+    const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
     return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.name}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2]);
@@ -80,5 +80,5 @@ function undecidedList() {
   if (!groups.size) return null;
   const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([said, own]) =>
     el("li", {}, `${said} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
-  return el("section", { class: "undecided" }, el("h3", {}, "Cannot be told apart here"), el("ul", {}, items));
+  return el("section", { class: "undecided" }, el("h2", {}, "Cannot be told apart here"), el("ul", {}, items));
 }
