@@ -14,9 +14,10 @@ from torch import Tensor
 
 from headscope.studies.explain.catalogue import Rows
 from headscope.studies.explain.softmax import log_rule
+from headscope.studies.explain.threads import by_head
 
-STEPS = 60
-RATE = 0.08
+STEPS = 40
+RATE = 0.1
 SHRINK = 0.01
 """Penalty per row on the squared entries of both factors, in units of whitened inputs."""
 KEPT = 1e-4
@@ -71,17 +72,32 @@ def fit_content(
         vectors: the heads' queries and keys at every position of all windows.
         rank: how many dimensions are kept.
     """
-    query, key = vectors
+
+    def fit(head: int) -> tuple[Tensor, Tensor]:
+        own = slice(head, head + 1)
+        both = (vectors[0][own], vectors[1][own])
+        return _fit_head((attention[own, :count], base[own, :count]), rows, count, both, rank)
+
+    left, right = zip(*by_head(fit, len(attention)), strict=True)
+    return Content(torch.cat(left), torch.cat(right))
+
+
+def _fit_head(
+    logits: tuple[Tensor, Tensor],
+    rows: Rows,
+    count: int,
+    vectors: tuple[_Vectors, _Vectors],
+    rank: int,
+) -> tuple[Tensor, Tensor]:
     window, place = rows.window[:count], rows.query[:count]
     windows = int(window.max()) + 1
-    seen = rows.seen[:count]
-    to_query, to_key = _whitening(query[:, :windows]), _whitening(key[:, :windows])
-    q = torch.einsum("hwpd,hed->hwpe", query[:, :windows], to_query)[:, window, place]
-    k = torch.einsum("hwpd,hed->hwpe", key[:, :windows], to_key)
-    problem = _Problem(attention[:, :count], base[:, :count], seen, q, k, window)
-    left, right = problem.begin(rank)
-    left, right = _adam(problem, left, right)
-    return Content(left @ to_query, right @ to_key)
+    query, key = (each[:, :windows] for each in vectors)
+    to_query, to_key = _whitening(query), _whitening(key)
+    q = torch.einsum("hwpd,hed->hwpe", query, to_query)[:, window, place]
+    k = torch.einsum("hwpd,hed->hwpe", key, to_key)
+    problem = _Problem(*logits, rows.seen[:count], q, k, window)
+    left, right = _adam(problem, *problem.begin(rank))
+    return left @ to_query, right @ to_key
 
 
 def _whitening(vectors: Float[Tensor, "head window position width"]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,14 +13,15 @@ from torch import Tensor
 
 from headscope.studies.explain.catalogue import Packed, Rows
 from headscope.studies.explain.positions import LATER, LOG_DISTANCE, TOKEN_0
-from headscope.studies.explain.select import GATED_PAYS, Selector
+from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
 from headscope.studies.explain.softmax import Target, divergences, log_rule, newton
+from headscope.studies.explain.threads import by_head
 
 PAYS = 0.0015
 """Share of the bits above uniform that a feature must bring on documents that were not fitted."""
 LEAST = 2e-4
 """Nats a query that it must bring in any case: an even head has no bits to take a share of."""
-TRIES = 3
+TRIES = 2
 """Features in a row that do not pay before a rule is done."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
 """What every rule begins with, and loses again where it does not pay."""
@@ -104,22 +106,26 @@ class LayerFit:
         terms = [Term(names[name], -1) for name in BASE]
         values = term_values(texts, terms, m)
         self.drafts = [Draft(list(terms), values, torch.zeros(len(terms))) for _ in attention]
-        for head, draft in enumerate(self.drafts):
-            draft.weights = self._fit(head, draft.values, draft.weights)
-            draft.best = self._judge(head, draft, draft.values, draft.weights)
+        by_head(self._begin, len(self.drafts))
 
     def grow(self) -> list[Draft]:
         """Add features until none pays, then take out the least until no more than may be stay."""
         while not all(draft.done for draft in self.drafts):
             gains = self.selector.gains(self.wanted, self.rule)
-            for head, draft in enumerate(self.drafts):
-                if not draft.done:
-                    self._extend(head, draft, gains.nats[:, head].clone(), gains.weight[:, head])
-        for head, draft in enumerate(self.drafts):
-            self._thin(head, draft)
+            by_head(partial(self._extend, gains), len(self.drafts))
+        by_head(self._thin, len(self.drafts))
         return self.drafts
 
-    def _extend(self, head: int, draft: Draft, nats: Tensor, weight: Tensor) -> None:
+    def _begin(self, head: int) -> None:
+        draft = self.drafts[head]
+        draft.weights = self._fit(head, draft.values, draft.weights)
+        draft.best = self._judge(head, draft.values, draft.weights)
+
+    def _extend(self, gains: Gains, head: int) -> None:
+        draft = self.drafts[head]
+        if draft.done:
+            return
+        nats, weight = gains.nats[:, head].clone(), gains.weight[:, head]
         taken = [self.selector.number(each.feature, each.gate) for each in draft.refused]
         nats[torch.tensor(taken, dtype=torch.long)] = -torch.inf
         nats[self.selector.features :] /= GATED_PAYS
@@ -134,7 +140,7 @@ class LayerFit:
         start = torch.cat([draft.weights, weight[number : number + 1]])
         weights = self._fit(head, values, start)
         before = self.rule[head].clone()
-        loss = self._judge(head, draft, values, weights)
+        loss = self._judge(head, values, weights)
         if draft.best - loss < float(self.limit[head]):
             self.rule[head] = before
             draft.failed += 1
@@ -146,18 +152,18 @@ class LayerFit:
 
     def _fit(self, head: int, values: Tensor, start: Tensor) -> Tensor:
         own = values[:, : self.texts.fitted]
-        return newton(self.targets[head], own, start, steps=4, tolerance=1e-3).weights
+        return newton(self.targets[head], own, start, steps=3, tolerance=1e-3).weights
 
-    def _judge(self, head: int, draft: Draft, values: Tensor, weights: Tensor) -> float:
+    def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
         """The divergence on the choosing rows; keeps the rule on the fitted ones."""
         n, m = self.texts.fitted, self.texts.chosen
         logs = log_rule(torch.tensordot(weights, values, 1), self.seen[:m])
         torch.exp(logs[:n], out=self.rule[head])
         return float(divergences(self.attention[head, n:m], logs[n:]).sum())
 
-    def _thin(self, head: int, draft: Draft) -> None:
+    def _thin(self, head: int) -> None:
         """Refit on all rows but the judging ones; take out what costs least, one at a time."""
-        target = self.wholes[head]
+        draft, target = self.drafts[head], self.wholes[head]
         rows = self.texts.chosen / (self.texts.chosen - self.texts.fitted)
         limit = float(self.limit[head]) * rows
         fitted = newton(target, draft.values, draft.weights, steps=6)

@@ -16,9 +16,10 @@ from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.judge import Judge, Share, bits_by_kind, explained, unique_bits
 from headscope.studies.explain.positions import PLACE_RULE
-from headscope.studies.explain.rules import HeadRule, LayerRules, Weighed
+from headscope.studies.explain.rules import HeadRule, LayerRules, Place, Weighed
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import Target, newton
+from headscope.studies.explain.threads import by_head
 
 _Vectors = Float[Tensor, "head window position width"]
 
@@ -59,13 +60,15 @@ def explain_layer(
         content = fit_content(attention, base, rows, texts.chosen, vectors, rank=fitting.rank)
         logits = content.logits(*vectors)[:, rows.window, rows.query]
     placed = _Placed(texts)
-    heads, places = [], []
-    for head, draft in enumerate(drafts):
+
+    def judge(head: int) -> tuple[HeadRule, Place]:
         judging = _Head(texts, attention[head], None if logits is None else logits[head])
         weights, share = placed.rule(judging)
-        places.append(tuple(zip(PLACE_RULE, weights.tolist(), strict=True)))
-        heads.append(judging.rule(layer, head, (draft.terms, draft.weights), share))
-    return LayerRules(tuple(heads), tuple(places), content)
+        rule = judging.rule(layer, head, (drafts[head].terms, drafts[head].weights), share)
+        return rule, tuple(zip(PLACE_RULE, weights.tolist(), strict=True))
+
+    heads, places = zip(*by_head(judge, len(drafts)), strict=True)
+    return LayerRules(heads, places, content)
 
 
 class _Head:

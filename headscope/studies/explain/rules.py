@@ -51,11 +51,15 @@ class HeadRule:
     """The share that each kind of feature adds to the simpler ones."""
 
 
+Place = tuple[tuple[Feature, float], ...]
+"""A rule of token 0 and distance alone: features and weights."""
+
+
 @dataclass(frozen=True)
 class LayerRules:
     """What a layer needs to run on rules."""
 
     heads: tuple[HeadRule, ...]
-    places: tuple[tuple[tuple[Feature, float], ...], ...]
+    places: tuple[Place, ...]
     """Each head's rule of token 0 and distance alone."""
     content: Content | None
