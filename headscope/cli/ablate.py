@@ -35,8 +35,8 @@ def ablate(
     """Silence heads and measure what their types predict; writes RUN/causal.csv."""
     from headscope.api import Run as Loaded
     from headscope.api import load
+    from headscope.runs.beside import check_causes, save_causes
     from headscope.runs.folder import REPORT
-    from headscope.runs.store import check_causes, save_causes
     from headscope.studies.ablate.run import ablate as silence
     from headscope.studies.ablate.view import causes_table
     from headscope.views.progress import progress_bar

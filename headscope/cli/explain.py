@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,15 +55,25 @@ def explain(
     corpus: OtherText = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say what each head does as a small rule, and run the model on its rules."""
+    """Say what each head does as a small rule, and run the model on its rules.
+
+    Of a run it also writes RUN/rules.csv, which `headscope why` and the report show.
+    """
     check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.api import Run, load
+    from headscope.runs.beside import check_rules, save_rules
+    from headscope.runs.folder import is_run
     from headscope.studies.explain.run import explain as explain_heads
     from headscope.studies.explain.view import explanation_lines
     from headscope.views.progress import progress_bar
 
+    folder = Path(model) if is_run(Path(model)) else None
+    run = None if folder is None else load(folder)
+    if folder is not None:
+        check_rules(folder, overwrite=overwrite)
     with progress_bar(quiet=quiet, doing="explaining heads", unit="steps") as advance:
         found = explain_heads(
-            model,
+            run or model,
             corpus or (),
             features=features,
             rank=rank,
@@ -74,5 +85,8 @@ def explain(
             progress=advance,
         )
     files = write_study(found, out, figure, overwrite=overwrite)
+    if run is not None and folder is not None:
+        known = Run.of(found.put_into(run))
+        files.append(save_rules(known, folder, report=known.report, overwrite=overwrite))
     print_rich(explanation_lines(found))
     say_written(files)

@@ -20,3 +20,20 @@ HEAD_COLUMNS = [
 ]  # fmt: skip
 """A row per head. `score` is an older name of `mass`, kept with the
 same numbers until the next version."""
+EXPLAINED_COLUMNS = ["explained", "rule"]
+"""After those of `heads.csv`, where a run was explained."""
+RULE_COLUMNS = [
+    "layer",
+    "head",
+    "explained",
+    "place",
+    "feature",
+    "kind",
+    "queries",
+    "weight",
+    "weight_beside_content",
+    "unique",
+    "ci_low",
+    "ci_high",
+]
+"""A row per head and feature of its rule."""

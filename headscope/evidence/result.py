@@ -39,6 +39,9 @@ class Result:
     """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
     causes: pd.DataFrame | None = None
     """What silencing heads does; see `headscope.studies.ablate.effects`. None before `ablate`."""
+    accounts: pd.DataFrame | None = None
+    """What heads do as rules, a row per head × feature. None before `explain`; after it `heads` has
+    the columns `explained` and `rule`."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headscope.errors import RunError
+from headscope.evidence.accounts import account_lines, explained_by
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.result import Result
 from headscope.evidence.tags import explain
@@ -32,6 +33,7 @@ def why(result: Result, head: str) -> str:
         _undecided(result, head_name(layer, number)),
         conditions,
         _unsure(result, layer, number),
+        _listed("Rule:", _rule(result, layer, number)),
         _listed("Causes:", causes),
         _listed("Examples, [[query]] and «targets»:", _examples(result, layer, number)),
     ]
@@ -47,6 +49,18 @@ def _undecided(result: Result, name: str) -> str:
         f"Cannot be told apart here: {own['said']}. They differ at {own['contested_n']:.0f} of "
         f"{own['n']} queries of this text."
     )
+
+
+def _rule(result: Result, layer: int, head: int) -> list[str]:
+    """The head's rule, and which of its tags have no bits of their own in it."""
+    if result.accounts is None:
+        return []
+    own = result.evidence[(result.evidence["layer"] == layer) & (result.evidence["head"] == head)]
+    tagged = own[own["tagged"].astype(bool)]
+    tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
+    lines = account_lines(result.accounts, result.heads, layer, head)
+    found = explained_by(result.accounts, layer, head, tags)
+    return lines + [f"{tag} has no unique bits: explained by {name}" for tag, name in found]
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:

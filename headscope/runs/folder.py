@@ -13,8 +13,9 @@ from headscope.runs.write import LEFT
 RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
 REPORT = "report.html"
 CAUSES = "causal.csv"
+RULES = "rules.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
-CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES)
+CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 OWN = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -29,6 +30,7 @@ _MOST_BYTES = {
     PATTERNS: 4 * 2**30,
     TALLY: 16 * 2**30,
     CAUSES: 64 * 2**20,
+    RULES: 64 * 2**20,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,25 +15,25 @@ from safetensors.numpy import load_file, save_file
 from headscope.errors import RunError
 from headscope.evidence.result import Result
 from headscope.measure.tally import Tally
+from headscope.runs.accounts import read_accounts
 from headscope.runs.causal import read_causes
 from headscope.runs.folder import (
     CAUSES,
     EVIDENCE,
     HEADS,
-    OWN,
     REPORT,
+    RULES,
     RUN,
     TALLY,
     check_files,
     checksums,
     encoded,
-    inside,
     is_run,
     readable,
 )
 from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
-from headscope.runs.place import check_free, check_left, put
+from headscope.runs.place import check_free, put
 from headscope.runs.places import inward, outward
 from headscope.runs.record import SHA256, read_record, signed
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
@@ -86,52 +85,6 @@ def save_by(
     return folder
 
 
-def save_causes(
-    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
-) -> Path:
-    """Put what silencing a run's heads does, and the report that shows it, into its folder.
-
-    Raises:
-        RunError: there is no such run, it has such a table already (and `overwrite` is off), or
-            the folder cannot be written.
-    """
-    check_causes(folder, overwrite=overwrite)
-    if run.causes is None:
-        raise RunError("this run has no table of causes; ablate makes one")
-    with workplace(folder) as work:
-        new = work / NEW
-        try:
-            new.mkdir()
-            for name in OWN:
-                if name not in (CAUSES, REPORT) and (folder / name).exists():
-                    (new / name).parent.mkdir(exist_ok=True)
-                    shutil.copy2(inside(folder, name), new / name)
-            write_file(new / CAUSES, encoded(table_to_csv(run.causes)))
-            write_file(new / REPORT, encoded(report()))
-            _state_again(new)
-            put(work, folder)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-    return folder / CAUSES
-
-
-def check_causes(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a run folder into which `save_causes` will not write, before minutes of work.
-
-    Raises:
-        RunError: see `save_causes`.
-    """
-    try:
-        check_left(folder)
-        if not overwrite and (folder / CAUSES).exists():
-            raise RunError(
-                f"{folder / CAUSES} exists already: this run was ablated before; add --overwrite "
-                "to replace it"
-            )
-    except (OSError, ValueError) as error:
-        raise unwritable(folder, error) from error
-
-
 def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     """Read a run folder back.
 
@@ -171,8 +124,10 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         tally, twin = _read_tallies(
             readable(folder, TALLY), (*rules, *info.get("parts", ())), shape
         )
-    causes = read_causes(folder)
-    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), causes)
+    beside = read_causes(folder), read_accounts(folder)
+    if beside[1] is not None and "rule" not in heads:
+        raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
+    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside)
 
 
 UNCHECKED = (
@@ -191,6 +146,8 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
     write_file(folder / HEADS, encoded(table_to_csv(run.heads)))
     if run.causes is not None:
         write_file(folder / CAUSES, encoded(table_to_csv(run.causes)))
+    if run.accounts is not None:
+        write_file(folder / RULES, encoded(table_to_csv(run.accounts)))
     if run.examples:
         write_examples(run.examples, folder)
     write_file(folder / REPORT, encoded(report()))
@@ -203,22 +160,11 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
     rules = {name: asdict(rule) for name, rule in run.rules.items()}
     # last, because it states what the others are
     info = {**outward(run.info, place), "relations": rules, "files": checksums(folder)}
-    write_file(folder / RUN, _record(signed(info)))
+    write_file(folder / RUN, record_bytes(signed(info)))
 
 
-def _state_again(folder: Path) -> None:
-    """Have `run.json` state what the files are now; a folder that never did so still does not."""
-    info = json.loads(readable(folder, RUN).read_text(encoding="utf-8"))
-    if "files" in info:
-        stated = info["files"] | checksums(folder)
-        if SHA256 in info["provenance"]:
-            info = signed(info | {"files": stated})
-        else:  # a checksum of now would vouch for what was never checked
-            info["files"] = stated
-    write_file(folder / RUN, _record(info), overwrite=True)
-
-
-def _record(info: dict[str, Any]) -> bytes:
+def record_bytes(info: dict[str, Any]) -> bytes:
+    """`run.json` as it is written."""
     return encoded(json.dumps(info, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

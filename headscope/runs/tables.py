@@ -16,11 +16,16 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.evidence.columns import EVIDENCE_COLUMNS, FIRST_EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.evidence.columns import (
+    EVIDENCE_COLUMNS,
+    EXPLAINED_COLUMNS,
+    FIRST_EVIDENCE_COLUMNS,
+    HEAD_COLUMNS,
+)
 from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
 from headscope.runs.folder import RUN
 
-_TEXTS = ("baseline", "verdict", "contested_text")
+_TEXTS = ("rule", "baseline", "verdict", "contested_text")
 _KINDS = {
     **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", *_TEXTS), str),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
@@ -72,16 +77,18 @@ def read_evidence(path: Path) -> pd.DataFrame:
 def read_heads(path: Path) -> pd.DataFrame:
     """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
 
-    A table of an older headscope has no column `mass`; its `score` is the same.
+    A table of an older headscope has no column `mass`; its `score` is the same. One of a run that
+    was explained has `explained` and `rule`.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    heads = _read(path, HEAD_COLUMNS, added=["mass"])
+    columns = [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
+    heads = _read(path, columns, added=["mass"], later=EXPLAINED_COLUMNS)
     heads["mass"] = heads.get("mass", heads["score"])
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
-    return heads[HEAD_COLUMNS]
+    return heads[[name for name in columns if name in heads]]
 
 
 def check_tables(heads: pd.DataFrame, evidence: pd.DataFrame, relations: Collection[str]) -> None:
@@ -116,7 +123,9 @@ def _places(table: pd.DataFrame, columns: int) -> list[int]:
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
 
-def _read(path: Path, columns: list[str], *, added: Collection[str]) -> pd.DataFrame:
+def _read(
+    path: Path, columns: list[str], *, added: Collection[str], later: Collection[str] = ()
+) -> pd.DataFrame:
     kinds = {name: _KINDS.get(name, "float64") for name in columns}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
     missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
@@ -128,7 +137,10 @@ def _read(path: Path, columns: list[str], *, added: Collection[str]) -> pd.DataF
             )
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
-    if list(table.columns) not in (columns, [name for name in columns if name not in added]):
+    known = [columns]
+    for optional in (later, added):  # what a study adds, and what older versions lack
+        known += [[name for name in each if name not in optional] for each in known]
+    if list(table.columns) not in known:
         raise RunError(
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
             f"{', '.join(columns)}"

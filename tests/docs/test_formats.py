@@ -50,8 +50,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     shell("redundancy", runs[0], "--windows", 9, "--out", home / "redundancy.csv", "--quiet")
     shell("collapse", gpt2_folder, *few, "--out", home / "collapse.csv")
-    rules = ("--windows", 8, "--features", 2, "--quiet", "--out", home / "explain.csv")
-    shell("explain", gpt2_folder, "--corpus", text, *rules)
+    shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
     shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", *spec, "--engine-workers", 0, "--quiet")
@@ -61,6 +60,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
+        "rules.csv": runs[0],
         "sweep.csv": home / "sweep",
     }  # fmt: skip
     groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
@@ -95,7 +95,7 @@ TABLES = [
     "heads.csv", "evidence.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
-    "weights writes", "prune", "prune-heads", "collapse", "explain", "anatomy", "anatomy published",
+    "weights writes", "prune", "prune-heads", "collapse", "rules.csv", "anatomy", "anatomy published",
     "calibrate", "calibrate zoo",
 ]  # fmt: skip
 NOT_TABLES = {"run.json", "tally.safetensors", "patterns/examples.safetensors"}

@@ -56,9 +56,15 @@ def make_run(folder: Path) -> Path:
         "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
         "control_low": -0.25, "control_high": 0.0, "agrees": True,
     }  # fmt: skip
+    term = {
+        "layer": 0, "head": 1, "explained": 0.75, "place": 1, "feature": "offset-1",
+        "kind": "position", "queries": "", "weight": 2.5, "weight_beside_content": float("nan"),
+        "unique": 0.5, "ci_low": 0.25, "ci_high": 0.625,
+    }  # fmt: skip
+    heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
     made = hs.Run(
-        run.heads, run.evidence, run.rules, run.info, run.tally, run.tally, examples,
-        pd.DataFrame([cause]),
+        heads, run.evidence, run.rules, run.info, run.tally, run.tally, examples,
+        pd.DataFrame([cause]), pd.DataFrame([term]),
     )  # fmt: skip
     return made.save(folder)
 

@@ -11,8 +11,9 @@ import pytest
 
 from headscope.api import load
 from headscope.errors import RunError
+from headscope.runs.beside import save_causes
 from headscope.runs.folder import CAUSES, REPORT, RUN, TALLY
-from headscope.runs.store import UNSIGNED, save_causes
+from headscope.runs.store import UNSIGNED
 from tests.fuzz.folders import make_run, sign_record
 
 

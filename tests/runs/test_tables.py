@@ -17,7 +17,7 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
-from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.evidence.columns import EVIDENCE_COLUMNS, EXPLAINED_COLUMNS, HEAD_COLUMNS
 from headscope.relations import check_relations, relations_of
 from headscope.runs.folder import EVIDENCE, HEADS
 from headscope.runs.listing import list_heads, write_heads
@@ -88,7 +88,7 @@ def test_the_printed_table_runs_nothing_either():
 
 def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
     run = hs.load(make_run(tmp_path / "run"))
-    assert list(run.heads.columns) == HEAD_COLUMNS
+    assert list(run.heads.columns) == [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
     assert list(run.evidence.columns) == EVIDENCE_COLUMNS
     assert run.evidence["n"].dtype == run.heads["layer"].dtype == np.int64
     assert run.evidence["tagged"].dtype == bool
@@ -114,11 +114,12 @@ def test_heads_name_the_mass_as_all_else_does_and_by_its_older_name(tmp_path):
 def test_heads_of_an_older_headscope_have_a_mass_too(tmp_path):
     run = hs.load(make_run(tmp_path / "run"))
     path = tmp_path / HEADS
-    text = (tmp_path / "run" / HEADS).read_text(encoding="utf-8")
+    plain = run.heads[HEAD_COLUMNS]  # before it was explained
+    text = table_to_csv(plain)
     assert text.splitlines()[0].endswith(",kv_group,mass")
     older = "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines())
     path.write_text(older, encoding="utf-8")
-    assert read_heads(path).equals(run.heads.reset_index(drop=True))
+    assert read_heads(path).equals(plain.reset_index(drop=True))
     last = text.rstrip().rpartition(",")
     path.write_text(f"{last[0]},0.123\n", encoding="utf-8")
     with pytest.raises(RunError, match="mass and score are one number by two names, and differ"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from headscope.errors import RunError
+from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
+from headscope.evidence.result import Result, by_name
 from headscope.heads import head_name
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.rules import HeadRule, LayerRules
@@ -18,21 +20,7 @@ from headscope.views.study import Study
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RULE_COLUMNS = [
-    "layer",
-    "head",
-    "explained",
-    "place",
-    "feature",
-    "kind",
-    "queries",
-    "weight",
-    "weight_beside_content",
-    "unique",
-    "ci_low",
-    "ci_high",
-]
-HEAD_COLUMNS = [
+BY_HEAD = [
     "layer",
     "head",
     "bits",
@@ -86,7 +74,7 @@ class Explanation(Study):
         """The tables of a model's rules."""
         heads = [each for layer in rules.values() for each in layer.heads]
         table = pd.DataFrame([row for each in heads for row in _rows(each)], columns=RULE_COLUMNS)
-        by_head = pd.DataFrame([_head(each) for each in heads], columns=HEAD_COLUMNS)
+        by_head = pd.DataFrame([_head(each) for each in heads], columns=BY_HEAD)
         return cls(model, table, by_head, _coverage(heads), losses, rank, notes)
 
     @property
@@ -98,6 +86,12 @@ class Explanation(Study):
     def explained(self) -> float:
         """The mean over heads of the share that rules explain, in (−∞, 1]."""
         return float(self.heads["explained"].mean())
+
+    def put_into(self, run: Result) -> Result:
+        """The run with `rules` as its accounts, and `explained` and `rule` in its heads."""
+        own = by_name(self.heads)[EXPLAINED_COLUMNS]
+        heads = run.heads[HEAD_COLUMNS].join(own)
+        return replace(run, heads=heads, accounts=self.rules)
 
     def rule(self, head: str) -> str:
         """A head's rule in words.

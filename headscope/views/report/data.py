@@ -143,7 +143,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
             **row,
             "mark": drawn[name],
             "undecided": said.get(name),
-            "causes": _causes(run, row),
+            "causes": _said(run, row),
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
     ]
@@ -161,8 +161,12 @@ def _thresholds(run: Result) -> dict[str, Any]:
     return {"said": in_one_line(table), "curves": curves if len(table) else []}
 
 
-def _causes(run: Result, row: dict[str, Any]) -> list[str]:
-    return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
+def _said(run: Result, row: dict[str, Any]) -> list[str]:
+    """What is known of a head beside its tags: its rule, and what silencing it does."""
+    rule = []
+    if run.accounts is not None:
+        rule = [f"rule ({row['explained']:.0%} of its bits): {row['rule']}"]
+    return rule + ([] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"]))
 
 
 def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import headscope as hs
 from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, CorpusError, RunError
+from headscope.evidence.columns import RULE_COLUMNS
 from headscope.measure.batches import Batch
 from headscope.measure.text_loss import text_loss
 from headscope.models.engines.engine import stream_patterns
@@ -22,7 +23,7 @@ from headscope.studies.explain.judge import Share
 from headscope.studies.explain.patterns import PLACE, RULE, UNIFORM, Patterns
 from headscope.studies.explain.positions import LOG_DISTANCE, OFFSET, TOKEN_0
 from headscope.studies.explain.reading import padded, queries_and_keys, read_layers
-from headscope.studies.explain.result import HEAD_COLUMNS, RULE_COLUMNS
+from headscope.studies.explain.result import BY_HEAD
 from headscope.studies.explain.rules import HeadRule, LayerRules, Weighed
 from headscope.studies.explain.running import running
 
@@ -148,7 +149,7 @@ def found(gpt2_folder) -> hs.Explanation:
 
 def test_an_explanation_has_its_tables(found):
     assert list(found.table.columns) == RULE_COLUMNS
-    assert list(found.heads.columns) == HEAD_COLUMNS
+    assert list(found.heads.columns) == BY_HEAD
     assert len(found.heads) == 8
     assert (found.heads["features"] <= 3).all()
     count = found.table.groupby(["layer", "head"]).size()
