@@ -112,7 +112,13 @@ HEADS = (
     _looks("noun to determiner", None, ("noun", "determiner")),
     _looks("object to verb", None, ("noun", "verb")),
     _looks("verb to subject", None, ("verb", "person")),
-    _looks("pronoun to antecedent", "coreference/pronoun", *_GENDERS),
+    # an antecedent is a part of its pronoun's chain
+    _looks(
+        "pronoun to antecedent",
+        "coreference/pronoun",
+        *_GENDERS,
+        may_earn=("coreference/chain",),
+    ),
     PlantedHead("recency", 1, near=3.0),
     PlantedHead("any noun", 1, fits=((None, "noun", FIND), (None, "name", FIND))),
     _looks("nearest name", None, ("she", "name"), ("he", "name"), ("it", "name"), ("they", "name")),
