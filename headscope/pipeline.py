@@ -183,7 +183,7 @@ def _surveyed(
     coming = iter(text)
     first = list(_up_to(coming, SURVEYED))
     made = plan_built(model.tokenizer, max_length=settings.max_length)
-    room = settings.max_tokens // 4
+    room = settings.max_tokens // 2
     found = survey([*first, *synthetic], relations, text.further(), made, room=room)
     return chain(first, coming), found
 

@@ -22,7 +22,7 @@ from headscope.relations.simple_rules import (
     query_class,
 )
 
-ENOUGH = 200
+ENOUGH = 150
 """Contested queries of a relation; when there are so many no more text is read for them."""
 FEWEST = 20
 """Queries of a class for a rule of its own; else that of all classes is taken."""

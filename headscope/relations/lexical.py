@@ -31,8 +31,8 @@ KIND_SOURCE = (
     "ours: a quarter of a head's attention on words of one kind, half as much again as the same "
     "number of words of the other kind get"
 )
-EVERY = 4
-"""Every fourth word is asked for kinds of words: what a head does at one it does at the next."""
+EVERY = 16
+"""Every 16th word is asked for kinds of words: what a head does at one it does at the next."""
 NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
            "PART", "NUM")  # fmt: skip
 
@@ -106,7 +106,7 @@ def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
 
 
 def words_of_kind(window: Window, kind: str) -> Pairs:
-    """Every fourth word with all earlier words of a kind, content or function."""
+    """Every 16th word with all earlier words of a kind, content or function."""
     words = window.words
     asked = np.arange(0, len(words), EVERY)
     query, key = np.nonzero(_earlier(words, asked) & of_class(words, kind))
