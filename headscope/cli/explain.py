@@ -21,7 +21,7 @@ from headscope.cli.options import (
     Seed,
     Table,
 )
-from headscope.cli.terminal import print_rich
+from headscope.cli.terminal import print_rich, say
 
 
 class Each(StrEnum):
@@ -46,6 +46,9 @@ def explain(
     each: Annotated[
         Each, typer.Option(help="What to run on rules: all heads, also each layer, each head.")
     ] = Each.all,
+    propose: Annotated[
+        bool, typer.Option("--propose", help="Print relation files for frequent rules instead.")
+    ] = False,
     out: Table = None,
     figure: Picture = None,
     overwrite: Overwrite = False,
@@ -88,5 +91,8 @@ def explain(
     if run is not None and folder is not None:
         known = Run.of(found.put_into(run))
         files.append(save_rules(known, folder, report=known.report, overwrite=overwrite))
-    print_rich(explanation_lines(found))
+    if propose:
+        say(found.proposals())
+    else:
+        print_rich(explanation_lines(found))
     say_written(files)

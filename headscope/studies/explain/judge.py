@@ -36,6 +36,18 @@ class Judge:
         """KL(head ‖ uniform) in bits, likewise."""
         return self.by_document(torch.zeros_like(self.attention))
 
+    def most(
+        self, logits: Float[Tensor, "row key"], count: int
+    ) -> list[tuple[int, int, int, float]]:
+        """The rows with the largest remainder: row, the head's first key, the rule's, and bits."""
+        logs = log_rule(logits, self.seen)
+        bits = divergences(self.attention, logs) / BIT
+        best = bits.topk(min(count, len(bits)))
+        return [
+            (row, int(self.attention[row].argmax()), int(logs[row].argmax()), value)
+            for row, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
     @property
     def rows(self) -> Float[ndarray, " document"]:
         """How many rows each document has."""

@@ -16,11 +16,13 @@ from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.judge import Judge, Share, bits_by_kind, explained, unique_bits
 from headscope.studies.explain.positions import PLACE_RULE
-from headscope.studies.explain.rules import HeadRule, LayerRules, Place, Weighed
+from headscope.studies.explain.rules import HeadRule, LayerRules, Place, Remainder, Weighed
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import Target, newton
 from headscope.studies.explain.threads import by_head
 
+REMAINDERS, BEFORE = 3, 24
+"""Queries that are kept of each head, and how many tokens before each."""
 _Vectors = Float[Tensor, "head window position width"]
 
 
@@ -95,7 +97,8 @@ class _Head:
         values = term_values(self.texts, terms)
         own, judged = values[:, : self.texts.chosen], values[:, self.texts.judged]
         fitted = newton(self.target, own, start, steps=4)
-        rest = self.judge.by_document(torch.tensordot(fitted.weights, judged, 1))
+        logits = torch.tensordot(fitted.weights, judged, 1)
+        rest = self.judge.by_document(logits)
         beside, content = self._with_content(values, fitted.weights)
         kinds = [feature.kind for feature in features]
         order = [*KINDS, *sorted(set(kinds) - {*KINDS})]
@@ -116,6 +119,7 @@ class _Head:
             position,
             explained(rest, self.uniform),
             content,
+            tuple(self._remainder(*each) for each in self.judge.most(logits, REMAINDERS)),
             {kind: bits / total for kind, bits in by_kind.items()} if total > 0 else {},
         )
 
@@ -129,9 +133,21 @@ class _Head:
         logits = torch.tensordot(both, values[:, judged], 1) + self.content[judged]
         return both, explained(self.judge.by_document(logits), self.uniform)
 
+    def _remainder(self, row: int, own: int, said: int, bits: float) -> Remainder:
+        rows, place = self.texts.rows, self.texts.chosen + row
+        window, query = rows.windows[int(rows.window[place])], int(rows.query[place])
+        strings = window.strings
+        before = "".join(strings[max(1, query - BEFORE) : query])
+        text = f"{before}[[{strings[query]}]]"
+        return Remainder(window.name, text, _at(strings, own), _at(strings, said), bits)
+
     def _share(self, lost: Float[ndarray, " document"]) -> Share:
         own = explained(self.uniform - lost, self.uniform)
         return Share(own.value, own.low, own.high)
+
+
+def _at(strings: Sequence[str], place: int) -> str:
+    return "token 0" if place == 0 else f"{strings[place]} ({place})"
 
 
 class _Placed:

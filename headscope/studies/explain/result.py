@@ -13,6 +13,7 @@ from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COL
 from headscope.evidence.result import Result, by_name
 from headscope.heads import head_name
 from headscope.studies.explain.feature import KINDS
+from headscope.studies.explain.propose import proposals
 from headscope.studies.explain.rules import HeadRule, LayerRules
 from headscope.studies.explain.sentences import rule_sentence
 from headscope.views.study import Study
@@ -57,6 +58,9 @@ class Explanation(Study):
     losses: pd.DataFrame | None
     """The loss with heads on rules; see `headscope.studies.explain.losses.run_losses`. None where
     nothing was run."""
+    remainders: pd.DataFrame
+    """The queries that each head's rule says least about: `layer`, `head`, `window`, the `text`
+    with the query in [[ ]], what the head `looks_at`, what `rule_says`, and the `bits` between."""
     rank: int
     """Of the content term; 0 for none."""
     notes: tuple[str, ...] = ()
@@ -74,8 +78,15 @@ class Explanation(Study):
         """The tables of a model's rules."""
         heads = [each for layer in rules.values() for each in layer.heads]
         table = pd.DataFrame([row for each in heads for row in _rows(each)], columns=RULE_COLUMNS)
+        rest = pd.DataFrame(
+            [
+                {"layer": each.layer, "head": each.head} | vars(row)
+                for each in heads
+                for row in each.remainders
+            ]
+        )
         by_head = pd.DataFrame([_head(each) for each in heads], columns=BY_HEAD)
-        return cls(model, table, by_head, _coverage(heads), losses, rank, notes)
+        return cls(model, table, by_head, _coverage(heads), losses, rest, rank, notes)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -86,6 +97,10 @@ class Explanation(Study):
     def explained(self) -> float:
         """The mean over heads of the share that rules explain, in (−∞, 1]."""
         return float(self.heads["explained"].mean())
+
+    def proposals(self) -> str:
+        """Relation files for what many heads look at and no relation of the table names."""
+        return proposals(self.rules)
 
     def put_into(self, run: Result) -> Result:
         """The run with `rules` as its accounts, and `explained` and `rule` in its heads."""

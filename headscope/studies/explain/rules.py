@@ -32,6 +32,21 @@ class Weighed:
 
 
 @dataclass(frozen=True)
+class Remainder:
+    """A query of which a rule says little."""
+
+    window: str
+    text: str
+    """What stands before it, the query in [[ ]]."""
+    looks_at: str
+    """The token that has most of the head's attention."""
+    rule_says: str
+    """The token that has most of the rule's."""
+    bits: float
+    """KL(head ‖ rule) there."""
+
+
+@dataclass(frozen=True)
 class HeadRule:
     """What one head is said to do, and how much of it that explains on held-out documents."""
 
@@ -47,6 +62,8 @@ class HeadRule:
     """By the rule's features, which come from the text alone."""
     content: Share | None
     """By features and the content term together; None without one."""
+    remainders: tuple[Remainder, ...] = ()
+    """The queries that the rule says least about, the worst first."""
     kinds: Mapping[str, float] = field(default_factory=dict)
     """The share that each kind of feature adds to the simpler ones."""
 

@@ -102,7 +102,7 @@ def explain(
         corpora = [*corpora_of(run)]
     read = read_texts(loaded, corpora, windows=windows, seed=asked.get("seed", 0))
     catalogue = Catalogue(Lexicon.of(read.fitted), [*relations_of(), *relations])
-    fitting = _fitting(catalogue, read, features, rank)
+    fitting = fitting_of(catalogue, read, features, rank)
     steps = _Steps(loaded, each, rank, progress)
     patterns = fit_rules(loaded, catalogue, fitting, steps.advance)
     losses = None
@@ -157,7 +157,8 @@ def _mean(pattern: Tensor, rows: Rows) -> Float[Tensor, "head place place"]:
     return means
 
 
-def _fitting(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fitting:
+def fitting_of(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fitting:
+    """The features of all windows, ready to be weighed."""
     rows = Rows.of(read.windows, STEP)
     packed = pack(catalogue, rows)
     parts = (read.fitted, (*read.fitted, *read.choosing))

@@ -60,17 +60,10 @@ def trees(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
 
 
 def entities(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
-    """Earlier mentions of the same entity whatever their words, and any mention."""
+    """Any mention; those of one entity are relations of the table."""
     mentions = window.mentions
     if not len(mentions):
         return
-    same = np.tril(mentions.entity[:, None] == mentions.entity[None, :], k=-1)
-    query, key = np.nonzero(same)
-    feature = Feature("same entity", "an earlier mention of the same entity", "coreference")
-    apart = mentions.last[key] < mentions.first[query]
-    query, key = query[apart], key[apart]
-    found = span_pairs(mentions.last[query], mentions.first[key], mentions.last[key])
-    yield _once(feature, found.query, found.key)
     anything = Feature("key mention", "the head word of any mention", "coreference")
     yield cells(anything, *after(len(window), np.unique(mentions.last)))
 

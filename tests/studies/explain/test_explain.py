@@ -165,6 +165,15 @@ def test_an_explanation_has_its_tables(found):
         found.rule("L7H1")
 
 
+def test_the_remainder_shows_where_a_head_looks_and_where_its_rule_says(found):
+    rest = found.remainders
+    assert rest.groupby(["layer", "head"]).size().tolist() == [3] * 8
+    assert (rest["bits"] > 0).all()
+    assert rest["text"].str.endswith("]]").all()
+    worst = rest.groupby(["layer", "head"])["bits"].apply(list)
+    assert all(bits == sorted(bits, reverse=True) for bits in worst)
+
+
 def test_losses_run_from_uniform_to_untouched(found):
     losses = found.losses
     assert losses["replaced"].unique().tolist() == ["", "all", "L0", "L1"]
