@@ -133,6 +133,11 @@ EXAMPLES = [
     *(Example(f"positional/offset-{d}", LETTERS, _back(LETTERS, d)) for d in range(9)),
     Example("positional/offset-1-random", LONG_REPEAT, _back(LONG_REPEAT, 1, last=12)),
     Example("positional/offset-4-random", LONG_REPEAT, _back(LONG_REPEAT, 4, last=12)),
+    Example(
+        "positional/local",
+        LETTERS,
+        {q: [q - 4, q - 3, q - 2, q - 1] for q in range(6, len(LETTERS))},
+    ),
     # the query at 1 has no earlier key to be compared with
     Example("sink/first-token", KEYS, {q: [0] for q in range(2, 23)}, KEYS_TEXT),
     Example(
@@ -177,6 +182,9 @@ EXAMPLES = [
         KEYS_TEXT,
     ),
     Example("lexical/duplicate", KEYS, {21: [3]}, KEYS_TEXT),
+    # every 16th word is asked, and before the first there is none
+    Example("lexical/content-words", KEYS, {18: [1, 2, 3, 8, 10, 11, 12, 17]}, KEYS_TEXT),
+    Example("lexical/function-words", KEYS, {18: [4, 5, 6, 7, 9, 15, 16]}, KEYS_TEXT),
     Example("lexical/in-word", KEYS, {12: [11]}, KEYS_TEXT),
     Example("lexical/first-piece", LONG_WORD, {3: [1], 4: [1]}, LONG_WORD_TEXT),
     Example("delimiter/newline", LINES, {4: [3], 5: [3]}),
