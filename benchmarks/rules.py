@@ -87,19 +87,20 @@ def first_named(rule: HeadRule) -> str:
     return next((e.feature.name for e in rule.terms if e.feature.kind != "sink"), "")
 
 
+def every_second(windows: tuple[Window, ...], half: int) -> set[int]:
+    """Every second document of some windows."""
+    return set(sorted({w.document for w in windows})[half::2])
+
+
 def halves(name: str, count: int = 56) -> None:
     """Rules of the even and of the odd documents, for heads with half of their bits explained."""
     model = the_model(name, longest=128)
     read = read_texts(model, (), windows=2 * count, seed=0)
     found = []
-    numbers = sorted({w.document for w in read.windows})
     for half in (0, 1):
-        own = set(numbers[half::2])
-        parts = [
-            tuple(w for w in part if w.document in own)
-            for part in (read.fitted, read.choosing, read.judging)
-        ]
-        catalogue = Catalogue(Lexicon.of(read.fitted), relations_of())
+        dealt = (read.fitted, read.choosing, read.judging)
+        parts = [tuple(w for w in part if w.document in every_second(part, half)) for part in dealt]
+        catalogue = Catalogue(Lexicon.of(parts[0]), relations_of())
         fitting = fitting_of(catalogue, Read(parts[0], parts[1], parts[2], (), ()), 8, 0)
         patterns = fit_rules(model, catalogue, fitting, lambda: None)
         found.append([head for layer in patterns.rules.values() for head in layer.heads])

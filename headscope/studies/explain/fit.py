@@ -60,8 +60,6 @@ class Draft:
     """A head's rule while it grows."""
 
     terms: list[Term]
-    values: Float[Tensor, "term row key"]
-    """Over the rows that fit and choose."""
     weights: Float[Tensor, " term"]
     refused: set[Term] = field(default_factory=set)
     failed: int = 0
@@ -104,8 +102,7 @@ class LayerFit:
         self.rule = torch.empty(len(attention), n, texts.rows.width)
         names = {each.name: i for i, each in enumerate(texts.packed.features)}
         terms = [Term(names[name], -1) for name in BASE]
-        values = term_values(texts, terms, m)
-        self.drafts = [Draft(list(terms), values, torch.zeros(len(terms))) for _ in attention]
+        self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         by_head(self._begin, len(self.drafts))
 
     def grow(self) -> list[Draft]:
@@ -118,8 +115,9 @@ class LayerFit:
 
     def _begin(self, head: int) -> None:
         draft = self.drafts[head]
-        draft.weights = self._fit(head, draft.values, draft.weights)
-        draft.best = self._judge(head, draft.values, draft.weights)
+        values = term_values(self.texts, draft.terms, self.texts.chosen)
+        draft.weights = self._fit(head, values, draft.weights)
+        draft.best = self._judge(head, values, draft.weights)
 
     def _extend(self, gains: Gains, head: int) -> None:
         draft = self.drafts[head]
@@ -135,8 +133,8 @@ class LayerFit:
         if not nats[number] > 0:
             draft.done = True
             return
-        own = term_values(self.texts, [term], self.texts.chosen)
-        values = torch.cat([draft.values, own])
+        # made again each time: all heads' values together would fill hundreds of megabytes
+        values = term_values(self.texts, [*draft.terms, term], self.texts.chosen)
         start = torch.cat([draft.weights, weight[number : number + 1]])
         weights = self._fit(head, values, start)
         before = self.rule[head].clone()
@@ -147,7 +145,7 @@ class LayerFit:
             draft.done = draft.failed >= TRIES
             return
         draft.terms.append(term)
-        draft.values, draft.weights, draft.best, draft.failed = values, weights, loss, 0
+        draft.weights, draft.best, draft.failed = weights, loss, 0
         draft.done = len(draft.terms) >= self.most + SPARE
 
     def _fit(self, head: int, values: Tensor, start: Tensor) -> Tensor:
@@ -166,7 +164,8 @@ class LayerFit:
         draft, target = self.drafts[head], self.wholes[head]
         rows = self.texts.chosen / (self.texts.chosen - self.texts.fitted)
         limit = float(self.limit[head]) * rows
-        fitted = newton(target, draft.values, draft.weights, steps=6)
+        values = term_values(self.texts, draft.terms, self.texts.chosen)
+        fitted = newton(target, values, draft.weights, steps=6)
         while len(draft.terms):
             cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
             least = int(cost.argmin())
@@ -175,11 +174,12 @@ class LayerFit:
                 break
             kept = [i for i in range(len(draft.terms)) if i != least]
             step = fitted.inverse[:, least] * fitted.weights[least] / fitted.inverse[least, least]
-            values = draft.values[kept]
-            fewer = newton(target, values, (fitted.weights - step)[kept], steps=3, tolerance=1e-3)
+            fewer = newton(
+                target, values[kept], (fitted.weights - step)[kept], steps=3, tolerance=1e-3
+            )
             # curvature says little of large weights: what is lost in truth decides
             if not too_many and fewer.loss - fitted.loss >= limit:
                 break
-            draft.terms, draft.values = [draft.terms[i] for i in kept], values
+            draft.terms, values = [draft.terms[i] for i in kept], values[kept]
             fitted = fewer
         draft.weights = fitted.weights

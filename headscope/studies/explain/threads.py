@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -37,5 +38,10 @@ def by_head(work: Callable[[int], _Found], heads: int) -> list[_Found]:
     with single_steps() as cores:
         if cores == 1 or heads == 1:
             return [alone(head) for head in range(heads)]
-        with ThreadPoolExecutor(cores) as pool:
-            return list(pool.map(alone, range(heads)))
+        return list(_pool(cores).map(alone, range(heads)))
+
+
+@cache
+def _pool(cores: int) -> ThreadPoolExecutor:
+    """The same threads for every layer: each new one would keep memory of its own."""
+    return ThreadPoolExecutor(cores)
