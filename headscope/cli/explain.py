@@ -29,6 +29,7 @@ class Each(StrEnum):
 
     none = "none"
     all = "all"
+    type = "type"
     layer = "layer"
     head = "head"
 
@@ -44,7 +45,7 @@ def explain(
     rank: Annotated[int, typer.Option(help="Of the content term beside the rule; 0 for none.")] = 4,
     windows: Annotated[int, typer.Option(help="Windows of text to read.")] = 56,
     each: Annotated[
-        Each, typer.Option(help="What to run on rules: all heads, also each layer, each head.")
+        Each, typer.Option(help="What to run on rules: all heads, also each type, layer, head.")
     ] = Each.all,
     propose: Annotated[
         bool, typer.Option("--propose", help="Print relation files for frequent rules instead.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,13 @@ from headscope.relations.simple_rules import (
     query_class,
 )
 
-ENOUGH = 150
+ENOUGH = 100
 """Contested queries of a relation; when there are so many no more text is read for them."""
+HOPE = 10
+"""Contested queries that a text must hold for more to be looked for: of what is rarer than that too
+few would be found."""
+REACH = 64
+"""Tokens from a query to what it needs; farther ones would take room from many others."""
 FEWEST = 20
 """Queries of a class for a rule of its own; else that of all classes is taken."""
 
@@ -140,12 +146,16 @@ def survey(
     }
     asked = [relation for relation in asked if relation.id in chosen]
     contested = _count(asked, windows, chosen)
-    more = _wanted(asked, contested, chosen, further, ENOUGH, room) if room else []
-    made: list[Window] = []
+    hopeful = [
+        r for r in asked if r.rule.taggable and HOPE <= contested[r.id].queries.sum() < ENOUGH
+    ]
+    more = _wanted(hopeful, contested, chosen, further, room)
+    for relation, part in product((r for r in asked if r not in hopeful), more):
+        found = _contested(relation, part, chosen[relation.id])
+        contested[relation.id].add(relation, part, found)
     built_counts = {relation.id: Counts() for relation in asked}
-    if room:
-        few = [r for r in asked if contested[r.id].queries.sum() < MIN_QUERIES]
-        made = _wanted(few, built_counts, chosen, built, ENOUGH, room)
+    few = [r for r in asked if contested[r.id].queries.sum() < MIN_QUERIES]
+    made = _wanted(few, built_counts, chosen, built, room)
     facts = {
         relation.id: {
             "baseline": counts[relation.id].best_rule(chosen[relation.id]),
@@ -187,13 +197,12 @@ def _wanted(
     counts: dict[str, Counts],
     chosen: dict[str, Chosen],
     windows: Iterable[Window],
-    enough: int,
     room: int,
 ) -> list[Window]:
-    """Windows that hold contested queries of which there are not enough yet; they are counted."""
+    """Sentences with contested queries of which there are not enough yet; they are counted."""
     found: list[Window] = []
-    for window in windows:
-        short = [r for r in relations if counts[r.id].queries.sum() < enough]
+    for window in windows if room else ():
+        short = [r for r in relations if counts[r.id].queries.sum() < ENOUGH]
         if not short:
             break
         for part in stretches(window, _wanted_spans(short, window, chosen)):
@@ -215,8 +224,9 @@ def _wanted_spans(
         targets = _contested(relation, window, chosen[relation.id])
         pick = chosen[relation.id].picks(relation, window)
         for query in targets.queries.tolist():
-            keys = targets.key[targets.query == query]
-            yield min(int(keys.min()), int(pick[query])), query
+            first = min(int(targets.key[targets.query == query].min()), int(pick[query]))
+            if query - first <= REACH:
+                yield first, query
 
 
 def _count(

@@ -144,7 +144,8 @@ def _cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pai
 
 def _kind(kind: str, other: str, meaning: str) -> Relation:
     control = partial(words_of_other_kind, kind=other)
-    rule = Rule(KIND_FLOOR, KIND_SOURCE, meaning, broad=True)
+    # reported only: a head of random weights that likes a few frequent words has as much
+    rule = Rule(KIND_FLOOR, KIND_SOURCE, meaning, taggable=False)
     return Relation("lexical", f"{kind}s", partial(words_of_kind, kind=kind), control, rule)
 
 
@@ -187,8 +188,7 @@ TYPE = HeadType(
     colour="#999933",
     marker="h",
     relations=RELATIONS,
-    looks_at="the nearest word of a class, the same class, the same word, pieces of the same word; "
-    "content or function words",
+    looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
     rivals="same query, other words of the class nearer and farther; where another simple rule is "
     "wrong, what that rule picks; for pieces the same distance across words",
     behaviour="text",

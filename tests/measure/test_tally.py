@@ -77,7 +77,10 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
         if keys:
             found.setdefault(int(query), set()).update(keys)
 
-    if relation.type == "positional":
+    if relation.name == "local":
+        for q in range(2, n):
+            add(q, range(max(1, q - 4), q))
+    elif relation.type == "positional":
         d = int(relation.name.split("-")[1])
         for q in range(1 + d, window.copy_length + 1 if window.copy_length else n):
             found[q] = {q - d}
@@ -158,6 +161,12 @@ def slow_resting(window, a) -> list[list[int]]:
     return found
 
 
+KINDS = {
+    "content-words": {"NOUN", "PROPN", "VERB", "ADJ", "ADV"},
+    "function-words": {"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"},
+}
+
+
 def slow_lexical(words, q: int, name: str) -> list[int]:
     """The words that a word should look at."""
     if name == "duplicate":
@@ -165,6 +174,8 @@ def slow_lexical(words, q: int, name: str) -> list[int]:
         if words.upos[q] in ("PUNCT", "SYM"):
             return []
         return [k for k in range(q) if (words.lemma[k], words.upos[k]) == same]
+    if kind := KINDS.get(name):
+        return [] if q % 16 else [k for k in range(q) if words.upos[k] in kind]
     wanted = words.upos[q] if name == "same-class" else name.removeprefix("nearest-")
     return [k for k in range(q) if words.upos[k] == wanted][-1:]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,22 @@ def run_losses(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def groups_of(patterns: Patterns, each: str) -> list[tuple[str, Heads, Sequence[str]]]:
-    """All heads together in every way; then, if asked for, layer by layer or head by head."""
+def groups_of(
+    patterns: Patterns, each: str, types: Mapping[str, Heads]
+) -> list[tuple[str, Heads, Sequence[str]]]:
+    """All heads together in every way; then, if asked for, by type, by layer or head by head.
+
+    Args:
+        patterns: of the model's rules.
+        each: what is asked for.
+        types: the heads of each type by layer, where a run says so.
+    """
     layers = {layer: list(range(len(own.heads))) for layer, own in patterns.rules.items()}
     own = [RULE, CONTENT] if _has_content(patterns) else [RULE]
     found: list[tuple[str, Heads, Sequence[str]]] = [(ALL, layers, [UNIFORM, MEAN, PLACE, *own])]
     few = [UNIFORM, own[-1]]
+    if each == "type":
+        found += [(name, heads, few) for name, heads in types.items()]
     if each in ("layer", "head"):
         found += [(f"L{layer}", {layer: heads}, few) for layer, heads in layers.items()]
     if each == "head":

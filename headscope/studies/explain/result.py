@@ -13,6 +13,8 @@ from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COL
 from headscope.evidence.result import Result, by_name
 from headscope.heads import head_name
 from headscope.studies.explain.feature import KINDS
+from headscope.studies.explain.losses import COLUMNS
+from headscope.studies.explain.patterns import UNIFORM
 from headscope.studies.explain.propose import proposals
 from headscope.studies.explain.rules import HeadRule, LayerRules
 from headscope.studies.explain.sentences import rule_sentence
@@ -34,6 +36,10 @@ BY_HEAD = [
     "first",
     "rule",
 ]
+
+
+MOST, LEAST = 0.8, 0.5
+"""Of a head's bits that a rule explains, and of its effect that the rule recovers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +104,25 @@ class Explanation(Study):
         """The mean over heads of the share that rules explain, in (−∞, 1]."""
         return float(self.heads["explained"].mean())
 
+    @property
+    def at_odds(self) -> pd.DataFrame:
+        """Heads whose rule explains their bits but not their effect, after `each="head"`.
+
+        `layer`, `head`, `explained` (with the content term, where there is one), `recovered` and
+        its interval: what the rule says at least `MOST` of, while in the head's place it surely
+        recovers less than `LEAST` of what uniform attention costs there.
+        """
+        bits = self.heads.assign(name=[head_name(*at) for at in _places(self.heads)])
+        if self.rank:
+            bits = bits.assign(explained=bits["with_content"])
+        run = pd.DataFrame(columns=COLUMNS) if self.losses is None else self.losses
+        run = run[run["how"] != UNIFORM][["replaced", "recovered", "ci_low", "ci_high"]]
+        both = bits[["layer", "head", "name", "explained"]].merge(
+            run, left_on="name", right_on="replaced"
+        )
+        kept = both[(both["explained"] >= MOST) & (both["ci_high"].astype(float) < LEAST)]
+        return kept.drop(columns=["name", "replaced"]).reset_index(drop=True)
+
     def proposals(self) -> str:
         """Relation files for what many heads look at and no relation of the table names."""
         return proposals(self.rules)
@@ -127,6 +152,10 @@ class Explanation(Study):
 
     def __repr__(self) -> str:
         return f"<headscope rules of {self.model}: {self.explained:.0%} of the bits explained>"
+
+
+def _places(heads: pd.DataFrame) -> Iterator[tuple[int, int]]:
+    return zip(heads["layer"].tolist(), heads["head"].tolist(), strict=True)
 
 
 def _rows(rule: HeadRule) -> Iterator[tuple[Any, ...]]:

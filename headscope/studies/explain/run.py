@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.arguments import KINDS, NAME, either, kinds_of, maybe, takes, whole
-from headscope.errors import ChoiceError
+from headscope.errors import ArgumentError, ChoiceError
+from headscope.evidence.result import Result
 from headscope.measure.text_loss import network_of
 from headscope.models.engines.fused import attention_layers
 from headscope.models.load import Model
@@ -23,7 +24,7 @@ from headscope.studies.explain.catalogue import Catalogue, Rows, pack
 from headscope.studies.explain.feature import Lexicon
 from headscope.studies.explain.fit import Texts
 from headscope.studies.explain.layer import Fitting, explain_layer
-from headscope.studies.explain.losses import groups_of, run_losses
+from headscope.studies.explain.losses import Heads, groups_of, run_losses
 from headscope.studies.explain.patterns import Patterns
 from headscope.studies.explain.reading import queries_and_keys, read_layers
 from headscope.studies.explain.result import Explanation
@@ -32,8 +33,9 @@ from headscope.studies.explain.select import Selector
 from headscope.studies.explain.texts import LENGTH, STEP, Read, read_texts
 
 FEATURES, RANK, WINDOWS = 8, 4, 56
-EACH = ("none", "all", "layer", "head")
-"""What is run on rules: nothing, all heads together, also each layer, also each head."""
+EACH = ("none", "all", "type", "layer", "head")
+"""What is run on rules: nothing, all heads together, also the heads of each type that a run found,
+also each layer, also each layer and head."""
 
 
 class Asked(Named, total=False):
@@ -81,15 +83,16 @@ def explain(
             is told apart from the rule; 0 for none.
         windows: windows of text to fit, choose and judge on together.
         progress: called with the steps done and in all.
-        asked: `each`, what runs on rules: `none`, `all` heads together (the default), also each
-            `layer`, also each `head`; `relations` of one's own, beside those of the table; `seed`,
-            which seeds the choice of files; `revision` and `device`, for a name.
+        asked: `each`, what runs on rules: `none`, `all` heads together (the default), also those
+            of each `type` of a run, also each `layer`, also each `head`; `relations` of one's own,
+            beside those of the table; `seed`, which seeds the choice of files; `revision` and
+            `device`, for a name.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         CorpusError: the text cannot be read, or is too short.
         ChoiceError: no such thing to run.
-        ArgumentError: a number is out of range.
+        ArgumentError: a number is out of range; heads by type, but no run says which those are.
     """
     each, relations = asked.get("each", "all"), asked.get("relations") or ()
     if each not in EACH:
@@ -97,17 +100,20 @@ def explain(
     named: Named = {"revision": asked.get("revision"), "device": asked.get("device", "auto")}
     loaded, run = model_or_run(model, longest=LENGTH, **named)
     network_of(loaded)
+    if run is None and each == "type":
+        raise ArgumentError("each is 'type', and only a run knows types: classify the model first")
+    types = {} if run is None else _types(run)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     if run is not None and not corpora:
         corpora = [*corpora_of(run)]
     read = read_texts(loaded, corpora, windows=windows, seed=asked.get("seed", 0))
     catalogue = Catalogue(Lexicon.of(read.fitted), [*relations_of(), *relations])
     fitting = fitting_of(catalogue, read, features, rank)
-    steps = _Steps(loaded, each, rank, progress)
+    steps = _Steps(loaded, each, (rank, len(types)), progress)
     patterns = fit_rules(loaded, catalogue, fitting, steps.advance)
     losses = None
     if each != "none":
-        losses = run_losses(patterns, read.run, groups_of(patterns, each), steps.advance)
+        losses = run_losses(patterns, read.run, groups_of(patterns, each, types), steps.advance)
     return Explanation.of(loaded.name, patterns.rules, losses, read.notes, rank=rank)
 
 
@@ -167,16 +173,30 @@ def fitting_of(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fi
     return Fitting(texts, Selector(packed, rows, fitted), features, rank)
 
 
+def _types(run: Result) -> dict[str, Heads]:
+    """The heads of each primary type, by layer."""
+    found: dict[str, Heads] = {}
+    for row in run.heads.itertuples():
+        found.setdefault(str(row.primary), {}).setdefault(int(row.layer), []).append(int(row.head))
+    return found
+
+
 class _Steps:
     """Counts layers and passes for the progress bar."""
 
     def __init__(
-        self, model: Model, each: str, rank: int, progress: Callable[[int, int], None]
+        self,
+        model: Model,
+        each: str,
+        rank_and_types: tuple[int, int],
+        progress: Callable[[int, int], None],
     ) -> None:
+        rank, types = rank_and_types
         layers, heads = model.layers, model.layers * model.heads
-        passes = {"none": 0, "all": 1, "layer": 1 + 2 * layers, "head": 1 + 2 * (layers + heads)}
-        alone = 0 if each == "none" else 4 + (rank > 0)
-        self.done, self.total = 0, layers + passes[each] + alone
+        alone = {"type": types, "layer": layers, "head": layers + heads}.get(each, 0)
+        # untouched, and all heads in every way
+        together = 0 if each == "none" else 5 + (rank > 0)
+        self.done, self.total = 0, layers + together + 2 * alone
         self.progress = progress
 
     def advance(self) -> None:

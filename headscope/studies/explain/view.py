@@ -43,6 +43,12 @@ def explanation_lines(found: Explanation) -> RenderableType:
     if found.losses is not None:
         parts += [_losses(found), Text()]
     parts.append(_heads(found))
+    for row in found.at_odds.itertuples():
+        said = (
+            f"{head_name(row.layer, row.head)}: its rule explains {row.explained:.2f} of its bits, "
+        )
+        said += f"and in its place recovers {row.recovered:.2f} of its effect"
+        parts.append(Text(f"finding: {said}", style="yellow"))
     parts += [Text(f"note: {note}", style="yellow") for note in found.notes]
     return Group(*parts)
 

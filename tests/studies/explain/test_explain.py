@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -207,7 +209,7 @@ def test_a_relation_of_ones_own_is_a_feature(gpt2_folder):
 
 
 def test_what_cannot_be_asked_is_said(gpt2_folder, tmp_path):
-    with pytest.raises(ChoiceError, match="none, all, layer, head"):
+    with pytest.raises(ChoiceError, match="none, all, type, layer, head"):
         hs.explain(gpt2_folder, GOLD, each="some")
     short = tmp_path / "short.txt"
     short.write_text("The old keys were in the house.")
@@ -233,3 +235,27 @@ def test_the_command_prints_rules_and_writes_table_and_figure(
     assert list(table.columns) == RULE_COLUMNS
     assert table.groupby(["layer", "head"]).size().max() <= 2
     assert "<svg" in figure.read_text()
+
+
+def test_a_rule_that_explains_bits_but_not_the_effect_is_named(found):
+    heads = found.heads.assign(with_content=0.9)
+    names = [f"L{a}H{b}" for a, b in zip(heads["layer"], heads["head"], strict=True)]
+    rows = [(name, UNIFORM, 3.0, 0.0, 0.0, 0.0) for name in names]
+    rows += [(name, RULE, 3.0, 0.2, 0.1, 0.3) for name in names]
+    rows[-1] = (names[-1], RULE, 3.0, 0.4, 0.1, 0.7)  # not sure
+    losses = pd.DataFrame(rows, columns=found.losses.columns)
+    assert len(replace(found, heads=heads, losses=losses).at_odds) == len(names) - 1
+    assert replace(found, heads=heads.assign(with_content=0.7), losses=losses).at_odds.empty
+    assert replace(found, losses=None).at_odds.empty
+
+
+def test_only_a_run_knows_types(gpt2_folder):
+    with pytest.raises(hs.HeadscopeError, match="only a run knows types"):
+        hs.explain(gpt2_folder, GOLD, each="type")
+
+
+def test_heads_of_each_type_of_a_run_go_by_their_rules(gpt2_folder):
+    run = hs.classify(gpt2_folder, GOLD, max_tokens=2000, twin=False, examples=False)
+    found = hs.explain(run, features=2, rank=0, windows=12, each="type")
+    names = set(found.losses["replaced"]) - {"", "all"}
+    assert names == set(run.heads["primary"])
