@@ -222,11 +222,11 @@ def _wanted_spans(
     """First and last token that each contested query needs: its targets, the rule's choice."""
     for relation in relations:
         targets = _contested(relation, window, chosen[relation.id])
-        pick = chosen[relation.id].picks(relation, window)
-        for query in targets.queries.tolist():
-            first = min(int(targets.key[targets.query == query].min()), int(pick[query]))
-            if query - first <= REACH:
-                yield first, query
+        first = chosen[relation.id].picks(relation, window).copy()
+        np.minimum.at(first, targets.query, targets.key)
+        query = targets.queries
+        near = query - first[query] <= REACH
+        yield from zip(first[query[near]].tolist(), query[near].tolist(), strict=True)
 
 
 def _count(

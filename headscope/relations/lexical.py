@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.window import Window, WordTable
+from headscope.corpus.window import Window
 from headscope.relations.controls import DRAWS, same_distance
 from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
 from headscope.relations.relation import Baseline, DrawControl, FindPairs, Relation, Rule
@@ -26,13 +26,6 @@ SOURCE = (
     "question is asked of every word"
 )
 BEAT_RULE_BY = 0.10
-KIND_FLOOR = 0.25
-KIND_SOURCE = (
-    "ours: a quarter of a head's attention on words of one kind, half as much again as the same "
-    "number of words of the other kind get"
-)
-EVERY = 16
-"""Every 16th word is asked for kinds of words: what a head does at one it does at the next."""
 NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
            "PART", "NUM")  # fmt: skip
 
@@ -105,29 +98,6 @@ def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     return pairs(owner, first + between)
 
 
-def words_of_kind(window: Window, kind: str) -> Pairs:
-    """Every 16th word with all earlier words of a kind, content or function."""
-    words = window.words
-    asked = np.arange(0, len(words), EVERY)
-    query, key = np.nonzero(_earlier(words, asked) & of_class(words, kind))
-    return _cells(window, asked[query], key)
-
-
-def words_of_other_kind(
-    window: Window, targets: Pairs, rng: np.random.Generator, *, kind: str
-) -> Pairs:
-    """Same query, all earlier words of the other kind."""
-    words = window.words
-    asked = np.searchsorted(words.last, targets.queries)
-    query, key = np.nonzero(_earlier(words, asked) & of_class(words, kind))
-    return spans(words, asked[query], key, targets)
-
-
-def _earlier(words: WordTable, asked: Int[ndarray, " asked"]) -> Bool[ndarray, "asked word"]:
-    """The words that have been read wholly before each asked word begins."""
-    return np.asarray(words.last[None, :] < words.first[asked][:, None])
-
-
 def _to_words(window: Window, found: Int[ndarray, " word"]) -> Pairs:
     query = np.flatnonzero(found >= 0)
     return _cells(window, query, found[query])
@@ -140,13 +110,6 @@ def _cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pai
     if not len(query):
         return no_pairs()
     return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
-
-
-def _kind(kind: str, other: str, meaning: str) -> Relation:
-    control = partial(words_of_other_kind, kind=other)
-    # reported only: a head of random weights that likes a few frequent words has as much
-    rule = Rule(KIND_FLOOR, KIND_SOURCE, meaning, taggable=False)
-    return Relation("lexical", f"{kind}s", partial(words_of_kind, kind=kind), control, rule)
 
 
 def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:
@@ -178,8 +141,6 @@ RELATIONS = (
     Relation("lexical", "in-word", earlier_pieces, across_words,
              Rule(FLOOR, SOURCE, "earlier pieces of the same word")),
     _row("first-piece", "the first piece of the word", first_piece, other_pieces),
-    _kind("content-word", "function-word", "earlier nouns, verbs, adjectives and adverbs"),
-    _kind("function-word", "content-word", "earlier function words"),
 )  # fmt: skip
 
 TYPE = HeadType(

@@ -7,9 +7,10 @@ It is written with an apostrophe before it, which reading takes off again. Numbe
 from __future__ import annotations
 
 import csv
+import os
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from headscope.evidence.columns import (
     HEAD_COLUMNS,
 )
 from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
-from headscope.runs.folder import RUN
+from headscope.runs.folder import RUN, readable
 
 _TEXTS = ("rule", "baseline", "verdict", "contested_text")
 _KINDS = {
@@ -89,6 +90,45 @@ def read_heads(path: Path) -> pd.DataFrame:
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
     return heads[[name for name in columns if name in heads]]
+
+
+def read_beside(
+    folder: Path, name: str, columns: list[str], kinds: Mapping[str, str]
+) -> pd.DataFrame | None:
+    """A table that a study put into a run folder; None where it was not run.
+
+    Args:
+        folder: of the run.
+        name: of the file.
+        columns: its columns, all of them, in order.
+        kinds: what they hold where that is no fraction; only what is no text can be missing.
+
+    Raises:
+        RunError: the file is no such table, no regular file, or lies elsewhere.
+    """
+    if not os.path.lexists(folder / name):
+        return None
+    path = readable(folder, name)
+    missing = {each: "" for each in columns if kinds.get(each) != "str"}
+    try:
+        table = pd.read_csv(
+            path,
+            dtype={**dict.fromkeys(columns, "float64"), **kinds},
+            keep_default_na=False,
+            na_values=missing,
+        )
+    except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
+        raise RunError(f"{path}: this table is damaged: {error!s:.200}") from error
+    if list(table.columns) != columns:
+        named = ", ".join(map(str, table.columns))
+        raise RunError(
+            f"{path}: this table is damaged: the columns are {named:.300}, expected "
+            f"{', '.join(columns)}"
+        )
+    for each in columns:
+        if kinds.get(each) == "str":
+            table[each] = table[each].map(unguard)
+    return table
 
 
 def check_tables(heads: pd.DataFrame, evidence: pd.DataFrame, relations: Collection[str]) -> None:

@@ -161,12 +161,6 @@ def slow_resting(window, a) -> list[list[int]]:
     return found
 
 
-KINDS = {
-    "content-words": {"NOUN", "PROPN", "VERB", "ADJ", "ADV"},
-    "function-words": {"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"},
-}
-
-
 def slow_lexical(words, q: int, name: str) -> list[int]:
     """The words that a word should look at."""
     if name == "duplicate":
@@ -174,8 +168,6 @@ def slow_lexical(words, q: int, name: str) -> list[int]:
         if words.upos[q] in ("PUNCT", "SYM"):
             return []
         return [k for k in range(q) if (words.lemma[k], words.upos[k]) == same]
-    if kind := KINDS.get(name):
-        return [] if q % 16 else [k for k in range(q) if words.upos[k] in kind]
     wanted = words.upos[q] if name == "same-class" else name.removeprefix("nearest-")
     return [k for k in range(q) if words.upos[k] == wanted][-1:]
 

@@ -182,9 +182,6 @@ EXAMPLES = [
         KEYS_TEXT,
     ),
     Example("lexical/duplicate", KEYS, {21: [3]}, KEYS_TEXT),
-    # every 16th word is asked, and before the first there is none
-    Example("lexical/content-words", KEYS, {18: [1, 2, 3, 8, 10, 11, 12, 17]}, KEYS_TEXT),
-    Example("lexical/function-words", KEYS, {18: [4, 5, 6, 7, 9, 15, 16]}, KEYS_TEXT),
     Example("lexical/in-word", KEYS, {12: [11]}, KEYS_TEXT),
     Example("lexical/first-piece", LONG_WORD, {3: [1], 4: [1]}, LONG_WORD_TEXT),
     Example("delimiter/newline", LINES, {4: [3], 5: [3]}),

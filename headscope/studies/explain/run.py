@@ -109,7 +109,7 @@ def explain(
     read = read_texts(loaded, corpora, windows=windows, seed=asked.get("seed", 0))
     catalogue = Catalogue(Lexicon.of(read.fitted), [*relations_of(), *relations])
     fitting = fitting_of(catalogue, read, features, rank)
-    steps = _Steps(loaded, each, (rank, len(types)), progress)
+    steps = _Steps(_steps(loaded, each, len(types), rank), progress)
     patterns = fit_rules(loaded, catalogue, fitting, steps.advance)
     losses = None
     if each != "none":
@@ -181,23 +181,20 @@ def _types(run: Result) -> dict[str, Heads]:
     return found
 
 
+def _steps(model: Model, each: str, types: int, rank: int) -> int:
+    """Layers to fit, and passes over the text to run."""
+    layers, heads = model.layers, model.layers * model.heads
+    # untouched, and all heads in every way; each group by uniform patterns and by its rules
+    together = 0 if each == "none" else 5 + (rank > 0)
+    groups = {"type": types, "layer": layers, "head": layers + heads}.get(each, 0)
+    return layers + together + 2 * groups
+
+
 class _Steps:
     """Counts layers and passes for the progress bar."""
 
-    def __init__(
-        self,
-        model: Model,
-        each: str,
-        rank_and_types: tuple[int, int],
-        progress: Callable[[int, int], None],
-    ) -> None:
-        rank, types = rank_and_types
-        layers, heads = model.layers, model.layers * model.heads
-        alone = {"type": types, "layer": layers, "head": layers + heads}.get(each, 0)
-        # untouched, and all heads in every way
-        together = 0 if each == "none" else 5 + (rank > 0)
-        self.done, self.total = 0, layers + together + 2 * alone
-        self.progress = progress
+    def __init__(self, total: int, progress: Callable[[int, int], None]) -> None:
+        self.done, self.total, self.progress = 0, total, progress
 
     def advance(self) -> None:
         """One step more."""

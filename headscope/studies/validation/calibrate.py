@@ -169,7 +169,7 @@ def calibrate_random(
 
 
 def _true(head: PlantedHead, tag: str) -> bool:
-    # resting on the first token is no claim about what a head does, nor is "function words"
+    # resting on the first token is no claim about what a head does, nor is "the four tokens before"
     return tag in (*RESTING_PLACES, *BROAD) or tag.removesuffix("-random") in (
         head.relation,
         *head.may_earn,
