@@ -20,6 +20,7 @@ from headscope.runs.named import the_model
 from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.feature import Lexicon
 from headscope.studies.explain.layer import explain_layer
+from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.rules import HeadRule
 from headscope.studies.explain.run import fit_rules, fitting_of
 from headscope.studies.explain.texts import Read, read_texts
@@ -84,7 +85,7 @@ def planted(count: int = 320) -> None:
 
 def first_named(rule: HeadRule) -> str:
     """The feature with the most unique bits that is no resting place."""
-    return next((e.feature.name for e in rule.terms if e.feature.kind != "sink"), "")
+    return next((e.feature.name for e in rule.terms if e.kind != "sink"), "")
 
 
 def every_second(windows: tuple[Window, ...], half: int) -> set[int]:
@@ -100,7 +101,8 @@ def halves(name: str, count: int = 56) -> None:
     for half in (0, 1):
         dealt = (read.fitted, read.choosing, read.judging)
         parts = [tuple(w for w in part if w.document in every_second(part, half)) for part in dealt]
-        catalogue = Catalogue(Lexicon.of(parts[0]), relations_of())
+        lexicon = Lexicon.of(parts[0], resting_tokens(model.engine, parts[0], model.device))
+        catalogue = Catalogue(lexicon, relations_of())
         fitting = fitting_of(catalogue, Read(parts[0], parts[1], parts[2], (), ()), 8, 0)
         patterns = fit_rules(model, catalogue, fitting, lambda: None)
         found.append([head for layer in patterns.rules.values() for head in layer.heads])

@@ -17,6 +17,7 @@ from headscope.relations.relation import Relation
 from headscope.relations.simple_rules import UPOS, query_class
 from headscope.studies.explain.feature import Cells, Feature, Lexicon, cells
 from headscope.studies.explain.positions import PLACES
+from headscope.studies.explain.resting import resting
 from headscope.studies.explain.structure import STRUCTURE
 from headscope.studies.explain.tokens import TOKENS
 
@@ -52,7 +53,7 @@ class Catalogue:
 
     def cells(self, window: Window) -> Iterator[Cells]:
         """Every feature's cells in a window."""
-        for family in (*PLACES, *TOKENS, *STRUCTURE):
+        for family in (*PLACES, *TOKENS, resting, *STRUCTURE):
             yield from family(window, self.lexicon)
         for relation in self.relations:
             pairs = distinct(relation.pairs(window))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,6 +37,8 @@ class Feature:
     """What its keys are, for sentences: "the token before"."""
     kind: str
     """What attention on it counts as: one of `KINDS`, or a head type of one's own."""
+    tokens: frozenset[int] = frozenset()
+    """Which tokens its keys are, where it asks for tokens and nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +60,19 @@ def cells(feature: Feature, query: ndarray, key: ndarray, value: ndarray | None 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """What is known of tokens before a rule is fitted: their counts in the text that is fitted."""
+    """What is known of tokens before a rule is fitted: their counts in the text that is fitted,
+    and on which of them the model's layers rest there.
+    """
 
     counts: dict[int, int]
     strings: dict[int, str]
+    resting: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """The tokens of resting columns, by layer; see `resting_tokens`."""
 
     @classmethod
-    def of(cls, windows: Sequence[Window]) -> Lexicon:
+    def of(
+        cls, windows: Sequence[Window], resting: Mapping[int, frozenset[int]] | None = None
+    ) -> Lexicon:
         """Count the tokens of windows, their beginning-of-text tokens left out."""
         counts = Counter(int(token) for window in windows for token in window.tokens[1:])
         strings = {
@@ -72,13 +80,43 @@ class Lexicon:
             for window in windows
             for token, text in zip(window.tokens, window.strings, strict=True)
         }
-        return cls(dict(counts), strings)
+        return cls(dict(counts), strings, resting or {})
+
+    def shown(self, token: int) -> str:
+        """A token in words: `the`, `…ing` for what begins no word, `⏎`, `space`.
+
+        >>> Lexicon({}, {5: " the"}).shown(5)
+        'the'
+        """
+        own = self.strings[token]
+        text = (own.strip(" ") or "space").replace("\n", "⏎")
+        begins = own.startswith(" ") or not is_word(own)
+        return text if begins else f"…{text}"
 
     @property
     def common(self) -> list[int]:
         """The tokens that have a feature of their own, the most frequent first."""
         order = sorted(self.counts, key=lambda token: (-self.counts[token], token))
         return order[:COMMON]
+
+
+def is_word(text: str) -> bool:
+    """Whether a token is more than marks and spaces.
+
+    >>> is_word(" the"), is_word(","), is_word(" ")
+    (True, False, False)
+    """
+    return any(char.isalnum() for char in text)
+
+
+def kind_in(feature: Feature, resting: frozenset[int]) -> str:
+    """What attention on a feature counts as in a layer that rests on these tokens.
+
+    >>> the = Feature("token 5 the", "“the”", "lexical", frozenset({5}))
+    >>> kind_in(the, frozenset({5, 9})), kind_in(the, frozenset())
+    ('sink', 'lexical')
+    """
+    return "sink" if feature.tokens & resting else feature.kind
 
 
 Family = Callable[[Window, Lexicon], Iterator[Cells]]

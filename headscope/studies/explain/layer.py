@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.studies.explain.content import fit_content
-from headscope.studies.explain.feature import KINDS
+from headscope.studies.explain.feature import KINDS, kind_in
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.judge import Judge, Share, bits_by_kind, explained, unique_bits
 from headscope.studies.explain.positions import PLACE_RULE
@@ -35,6 +35,8 @@ class Fitting:
     features: int
     rank: int
     """Of the content term; 0 for none."""
+    resting: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """By layer the tokens that it rests on: attention on them counts as sink there."""
 
 
 def explain_layer(
@@ -61,12 +63,13 @@ def explain_layer(
         )
         content = fit_content(attention, base, rows, texts.chosen, vectors, rank=fitting.rank)
         logits = content.logits(*vectors)[:, rows.window, rows.query]
-    placed = _Placed(texts)
+    placed, resting = _Placed(texts), fitting.resting.get(layer, frozenset())
 
     def judge(head: int) -> tuple[HeadRule, Place]:
         judging = _Head(texts, attention[head], None if logits is None else logits[head])
         weights, share = placed.rule(judging)
-        rule = judging.rule(layer, head, (drafts[head].terms, drafts[head].weights), share)
+        draft = (drafts[head].terms, drafts[head].weights)
+        rule = judging.rule((layer, head), draft, share, resting)
         return rule, tuple(zip(PLACE_RULE, weights.tolist(), strict=True))
 
     heads, places = zip(*by_head(judge, len(drafts)), strict=True)
@@ -89,9 +92,13 @@ class _Head:
         self.uniform = self.judge.uniform()
 
     def rule(
-        self, layer: int, head: int, draft: tuple[Sequence[Term], Tensor], position: Share
+        self,
+        at: tuple[int, int],
+        draft: tuple[Sequence[Term], Tensor],
+        position: Share,
+        resting: frozenset[int],
     ) -> HeadRule:
-        """The head's rule with all that is said of it."""
+        """The rule of the head at this layer and number, with all that is said of it."""
         terms, start = draft
         features = [self.texts.packed.features[term.feature] for term in terms]
         values = term_values(self.texts, terms)
@@ -100,20 +107,19 @@ class _Head:
         logits = torch.tensordot(fitted.weights, judged, 1)
         rest = self.judge.by_document(logits)
         beside, content = self._with_content(values, fitted.weights)
-        kinds = [feature.kind for feature in features]
+        kinds = [kind_in(feature, resting) for feature in features]
         order = [*KINDS, *sorted(set(kinds) - {*KINDS})]
         total = float(self.uniform.sum())
         by_kind = bits_by_kind(self.judge, self.target, values, fitted.weights, kinds, order)
         lost = [self._share(each) for each in unique_bits(self.judge, judged, fitted)]
         weighed = [
-            Weighed(feature, term.gate, float(w), float(c), unique)
-            for feature, term, w, c, unique in zip(
-                features, terms, fitted.weights, beside, lost, strict=True
+            Weighed(feature, term.gate, float(w), float(c), unique, kind)
+            for feature, term, w, c, unique, kind in zip(
+                features, terms, fitted.weights, beside, lost, kinds, strict=True
             )
         ]
         return HeadRule(
-            layer,
-            head,
+            *at,
             total / float(self.judge.rows.sum()),
             tuple(sorted(weighed, key=lambda each: -each.unique.value)),
             position,

@@ -167,7 +167,7 @@ def _rows(rule: HeadRule) -> Iterator[tuple[Any, ...]]:
             rule.explained.value,
             place,
             each.feature.name,
-            each.feature.kind,
+            each.kind,
             each.queries,
             each.weight,
             each.with_content,

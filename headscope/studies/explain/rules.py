@@ -24,6 +24,8 @@ class Weighed:
     """The weight beside the content term."""
     unique: Share
     """The share of the bits that is lost without it."""
+    kind: str
+    """What attention on it counts as in this layer."""
 
     @property
     def queries(self) -> str:

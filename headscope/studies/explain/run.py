@@ -27,6 +27,7 @@ from headscope.studies.explain.layer import Fitting, explain_layer
 from headscope.studies.explain.losses import Heads, groups_of, run_losses
 from headscope.studies.explain.patterns import Patterns
 from headscope.studies.explain.reading import queries_and_keys, read_layers
+from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.result import Explanation
 from headscope.studies.explain.rules import LayerRules
 from headscope.studies.explain.select import Selector
@@ -107,7 +108,8 @@ def explain(
     if run is not None and not corpora:
         corpora = [*corpora_of(run)]
     read = read_texts(loaded, corpora, windows=windows, seed=asked.get("seed", 0))
-    catalogue = Catalogue(Lexicon.of(read.fitted), [*relations_of(), *relations])
+    lexicon = Lexicon.of(read.fitted, resting_tokens(loaded.engine, read.fitted, loaded.device))
+    catalogue = Catalogue(lexicon, [*relations_of(), *relations])
     fitting = fitting_of(catalogue, read, features, rank)
     steps = _Steps(_steps(loaded, each, len(types), rank), progress)
     patterns = fit_rules(loaded, catalogue, fitting, steps.advance)
@@ -170,7 +172,8 @@ def fitting_of(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fi
     parts = (read.fitted, (*read.fitted, *read.choosing))
     fitted, chosen = (sum(len(range(1, len(w), STEP)) for w in part) for part in parts)
     texts = Texts(rows, packed, fitted, chosen)
-    return Fitting(texts, Selector(packed, rows, fitted), features, rank)
+    resting = catalogue.lexicon.resting
+    return Fitting(texts, Selector(packed, rows, fitted), features, rank, resting)
 
 
 def _types(run: Result) -> dict[str, Heads]:

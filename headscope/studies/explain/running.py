@@ -83,15 +83,18 @@ def attention(
 ) -> tuple[Float[Tensor, "batch position head width"], None]:
     """Causal attention for transformers: by rules where heads have them, as ever elsewhere."""
     layer: Any = module.layer_idx
-    own, _ = fused.attention(module, query, key, value, mask, scaling=scaling, **more)
-    if _running is None or layer not in _running.heads:
+    heads = [] if _running is None else list(_running.heads.get(layer, ()))
+    if _running is None or len(heads) < query.shape[1]:  # some heads stay as they are
+        own, _ = fused.attention(module, query, key, value, mask, scaling=scaling, **more)
+    else:
+        own = query.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+    if _running is None or not heads:
         return own, None
-    heads = list(_running.heads[layer])
     pattern = _running.make(layer, _running.inputs.pop(layer))[:, heads].to(value.dtype)
     # grouped query heads share values: each gets those of its group
     group = query.shape[1] // value.shape[1]
-    mixed = pattern @ value[:, [head // group for head in heads]]
-    own[:, :, heads] = mixed.transpose(1, 2)
+    mixed = (pattern @ value[:, [head // group for head in heads]]).transpose(1, 2)
+    own[:, :, heads] = mixed
     return own, None
 
 

@@ -11,7 +11,15 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.delimiter import kinds_of
 from headscope.relations.simple_rules import CLASSES, OFFSETS, RULES, UPOS, of_class, picks
-from headscope.studies.explain.feature import Cells, Feature, Lexicon, after, cells, lower
+from headscope.studies.explain.feature import (
+    Cells,
+    Feature,
+    Lexicon,
+    after,
+    cells,
+    is_word,
+    lower,
+)
 
 CLASS_WORDS = {
     "ADJ": "adjective",
@@ -89,14 +97,13 @@ def spelling(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
         keys = np.flatnonzero(tokens == token)
         keys = keys[keys > 0]
         if len(keys):
-            text = lexicon.strings[token].strip(" ") or "space"
-            shown = text.replace("\n", "⏎")
-            kind = "lexical" if any(char.isalnum() for char in text) else "delimiter"
-            piece = "" if lexicon.strings[token].startswith(" ") or kind == "delimiter" else "…"
-            feature = Feature(f"token {token} {piece}{shown}", f"“{piece}{shown}”", kind)
+            shown = lexicon.shown(token)
+            kind = "lexical" if is_word(lexicon.strings[token]) else "delimiter"
+            own_token = frozenset({token})
+            feature = Feature(f"token {token} {shown}", f"“{shown}”", kind, own_token)
             yield cells(feature, *after(length, keys))
             first = Feature(
-                f"first token {token} {piece}{shown}", f"the text's first “{piece}{shown}”", kind
+                f"first token {token} {shown}", f"the text's first “{shown}”", kind, own_token
             )
             yield cells(first, *after(length, keys[:1], itself=False))
 

@@ -81,7 +81,7 @@ def test_only_the_heads_that_are_named_attend_otherwise(model, windows):
 
 
 def term(feature: Feature, weight: float) -> Weighed:
-    return Weighed(feature, -1, weight, weight, NO_SHARE)
+    return Weighed(feature, -1, weight, weight, NO_SHARE, feature.kind)
 
 
 def rules_of(model, terms: tuple[Weighed, ...]) -> Patterns:
