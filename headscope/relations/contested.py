@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
-from headscope.relations.relation import Relation
+from headscope.relations.relation import Relation, draws_nothing, targets_of
 from headscope.relations.simple_rules import picks, query_class
 
 NATURAL, BUILT, MATCHED = "contested", "built", "matched"
@@ -31,7 +31,11 @@ class Chosen:
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the rule names at each query, −1 where it names none."""
         rule = self.rule[query_class(window)]
-        return np.asarray(rule_picks(relation, window)[rule, np.arange(len(window))])
+        found = picks(window)[rule, np.arange(len(window))]
+        own = None if relation.baseline is None else relation.baseline.own
+        if own is not None and not rule.all():
+            found = np.where(rule == 0, own(window), found)  # a relation's own is the first
+        return np.asarray(found)
 
 
 def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
@@ -52,9 +56,12 @@ class _Contested:
     chosen: Chosen
 
     def pairs(self, window: Window) -> Pairs:
-        targets = self.relation.pairs(window)
+        targets = targets_of(self.relation, window)
+        if not len(targets):
+            return targets
         return targets.take(is_contested(targets, self.chosen.picks(self.relation, window)))
 
+    @draws_nothing
     def control(self, window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
         queries = targets.queries
         key = self.chosen.picks(self.relation, window)[queries]

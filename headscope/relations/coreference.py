@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, FindPicks, Relation, Rule
+from headscope.relations.relation import Baseline, FindPicks, Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -63,6 +63,7 @@ def antecedents(window: Window, rule: Antecedents) -> Pairs:
     return _pairs(window.mentions, _antecedent_table(window.mentions, rule))
 
 
+@draws_nothing
 def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: Antecedents) -> Pairs:
     """Same query, mentions of other entities: for each antecedent the next one nearer and farther.
 

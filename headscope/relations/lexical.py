@@ -6,7 +6,7 @@ the simpler names that many heads deserve which find a verb's object or a noun's
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from jaxtyping import Int
@@ -15,7 +15,14 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.controls import DRAWS, same_distance
 from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
-from headscope.relations.relation import Baseline, DrawControl, FindPairs, Relation, Rule
+from headscope.relations.relation import (
+    Baseline,
+    DrawControl,
+    FindPairs,
+    Relation,
+    Rule,
+    draws_nothing,
+)
 from headscope.relations.rivals import spans, word_pairs, words_of_its_class
 from headscope.relations.simple_rules import nearest, of_class, same_class
 from headscope.relations.types import HeadType
@@ -43,12 +50,14 @@ def nearest_alike(window: Window) -> Pairs:
 def same_word(window: Window) -> Pairs:
     """Every word with all earlier words of the same lemma and class; marks are no words."""
     words = window.words
-    known = np.char.add(np.char.add(words.lemma.astype(str), "\0"), words.upos.astype(str))
+    lemma, upos = (np.unique(each, return_inverse=True)[1] for each in (words.lemma, words.upos))
+    known = lemma * len(words) + upos
     alike = np.tril(known[:, None] == known[None, :], k=-1) & of_class(words, "word")[:, None]
     query, key = np.nonzero(alike)
     return _cells(window, query, key)
 
 
+@draws_nothing
 def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, words of the target's class but of another lemma, the next nearer and farther."""
     words = window.words
@@ -65,10 +74,15 @@ def earlier_pieces(window: Window) -> Pairs:
     length = window.words.last - window.words.first
     query, key = [], []
     for first, more in zip(window.words.first[length > 0], length[length > 0], strict=True):
-        later, earlier = np.tril_indices(int(more) + 1, k=-1)
+        later, earlier = _below_diagonal(int(more) + 1)
         query.append(first + later)
         key.append(first + earlier)
     return pairs(np.concatenate(query), np.concatenate(key)) if query else no_pairs()
+
+
+@cache
+def _below_diagonal(size: int) -> tuple[ndarray, ndarray]:
+    return np.tril_indices(size, k=-1)
 
 
 def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:

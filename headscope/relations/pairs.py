@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from headscope.arguments import Kind, maybe, takes
@@ -36,6 +36,10 @@ class Pairs:
         """The pairs at these rows."""
         columns = (self.query, self.key, self.owner, self.weight, self.share)
         return Pairs(*(column[which] for column in columns))
+
+    def where(self, which: Bool[ndarray, " pair"]) -> Pairs:
+        """The pairs that a mask keeps: these themselves where it keeps all."""
+        return self if which.all() else self.take(which)
 
     @property
     def queries(self) -> Int[ndarray, " query"]:
@@ -72,8 +76,9 @@ def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
 
 def _cells(query: ndarray, key: ndarray, owner: ndarray, share: ndarray) -> Pairs:
     back = key <= query
-    weight = np.ones(int(back.sum()))
-    return Pairs(query[back], key[back], owner[back], weight, share[back])
+    if not back.all():
+        query, key, owner, share = query[back], key[back], owner[back], share[back]
+    return Pairs(query, key, owner, np.ones(len(query)), share)
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
@@ -98,7 +103,7 @@ def without(drawn: Pairs, targets: Pairs) -> Pairs:
     size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
     taken, own = (np.sort(targets.query * size + targets.key), drawn.query * size + drawn.key)
     place = np.minimum(np.searchsorted(taken, own), len(taken) - 1)
-    return drawn.take(taken[place] != own)
+    return drawn.where(taken[place] != own)
 
 
 def distinct(found: Pairs) -> Pairs:
@@ -108,8 +113,10 @@ def distinct(found: Pairs) -> Pairs:
     1
     """
     size = int(found.query.max(initial=0)) + 1
-    _, first = np.unique(found.query * size + found.key, return_index=True)
-    return found if len(first) == len(found) else found.take(first)
+    cell = found.query * size + found.key
+    if len(distinct_values(cell)) == len(cell):
+        return found
+    return found.take(np.unique(cell, return_index=True)[1])
 
 
 def span_pairs(
@@ -121,10 +128,12 @@ def span_pairs(
     >>> found.query.tolist(), found.key.tolist()
     ([9, 9, 9], [3, 4, 5])
     """
+    owner = query if owner is None else owner
     length = np.asarray(last) - first + 1
+    if (length == 1).all():
+        return _cells(query, first, owner, np.ones(len(query)))
     row = np.repeat(np.arange(len(length)), length)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    owner = query if owner is None else owner
     return _cells(query[row], first[row] + step, owner[row], 1 / length[row])
 
 
@@ -159,7 +168,7 @@ def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
     wanted = np.bincount(targets.owner, weights=targets.share, minlength=size)
     counted = controls.weight * controls.share
     drawn = np.bincount(controls.owner, weights=counted, minlength=size)
-    kept = targets.take(drawn[targets.owner] > 0)
-    controls = controls.take(wanted[controls.owner] > 0)
+    kept = targets.where(drawn[targets.owner] > 0)
+    controls = controls.where(wanted[controls.owner] > 0)
     weight = controls.weight * (wanted / np.where(drawn > 0, drawn, 1))[controls.owner]
-    return kept, replace(controls, weight=weight)
+    return kept, Pairs(controls.query, controls.key, controls.owner, weight, controls.share)

@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import Relation, Rule
+from headscope.relations.relation import Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
 
 OFFSETS = range(9)
@@ -54,6 +54,7 @@ def near_tokens(window: Window) -> Pairs:
     return _back(np.arange(1, len(window)), range(1, NEAR + 1))
 
 
+@draws_nothing
 def tokens_before_those(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, the keys 5 to 12 back."""
     return _back(targets.queries, range(NEAR + 1, 3 * NEAR + 1))

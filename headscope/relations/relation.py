@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -14,6 +16,7 @@ from headscope.relations.pairs import Pairs, balance
 
 FindPairs = Callable[[Window], Pairs]
 DrawControl = Callable[[Window, Pairs, np.random.Generator], Pairs]
+Control = TypeVar("Control", bound=Callable[..., Pairs])
 FindPicks = Callable[[Window], Int[ndarray, " position"]]
 
 MIN_QUERIES = 50
@@ -102,9 +105,37 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
     """The relation's balanced targets and controls in a window; None when it has none."""
     if window.stimulus not in relation.stimuli:
         return None
-    targets = relation.pairs(window)
+    targets = targets_of(relation, window)
     if not len(targets):
         return None
-    controls = relation.control(window, targets, np.random.default_rng(seed))
+    # seeding takes longer than most controls
+    rng = np.random.default_rng(seed) if _draws(relation.control) else _UNUSED
+    controls = relation.control(window, targets, rng)
     targets, controls = balance(targets, controls)
     return PairSet(targets, controls) if len(targets) else None
+
+
+def targets_of(relation: Relation, window: Window) -> Pairs:
+    """What a relation finds in a window; kept for a while, as its parts ask for the same."""
+    try:
+        return _found(relation.pairs, window)
+    except TypeError:  # a function that cannot be a key
+        return relation.pairs(window)
+
+
+@lru_cache(maxsize=256)
+def _found(pairs: FindPairs, window: Window) -> Pairs:
+    return pairs(window)
+
+
+def draws_nothing(control: Control) -> Control:
+    """Mark a control that leaves its generator alone."""
+    control.draws = False  # type: ignore[attr-defined]
+    return control
+
+
+def _draws(control: DrawControl) -> bool:
+    return bool(getattr(getattr(control, "func", control), "draws", True))
+
+
+_UNUSED = np.random.default_rng(0)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
+from headscope.relations.relation import draws_nothing
 
 
+@draws_nothing
 def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, other words of the target's class: for each target the next nearer and farther.
 
@@ -19,13 +23,12 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     """
     words = window.words
     query, key = word_pairs(words, targets)
-    _, code = np.unique(words.upos, return_inverse=True)
-    after, before = _neighbours(code)
-    rows, rivals = [], []
-    taken = set(zip(query.tolist(), key.tolist(), strict=True))
-    steps = [(after, before), _neighbours(np.zeros_like(code))]
+    rows, rivals = [query[:0]], [key[:0]]
+    taken = np.sort(query * len(words) + key)
     alone = np.ones(len(query), bool)
-    for pair in steps:
+    for pair in _steps(words):
+        if not alone.any():
+            break
         left = alone.copy()
         for step in pair:
             found = _skip(query, step[key], step, taken)
@@ -55,6 +58,13 @@ def spans(
     return without(span_pairs(words.last[query], words.first[key], words.last[key]), targets)
 
 
+@lru_cache(maxsize=8)
+def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
+    """The next and the previous word of each word's class, then of any."""
+    _, code = np.unique(words.upos, return_inverse=True)
+    return _neighbours(code), _neighbours(np.zeros_like(code))
+
+
 def _neighbours(code: Int[ndarray, " word"]) -> tuple[ndarray, ndarray]:
     """The next and the previous word of the same class for each word, −1 at the ends."""
     order = np.argsort(code, kind="stable")
@@ -69,12 +79,15 @@ def _skip(
     query: Int[ndarray, " pair"],
     found: Int[ndarray, " pair"],
     step: Int[ndarray, " word"],
-    taken: set[tuple[int, int]],
+    taken: Int[ndarray, " pair"],
 ) -> Int[ndarray, " pair"]:
     """Go on past the query itself and words that are targets of the same query."""
     found = found.copy()
-    for i, (own, other) in enumerate(zip(query.tolist(), found.tolist(), strict=True)):
-        while other >= 0 and (other == own or (own, other) in taken):
-            other = int(step[other])
-        found[i] = other
+    left = np.arange(len(found))
+    while len(left):
+        own, other = query[left], found[left]
+        cell = own * len(step) + other
+        place = np.minimum(np.searchsorted(taken, cell), len(taken) - 1)
+        left = left[(other >= 0) & ((other == own) | (taken[place] == cell))]
+        found[left] = step[found[left]]
     return found

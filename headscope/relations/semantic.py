@@ -16,7 +16,7 @@ from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, Rule
+from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -38,6 +38,7 @@ def related_words(window: Window, name: str) -> Pairs:
     return _pairs(words, *_related_rows(words, name))
 
 
+@draws_nothing
 def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, unrelated words of the key's class: for each key the next nearer and farther.
 

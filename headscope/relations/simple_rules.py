@@ -101,6 +101,7 @@ def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
     return found
 
 
+@lru_cache(maxsize=64)
 def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
     """Which words are of one of `CLASSES`."""
     return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)

@@ -52,12 +52,21 @@ class _Unlinked:
         n = len(words)
         _, self.classes = np.unique(words.upos, return_inverse=True)
         self.class_count = int(self.classes.max(initial=0)) + 1
-        linked = np.zeros((n, n), bool)
         governed = np.flatnonzero(words.head >= 0)
-        linked[governed, words.head[governed]] = linked[words.head[governed], governed] = True
-        earlier = words.last[None, :] < words.first[:, None]
-        query, key = np.nonzero(earlier & ~linked)
+        ends = np.stack([governed, words.head[governed]])
+        key, query = ends.min(0), ends.max(0)
+        # no target lies farther apart than a link, and a long text has too many such pairs
+        longest = int((words.last[query] - words.last[key]).max(initial=0))
+        reach = np.arange(n) - np.searchsorted(words.last, words.last - longest)
+        back = int(reach.max(initial=0))
+        free = np.ones((n, back), bool)
+        free[query, back - (query - key)] = False
+        query, key = np.nonzero(free)
+        key += query - back
+        query, key = query[key >= 0], key[key >= 0]
         distance = words.last[query] - words.last[key]
+        apart = (words.last[key] < words.first[query]) & (distance <= longest)
+        query, key, distance = query[apart], key[apart], distance[apart]
         code = distance * self.class_count + self.classes[key]
         order = np.argsort(code, kind="stable")
         self.query, self.key, self.code = query[order], key[order], code[order]
