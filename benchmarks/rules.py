@@ -19,10 +19,10 @@ from headscope.relations import relations_of
 from headscope.runs.named import the_model
 from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.feature import Lexicon
+from headscope.studies.explain.fitting import fit_rules, fitting_of
 from headscope.studies.explain.layer import explain_layer
 from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.rules import HeadRule
-from headscope.studies.explain.run import fit_rules, fitting_of
 from headscope.studies.explain.texts import Read, read_texts
 from headscope.studies.validation.zoo.oracles import NOISES, noisy, oracles
 from headscope.studies.validation.zoo.reading import Reading

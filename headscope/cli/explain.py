@@ -29,6 +29,7 @@ class Each(StrEnum):
 
     none = "none"
     all = "all"
+    size = "size"
     type = "type"
     layer = "layer"
     head = "head"
@@ -45,11 +46,17 @@ def explain(
     rank: Annotated[int, typer.Option(help="Of the content term beside the rule; 0 for none.")] = 4,
     windows: Annotated[int, typer.Option(help="Windows of text to read.")] = 56,
     each: Annotated[
-        Each, typer.Option(help="What to run on rules: all heads, also each type, layer, head.")
+        Each,
+        typer.Option(
+            help="What to run on rules: all heads, also smaller rules, each type, layer, head."
+        ),
     ] = Each.all,
     propose: Annotated[
         bool, typer.Option("--propose", help="Print relation files for frequent rules instead.")
     ] = False,
+    twin: Annotated[
+        bool, typer.Option(help="Explain the twin, whose attention weights are shuffled, too.")
+    ] = True,
     out: Table = None,
     figure: Picture = None,
     overwrite: Overwrite = False,
@@ -83,6 +90,7 @@ def explain(
             rank=rank,
             windows=windows,
             each=each.value,
+            twin=twin,
             seed=seed,
             revision=revision,
             device=device,

@@ -116,7 +116,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("writes", hs.writes, on_model, ("seed", "device")),
         Call("collapse", hs.collapse, on_model, ("mixing", *shared)),
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
-             ("features", "rank", "each", "relations", "seed", "progress", "device", "revision")),
+             ("features", "rank", "each", "relations", "seed", "twin", "progress", "device", "revision")),
         Call("prune", hs.prune, on_model, ("run", *shared)),
         Call("ablate", ablate, {"run": run}, ("heads", "how", "pairs", "seed", "device", "progress")),
         Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),

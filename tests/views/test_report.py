@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -122,6 +123,40 @@ def test_the_atlas_has_a_cell_for_every_head_and_can_be_filtered_searched_and_cl
     assert seen.found["bad"] == "No head 9.9; they go up to L1H2."
 
 
+@pytest.fixture(scope="module")
+def explained(run):
+    """The page of a run after `explain`: a row of `explained` and `rule` per head."""
+    shares = [0.91, 0.5, -0.2, 1.0, 0.07, 0.349]
+    heads = run.heads.assign(explained=shares, rule=[f"rule {i} <b>" for i in range(6)])
+    accounts = pd.DataFrame([(0, 0, 0.91)], columns=["layer", "head", "explained"])
+    return report_html(replace(run, heads=heads, accounts=accounts))
+
+
+def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_path):
+    script = """
+      const cells = $$(".share").map((c) => [c.dataset.explained, c.textContent, c.style.getPropertyValue("--strength")]);
+      const said = $(".coverage .small")?.textContent, own = $('.share[data-explained="L0H1"]');
+      own?.focus(); await tick();
+      const tip = $("#tip").textContent;
+      own?.click(); await tick(150);
+      return { cells, said, tip, at: location.hash };
+    """
+    seen = visit(explained, script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["cells"] == [
+        ["L0H0", "91", "0.91"],
+        ["L0H1", "50", "0.50"],
+        ["L0H2", "-20", "0.00"],
+        ["L1H0", "100", "1.00"],
+        ["L1H1", "7", "0.07"],
+        ["L1H2", "35", "0.35"],
+    ]
+    assert "44 on average" in seen.found["said"]
+    assert seen.found["tip"] == "L0H1, 50 per cent explained: rule 1 <b>"
+    assert seen.found["at"] == "#L0H1"
+    assert visit(page, script, tmp_path).found["cells"] == []
+
+
 def test_a_view_is_drawn_with_its_tokens_and_evil_ones_stay_text(page, tmp_path):
     script = """
       const given = [], left = [], draw = drawPattern;
@@ -199,7 +234,7 @@ def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_sticks_out_of_the_window(page, tmp_path, width, scheme):
+def test_nothing_sticks_out_of_the_window(explained, tmp_path, width, scheme):
     script = """
       const wide = {};
       for (const hash of ["", "scatter", "about", "L1H2", "type=induction"]) {
@@ -208,18 +243,18 @@ def test_nothing_sticks_out_of_the_window(page, tmp_path, width, scheme):
       }
       return wide;
     """
-    seen = visit(page, script, tmp_path, width=width, scheme=scheme)
+    seen = visit(explained, script, tmp_path, width=width, scheme=scheme)
     assert all(extra <= 0 for extra in seen.found.values()), seen.found
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault_with_labels_or_contrast(page, tmp_path, scheme):
+def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme):
     find_browser()
     spec = importlib.util.find_spec("axe_core_python")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("needs axe-core-python")
     axe = (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
-    page = page.replace(
+    page = explained.replace(
         "</head>",
         f"<script>{axe.replace('</script', chr(60) + chr(92) + '/script')}</script></head>",
         1,

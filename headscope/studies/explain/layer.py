@@ -16,9 +16,10 @@ from headscope.studies.explain.feature import KINDS, kind_in
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.judge import Judge, Share, bits_by_kind, explained, unique_bits
 from headscope.studies.explain.positions import PLACE_RULE
-from headscope.studies.explain.rules import HeadRule, LayerRules, Place, Remainder, Weighed
+from headscope.studies.explain.rules import HeadRule, LayerRules, Place, Remainder, Smaller, Weighed
 from headscope.studies.explain.select import Selector
-from headscope.studies.explain.softmax import Target, newton
+from headscope.studies.explain.smaller import nested, sizes_below
+from headscope.studies.explain.softmax import Fitted, Target, newton
 from headscope.studies.explain.threads import by_head
 
 REMAINDERS, BEFORE = 3, 24
@@ -63,13 +64,13 @@ def explain_layer(
         )
         content = fit_content(attention, base, rows, texts.chosen, vectors, rank=fitting.rank)
         logits = content.logits(*vectors)[:, rows.window, rows.query]
-    placed, resting = _Placed(texts), fitting.resting.get(layer, frozenset())
+    placed = _Placed(texts)
 
     def judge(head: int) -> tuple[HeadRule, Place]:
-        judging = _Head(texts, attention[head], None if logits is None else logits[head])
+        own = None if logits is None else logits[head]
+        judging = _Head(fitting, (layer, head), attention[head], own)
         weights, share = placed.rule(judging)
-        draft = (drafts[head].terms, drafts[head].weights)
-        rule = judging.rule((layer, head), draft, share, resting)
+        rule = judging.rule((drafts[head].terms, drafts[head].weights), share)
         return rule, tuple(zip(PLACE_RULE, weights.tolist(), strict=True))
 
     heads, places = zip(*by_head(judge, len(drafts)), strict=True)
@@ -80,25 +81,24 @@ class _Head:
     """One head's attention on the rows that fit and on those that judge."""
 
     def __init__(
-        self, texts: Texts, attention: Float[Tensor, "row key"], content: Tensor | None
+        self,
+        fitting: Fitting,
+        at: tuple[int, int],
+        attention: Float[Tensor, "row key"],
+        content: Tensor | None,
     ) -> None:
+        texts = fitting.texts
         rows, judged = texts.rows, texts.judged
         seen = rows.seen
-        self.texts, self.content = texts, content
+        self.fitting, self.texts, self.at, self.content = fitting, texts, at, content
         self.target = Target.of(attention[: texts.chosen], seen[: texts.chosen])
         document = np.array([window.document for window in rows.windows])[rows.window.numpy()]
         number = np.unique(document[judged], return_inverse=True)[1]
         self.judge = Judge(attention[judged], seen[judged], number)
         self.uniform = self.judge.uniform()
 
-    def rule(
-        self,
-        at: tuple[int, int],
-        draft: tuple[Sequence[Term], Tensor],
-        position: Share,
-        resting: frozenset[int],
-    ) -> HeadRule:
-        """The rule of the head at this layer and number, with all that is said of it."""
+    def rule(self, draft: tuple[Sequence[Term], Tensor], position: Share) -> HeadRule:
+        """The head's rule with all that is said of it."""
         terms, start = draft
         features = [self.texts.packed.features[term.feature] for term in terms]
         values = term_values(self.texts, terms)
@@ -107,6 +107,7 @@ class _Head:
         logits = torch.tensordot(fitted.weights, judged, 1)
         rest = self.judge.by_document(logits)
         beside, content = self._with_content(values, fitted.weights)
+        resting = self.fitting.resting.get(self.at[0], frozenset())
         kinds = [kind_in(feature, resting) for feature in features]
         order = [*KINDS, *sorted(set(kinds) - {*KINDS})]
         total = float(self.uniform.sum())
@@ -119,7 +120,7 @@ class _Head:
             )
         ]
         return HeadRule(
-            *at,
+            *self.at,
             total / float(self.judge.rows.sum()),
             tuple(sorted(weighed, key=lambda each: -each.unique.value)),
             position,
@@ -127,7 +128,22 @@ class _Head:
             content,
             tuple(self._remainder(*each) for each in self.judge.most(logits, REMAINDERS)),
             {kind: bits / total for kind, bits in by_kind.items()} if total > 0 else {},
+            self._smaller(terms, values, fitted),
         )
+
+    def _smaller(
+        self, terms: Sequence[Term], values: Tensor, fitted: Fitted
+    ) -> tuple[Smaller, ...]:
+        found, sizes = [], sizes_below(self.fitting.features)
+        own, judged = values[:, : self.texts.chosen], values[:, self.texts.judged]
+        for kept, weights in nested(self.target, own, fitted, sizes):
+            rest = self.judge.by_document(torch.tensordot(weights, judged[kept], 1))
+            parts = tuple(
+                (self.texts.packed.features[terms[i].feature], terms[i].gate, weight)
+                for i, weight in zip(kept, weights.tolist(), strict=True)
+            )
+            found.append(Smaller(len(kept), explained(rest, self.uniform).value, parts))
+        return tuple(found)
 
     def _with_content(self, values: Tensor, weights: Tensor) -> tuple[Tensor, Share | None]:
         """The weights beside the content term, and what both explain together."""

@@ -13,7 +13,15 @@ from headscope.heads import head_name
 from headscope.measure.batches import Batch
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.text_loss import TextLoss, text_loss
-from headscope.studies.explain.patterns import CONTENT, MEAN, PLACE, RULE, UNIFORM, Patterns
+from headscope.studies.explain.patterns import (
+    CONTENT,
+    MEAN,
+    PLACE,
+    RULE,
+    UNIFORM,
+    Patterns,
+    smaller_rule,
+)
 from headscope.studies.explain.running import running
 
 ALL, UNTOUCHED = "all", "untouched"
@@ -63,6 +71,8 @@ def groups_of(
 ) -> list[tuple[str, Heads, Sequence[str]]]:
     """All heads together in every way; then, if asked for, by type, by layer or head by head.
 
+    Smaller rules of each size are among the ways where they are asked for.
+
     Args:
         patterns: of the model's rules.
         each: what is asked for.
@@ -70,7 +80,9 @@ def groups_of(
     """
     layers = {layer: list(range(len(own.heads))) for layer, own in patterns.rules.items()}
     own = [RULE, CONTENT] if _has_content(patterns) else [RULE]
-    found: list[tuple[str, Heads, Sequence[str]]] = [(ALL, layers, [UNIFORM, MEAN, PLACE, *own])]
+    sizes = [smaller_rule(size) for size in patterns.sizes] if each == "size" else []
+    together = [UNIFORM, MEAN, PLACE, *sizes, *own]
+    found: list[tuple[str, Heads, Sequence[str]]] = [(ALL, layers, together)]
     few = [UNIFORM, own[-1]]
     if each == "type":
         found += [(name, heads, few) for name, heads in types.items()]

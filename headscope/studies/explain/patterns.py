@@ -26,7 +26,17 @@ UNIFORM, MEAN, PLACE, RULE, CONTENT = (
     "rule",
     "rule + content",
 )
+_SMALLER = f"{RULE} of "
 _Means = Mapping[int, Float[Tensor, "head query key"]]
+
+
+def smaller_rule(size: int) -> str:
+    """The way to run heads on rules of at most so many features.
+
+    >>> smaller_rule(4)
+    'rule of 4'
+    """
+    return f"{_SMALLER}{size}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +64,15 @@ class Patterns:
         )
         return list(used)
 
+    @property
+    def sizes(self) -> list[int]:
+        """Of how many features there are smaller rules."""
+        heads = (head for layer in self.rules.values() for head in layer.heads)
+        return sorted({each.features for head in heads for each in head.smaller})
+
     def make(self, windows: Sequence[Window], how: str) -> MakePattern:
-        """What gives each layer's patterns on these windows, one of the five ways.
+        """What gives each layer's patterns on these windows, one of the five ways or a
+        smaller rule.
 
         Patterns come on the device of the layer's input; a padded position attends as it likes.
         """
@@ -67,6 +84,9 @@ class Patterns:
             RULE: lambda layer, _: batch.by_rule(self.rules[layer]),
             CONTENT: lambda layer, stream: batch.by_rule(self.rules[layer], (layer, stream)),
         }
+        if how.startswith(_SMALLER):
+            size = int(how.removeprefix(_SMALLER))
+            ways[how] = lambda layer, _: batch.by_rule(self.rules[layer], size=size)
         chosen = ways[how]
         return lambda layer, stream: chosen(layer, stream).to(stream.device)
 
@@ -95,11 +115,18 @@ class _Batch:
         parts = [[(f, -1, w) for f, w in own] for own in rules.places]
         return self._pattern(torch.stack([self._logits(each) for each in parts], 1))
 
-    def by_rule(self, rules: LayerRules, read: tuple[int, Tensor] | None = None) -> Pattern:
+    def by_rule(
+        self,
+        rules: LayerRules,
+        read: tuple[int, Tensor] | None = None,
+        *,
+        size: int | None = None,
+    ) -> Pattern:
         logits = []
         for head in rules.heads:
-            weights = [e.weight if read is None else e.with_content for e in head.terms]
-            parts = [(e.feature, e.gate, w) for e, w in zip(head.terms, weights, strict=True)]
+            parts = head.parts(size)
+            if read is not None:
+                parts = tuple((e.feature, e.gate, e.with_content) for e in head.terms)
             logits.append(self._logits(parts))
         found = torch.stack(logits, 1)
         if read is not None and rules.content is not None:

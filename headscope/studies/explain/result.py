@@ -11,7 +11,10 @@ import pandas as pd
 from headscope.errors import RunError
 from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.evidence.result import Result, by_name
+from headscope.evidence.tags import UNCLASSIFIED
 from headscope.heads import head_name
+from headscope.studies.explain.clusters import clusters_of
+from headscope.studies.explain.curve import curve_of
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.losses import COLUMNS
 from headscope.studies.explain.patterns import UNIFORM
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 BY_HEAD = [
     "layer",
     "head",
+    "primary",
     "bits",
     "position",
     "explained",
@@ -43,6 +47,17 @@ MOST, LEAST = 0.8, 0.5
 
 
 @dataclass(frozen=True, eq=False)
+class Found:
+    """What was found, before it is put into tables."""
+
+    rules: Mapping[int, LayerRules]
+    twin: Mapping[int, LayerRules] | None
+    losses: pd.DataFrame | None
+    primary: Mapping[tuple[int, int], str]
+    """The primary type of each head; empty without a run."""
+
+
+@dataclass(frozen=True, eq=False)
 class Explanation(Study):
     """A rule for each head; `table` is `rules`, a row per head × feature.
 
@@ -56,8 +71,9 @@ class Explanation(Study):
     """Each head's features, that with the most unique bits first: `weight` in logits, and the
     `unique` share of the bits that is lost without it, with its 95 % interval over documents."""
     heads: pd.DataFrame
-    """Each head's `bits` a query, the share that `position` alone and the whole rule have
-    `explained`, the rule `with_content`, and the rule in words."""
+    """Each head's `primary` type, empty without a run; its `bits` a query, the share that
+    `position` alone and the whole rule have `explained`, the rule `with_content`, and the rule in
+    words."""
     coverage: pd.DataFrame
     """By layer and for `all`: the share of all bits that each kind of feature explains beyond the
     simpler kinds, `content`, and what is `unexplained`; rows sum to 1."""
@@ -67,6 +83,13 @@ class Explanation(Study):
     remainders: pd.DataFrame
     """The queries that each head's rule says least about: `layer`, `head`, `window`, the `text`
     with the query in [[ ]], what the head `looks_at`, what `rule_says`, and the `bits` between."""
+    curve: pd.DataFrame
+    """What rules of fewer features explain and recover; see `headscope.studies.explain.curve`."""
+    clusters: pd.DataFrame
+    """Heads that go by much the same rule; see `headscope.studies.explain.clusters`."""
+    twin: pd.DataFrame | None
+    """As `heads`, of some layers of the twin, whose attention weights are shuffled; None where it
+    was not asked."""
     rank: int
     """Of the content term; 0 for none."""
     notes: tuple[str, ...] = ()
@@ -75,14 +98,14 @@ class Explanation(Study):
     def of(
         cls,
         model: str,
-        rules: Mapping[int, LayerRules],
-        losses: pd.DataFrame | None,
+        found: Found,
         notes: tuple[str, ...],
         *,
+        features: int,
         rank: int,
     ) -> Explanation:
-        """The tables of a model's rules."""
-        heads = [each for layer in rules.values() for each in layer.heads]
+        """The tables of a model's rules of at most so many features, with content of this rank."""
+        heads = _heads(found.rules)
         table = pd.DataFrame([row for each in heads for row in _rows(each)], columns=RULE_COLUMNS)
         rest = pd.DataFrame(
             [
@@ -91,8 +114,20 @@ class Explanation(Study):
                 for row in each.remainders
             ]
         )
-        by_head = pd.DataFrame([_head(each) for each in heads], columns=BY_HEAD)
-        return cls(model, table, by_head, _coverage(heads), losses, rest, rank, notes)
+        by_head = _table(heads, found.primary)
+        return cls(
+            model,
+            table,
+            by_head,
+            _coverage(heads),
+            found.losses,
+            rest,
+            curve_of(heads, found.losses, features),
+            clusters_of(table, by_head),
+            None if found.twin is None else _table(_heads(found.twin), {}),
+            rank,
+            notes,
+        )
 
     @property
     def table(self) -> pd.DataFrame:
@@ -103,6 +138,12 @@ class Explanation(Study):
     def explained(self) -> float:
         """The mean over heads of the share that rules explain, in (−∞, 1]."""
         return float(self.heads["explained"].mean())
+
+    @property
+    def unclassified(self) -> pd.DataFrame:
+        """The rows of `heads` that earned no tag, the most bits first; none without a run."""
+        own = self.heads[self.heads["primary"] == UNCLASSIFIED]
+        return own.sort_values("bits", ascending=False, ignore_index=True)
 
     @property
     def at_odds(self) -> pd.DataFrame:
@@ -177,11 +218,21 @@ def _rows(rule: HeadRule) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _head(rule: HeadRule) -> tuple[Any, ...]:
+def _heads(rules: Mapping[int, LayerRules]) -> list[HeadRule]:
+    return [each for layer in rules.values() for each in layer.heads]
+
+
+def _table(heads: list[HeadRule], primary: Mapping[tuple[int, int], str]) -> pd.DataFrame:
+    rows = [_head(each, primary.get((each.layer, each.head), "")) for each in heads]
+    return pd.DataFrame(rows, columns=BY_HEAD)
+
+
+def _head(rule: HeadRule, primary: str) -> tuple[Any, ...]:
     own = rule.explained
     return (
         rule.layer,
         rule.head,
+        primary,
         rule.bits,
         rule.position.value,
         own.value,

@@ -49,6 +49,18 @@ class Remainder:
 
 
 @dataclass(frozen=True)
+class Smaller:
+    """A part of a rule that was fitted again by itself."""
+
+    features: int
+    """How many it has."""
+    explained: float
+    """By these, on held-out documents."""
+    parts: tuple[tuple[Feature, int, float], ...]
+    """Features with their gates and weights."""
+
+
+@dataclass(frozen=True)
 class HeadRule:
     """What one head is said to do, and how much of it that explains on held-out documents."""
 
@@ -68,6 +80,14 @@ class HeadRule:
     """The queries that the rule says least about, the worst first."""
     kinds: Mapping[str, float] = field(default_factory=dict)
     """The share that each kind of feature adds to the simpler ones."""
+    smaller: tuple[Smaller, ...] = ()
+    """Rules of fewer features, each a part of the one before."""
+
+    def parts(self, size: int | None = None) -> tuple[tuple[Feature, int, float], ...]:
+        """Features with their gates and weights; of the rule of at most so many features."""
+        found = [each.parts for each in self.smaller if each.features == size]
+        whole = tuple((each.feature, each.gate, each.weight) for each in self.terms)
+        return found[0] if found else whole
 
 
 Place = tuple[tuple[Feature, float], ...]

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from headscope.arguments import KINDS, NAME, either, kinds_of, maybe, takes, whole
+from headscope.arguments import FLAG, KINDS, NAME, either, kinds_of, maybe, takes, whole
 from headscope.errors import ArgumentError, ChoiceError
 from headscope.evidence.result import Result
 from headscope.measure.text_loss import network_of
-from headscope.models.engines.fused import attention_layers
 from headscope.models.load import Model
+from headscope.models.shuffled import check_twin
 from headscope.relations import RELATIONS, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.named import A_MODEL, A_RUN, Named
 from headscope.runs.reload import corpora_of, model_or_run
-from headscope.studies.explain.catalogue import Catalogue, Rows, pack
+from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.feature import Lexicon
-from headscope.studies.explain.fit import Texts
-from headscope.studies.explain.layer import Fitting, explain_layer
+from headscope.studies.explain.fitting import fit_rules, fitting_of
+from headscope.studies.explain.layer import Fitting
 from headscope.studies.explain.losses import Heads, groups_of, run_losses
-from headscope.studies.explain.patterns import Patterns
-from headscope.studies.explain.reading import queries_and_keys, read_layers
 from headscope.studies.explain.resting import resting_tokens
-from headscope.studies.explain.result import Explanation
-from headscope.studies.explain.rules import LayerRules
-from headscope.studies.explain.select import Selector
-from headscope.studies.explain.texts import LENGTH, STEP, Read, read_texts
+from headscope.studies.explain.result import Explanation, Found
+from headscope.studies.explain.smaller import sizes_below
+from headscope.studies.explain.texts import LENGTH, read_texts
+from headscope.studies.explain.twin import twin_rules
 
 FEATURES, RANK, WINDOWS = 8, 4, 56
-EACH = ("none", "all", "type", "layer", "head")
-"""What is run on rules: nothing, all heads together, also the heads of each type that a run found,
-also each layer, also each layer and head."""
+EACH = ("none", "all", "size", "type", "layer", "head")
+"""What is run on rules: nothing, all heads together, also on smaller rules of each size, also the
+heads of each type that a run found, also each layer, also each layer and head."""
 
 
 class Asked(Named, total=False):
@@ -47,7 +41,9 @@ class Asked(Named, total=False):
     relations: Sequence[Relation] | None
     """Relations of one's own, beside those of the table."""
     seed: int
-    """Seeds the choice of files."""
+    """Seeds the choice of files, and the twin."""
+    twin: bool
+    """Whether to explain the twin too, whose attention weights are shuffled."""
 
 
 @takes(
@@ -58,6 +54,7 @@ class Asked(Named, total=False):
     each=NAME,
     relations=maybe(RELATIONS),
     seed=KINDS["seed"],
+    twin=FLAG,
     **kinds_of(Named),
 )
 def explain(
@@ -84,10 +81,10 @@ def explain(
             is told apart from the rule; 0 for none.
         windows: windows of text to fit, choose and judge on together.
         progress: called with the steps done and in all.
-        asked: `each`, what runs on rules: `none`, `all` heads together (the default), also those
-            of each `type` of a run, also each `layer`, also each `head`; `relations` of one's own,
-            beside those of the table; `seed`, which seeds the choice of files; `revision` and
-            `device`, for a name.
+        asked: `each`, what runs on rules: `none`, `all` heads together (the default), also
+            smaller rules of each `size`, of each `type` of a run, also each `layer`, also each
+            `head`; `relations` of one's own, beside those of the table; `seed`, which seeds the
+            choice of files; `twin`, off to leave it out; `revision` and `device`, for a name.
 
     Raises:
         ModelError: the model cannot be loaded, or does not run under the fused engine.
@@ -103,7 +100,8 @@ def explain(
     network_of(loaded)
     if run is None and each == "type":
         raise ArgumentError("each is 'type', and only a run knows types: classify the model first")
-    types = {} if run is None else _types(run)
+    primary = {} if run is None else _primary(run)
+    types = _types(primary)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     if run is not None and not corpora:
         corpora = [*corpora_of(run)]
@@ -111,86 +109,43 @@ def explain(
     lexicon = Lexicon.of(read.fitted, resting_tokens(loaded.engine, read.fitted, loaded.device))
     catalogue = Catalogue(lexicon, [*relations_of(), *relations])
     fitting = fitting_of(catalogue, read, features, rank)
-    steps = _Steps(_steps(loaded, each, len(types), rank), progress)
+    wants_twin = asked.get("twin", True)
+    if wants_twin:
+        check_twin(loaded.engine)
+    steps = _Steps(_steps(loaded, each, len(types), fitting) + wants_twin, progress)
     patterns = fit_rules(loaded, catalogue, fitting, steps.advance)
     losses = None
     if each != "none":
         losses = run_losses(patterns, read.run, groups_of(patterns, each, types), steps.advance)
-    return Explanation.of(loaded.name, patterns.rules, losses, read.notes, rank=rank)
+    twin = None
+    if wants_twin:
+        twin = twin_rules(loaded, catalogue, read, fitting, seed=asked.get("seed", 0))
+        steps.advance()
+    rules = Found(patterns.rules, twin, losses, primary)
+    return Explanation.of(loaded.name, rules, read.notes, features=features, rank=rank)
 
 
-def fit_rules(
-    model: Model, catalogue: Catalogue, fitting: Fitting, advance: Callable[[], None]
-) -> Patterns:
-    """The rules of every layer, in one forward pass over all windows."""
-    engine: Any = model.engine
-    rows = fitting.texts.rows
-    modules = attention_layers(engine.network)
-    rules: dict[int, LayerRules] = {}
-    means: dict[int, Tensor] = {}
-
-    def take(
-        layer: int,
-        pattern: Float[Tensor, "window head query key"],
-        stream: Float[Tensor, "window position d_model"] | None,
-    ) -> None:
-        vectors = None
-        if fitting.rank and stream is not None:
-            found = queries_and_keys(modules[layer], engine.stated, stream)
-            vectors = (found[0].cpu(), found[1].cpu())
-        own = pattern[rows.window, :, rows.query].permute(1, 0, 2).float()
-        attention = own / own.sum(-1, keepdim=True)
-        rules[layer] = explain_layer(fitting, layer, attention, vectors)
-        fitted = int(rows.window[fitting.texts.chosen - 1]) + 1
-        means[layer] = _mean(pattern[:fitted].float(), rows)
-        advance()
-
-    read_layers(engine, rows.windows, model.device, take)
-    return Patterns(catalogue, rules, means, engine.network, engine.stated)
+def _primary(run: Result) -> dict[tuple[int, int], str]:
+    """The primary type of each head."""
+    return {(int(row.layer), int(row.head)): str(row.primary) for row in run.heads.itertuples()}
 
 
-def _mean(pattern: Tensor, rows: Rows) -> Float[Tensor, "head place place"]:
-    """The mean over windows that are long enough for the query; even where none is.
-
-    For windows of up to `LENGTH` tokens.
-    """
-    lengths = torch.tensor([len(window) for window in rows.windows[: len(pattern)]])
-    real = (torch.arange(pattern.shape[2]) < lengths[:, None]).float()
-    found = torch.einsum("whqk,wq->hqk", pattern, real)
-    even = torch.ones(LENGTH, LENGTH).tril()
-    means = (even / even.sum(-1, keepdim=True)).repeat(len(found), 1, 1)
-    size = pattern.shape[-1]
-    total = found.sum(-1, keepdim=True)
-    means[:, :size, :size] = torch.where(total > 0, found / total, means[:, :size, :size])
-    return means
-
-
-def fitting_of(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fitting:
-    """The features of all windows, ready to be weighed."""
-    rows = Rows.of(read.windows, STEP)
-    packed = pack(catalogue, rows)
-    parts = (read.fitted, (*read.fitted, *read.choosing))
-    fitted, chosen = (sum(len(range(1, len(w), STEP)) for w in part) for part in parts)
-    texts = Texts(rows, packed, fitted, chosen)
-    resting = catalogue.lexicon.resting
-    return Fitting(texts, Selector(packed, rows, fitted), features, rank, resting)
-
-
-def _types(run: Result) -> dict[str, Heads]:
+def _types(primary: Mapping[tuple[int, int], str]) -> dict[str, Heads]:
     """The heads of each primary type, by layer."""
     found: dict[str, Heads] = {}
-    for row in run.heads.itertuples():
-        found.setdefault(str(row.primary), {}).setdefault(int(row.layer), []).append(int(row.head))
+    for (layer, head), name in primary.items():
+        found.setdefault(name, {}).setdefault(layer, []).append(head)
     return found
 
 
-def _steps(model: Model, each: str, types: int, rank: int) -> int:
+def _steps(model: Model, each: str, types: int, fitting: Fitting) -> int:
     """Layers to fit, and passes over the text to run."""
     layers, heads = model.layers, model.layers * model.heads
     # untouched, and all heads in every way; each group by uniform patterns and by its rules
-    together = 0 if each == "none" else 5 + (rank > 0)
+    together = 0 if each == "none" else 5 + (fitting.rank > 0)
+    sizes = len(sizes_below(fitting.features)) if each == "size" else 0
     groups = {"type": types, "layer": layers, "head": layers + heads}.get(each, 0)
-    return layers + together + 2 * groups
+    return layers + together + sizes + 2 * groups
 
 
 class _Steps:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -28,6 +30,8 @@ COLOURS = {
     "content": "#332288",
     "unexplained": "#ffffff",
 }
+ALIKE, SHOWN = 2, 10
+"""Heads of a cluster that is printed, at least; heads that are named, at most."""
 _OWN = "#882255"
 
 
@@ -39,10 +43,13 @@ def explanation_lines(found: Explanation) -> RenderableType:
     if found.rank:
         said += f", with content of rank {found.rank} {mean['with_content']:.2f}"
     parts: list[RenderableType] = [Text(said + "), mean over heads", style="bold"), Text()]
-    parts += [_account(found), Text()]
+    if found.twin is not None:
+        parts.insert(1, Text(_control(found.twin)))
+    parts += [_account(found), Text(), _curve(found.curve), Text()]
     if found.losses is not None:
         parts += [_losses(found), Text()]
-    parts.append(_heads(found))
+    parts += [_heads(found), Text(), _clusters(found.clusters)]
+    parts += _unclassified(found.unclassified)
     for row in found.at_odds.itertuples():
         said = (
             f"{head_name(row.layer, row.head)}: its rule explains {row.explained:.2f} of its bits, "
@@ -51,6 +58,42 @@ def explanation_lines(found: Explanation) -> RenderableType:
         parts.append(Text(f"finding: {said}", style="yellow"))
     parts += [Text(f"note: {note}", style="yellow") for note in found.notes]
     return Group(*parts)
+
+
+def _control(twin: pd.DataFrame) -> str:
+    mean = twin[["bits", "position", "explained", "with_content"]].mean()
+    said = f"its twin, attention weights shuffled: {mean['bits']:.2f} bits a query, explained "
+    said += f"{mean['explained']:.2f} (position and token 0 alone {mean['position']:.2f}"
+    content = "" if isnan(mean["with_content"]) else f", with content {mean['with_content']:.2f}"
+    return f"{said}{content}), mean over {len(twin)} heads"
+
+
+def _curve(curve: pd.DataFrame) -> Table:
+    names = ("bits explained", "loss recovered")
+    table = plain_table("features, at most", *names, right=names)
+    for row in curve.itertuples():
+        recovered = "" if isnan(row.recovered) else f"{row.recovered:.3f}"
+        table.add_row(str(row.features), f"{row.explained:.3f}", recovered)
+    return table
+
+
+def _clusters(clusters: pd.DataFrame) -> Table:
+    numbers = ("heads", "bits", "explained")
+    table = plain_table("heads alike by", *numbers, "which", right=numbers, whole=numbers)
+    for row in clusters[clusters["count"] >= ALIKE].itertuples():
+        own = row.heads.split(";")
+        which = " ".join(own[:SHOWN]) + (" …" if len(own) > SHOWN else "")
+        which += f" ({row.types})" if row.types else ""
+        table.add_row(row.name, str(row.count), f"{row.bits:.2f}", f"{row.explained:.2f}", which)
+    return table
+
+
+def _unclassified(heads: pd.DataFrame) -> list[RenderableType]:
+    if heads.empty:
+        return []
+    first = [head_name(row.layer, row.head) for row in heads.head(SHOWN).itertuples()]
+    said = f"no tag, the most bits first: {' '.join(first)}{' …' if len(heads) > SHOWN else ''}"
+    return [Text(), Text(said)]
 
 
 def _account(found: Explanation) -> Table:
@@ -92,10 +135,20 @@ def _heads(found: Explanation) -> Table:
 
 
 def coverage_figure(found: Explanation) -> Figure:
-    """What attention goes by: a stacked bar of bits per layer, and one for all."""
-    rows = found.coverage.reset_index(drop=True)
-    figure = Figure(figsize=(2.8 + 0.26 * len(rows), 3.6), layout="constrained")
-    axes = figure.subplots()
+    """What attention goes by, and how far rules of fewer features go.
+
+    Left a stacked bar of bits per layer, and one for all; right the curve of bits, and of the loss
+    where smaller rules were run, against the number of features.
+    """
+    wide = 2.8 + 0.26 * len(found.coverage)
+    figure = Figure(figsize=(wide + 3.4, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[wide, 3.0])
+    _draw_bars(found.coverage.reset_index(drop=True), left)
+    _draw_curve(found, right)
+    return figure
+
+
+def _draw_bars(rows: pd.DataFrame, axes: Axes) -> None:
     place = [i + (name == "all") * 0.8 for i, name in enumerate(rows["layer"])]
     below = rows["sink"] * 0.0
     for kind in rows.columns[1:]:
@@ -107,4 +160,18 @@ def coverage_figure(found: Explanation) -> Figure:
     axes.set_xlabel("layer")
     axes.set_ylabel("share of the bits above uniform attention")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return figure
+
+
+def _draw_curve(found: Explanation, axes: Axes) -> None:
+    rows = found.curve
+    place = range(len(rows))
+    axes.plot(place, rows["explained"], "o-", color="#0072b2", label="bits explained", ms=4)
+    if rows["recovered"].notna().sum() > 1:
+        axes.plot(place, rows["recovered"], "s--", color="#d55e00", label="loss recovered", ms=4)
+    alone = float(found.heads["position"].mean())
+    axes.axhline(alone, color="0.5", lw=0.8, ls=":", label="bits by position and token 0")
+    axes.set_xticks(place, [str(size) for size in rows["features"]], fontsize=7)
+    axes.set_xlabel("features of a rule, at most")
+    axes.set_ylabel("share")
+    axes.set_ylim(top=1)
+    axes.legend(fontsize=7)

@@ -12,7 +12,7 @@ function atlasPage() {
     GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
     el("p", { class: "lead" }, "Each cell is a head: its letter and colour are its primary type, its strength the lift over control, and dots are further tags. Pale grey cells only rest; those with a dashed frame do what a simple rule does as well, and this text cannot tell which; empty cells earned no tag."),
-    lossLine(), filters, grid(), summaryTable(), undecidedList(), thresholdsView());
+    lossLine(), filters, el("div", { class: "beside" }, grid(), coverageMap()), summaryTable(), undecidedList(), thresholdsView());
   setTimeout(applyFilter);
   return page;
 }

@@ -15,6 +15,7 @@ from headscope.views.report.data import page_data, to_json
 SCRIPTS = (
     "core.js",
     "views.js",
+    "coverage.js",
     "atlas.js",
     "head.js",
     "scatter.js",

@@ -22,11 +22,12 @@ from headscope.studies.collapse.one_pattern import collapsed
 from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.feature import Feature, Lexicon
 from headscope.studies.explain.judge import Share
+from headscope.studies.explain.losses import groups_of
 from headscope.studies.explain.patterns import PLACE, RULE, UNIFORM, Patterns
 from headscope.studies.explain.positions import LOG_DISTANCE, OFFSET, TOKEN_0
 from headscope.studies.explain.reading import padded, queries_and_keys, read_layers
 from headscope.studies.explain.result import BY_HEAD
-from headscope.studies.explain.rules import HeadRule, LayerRules, Weighed
+from headscope.studies.explain.rules import HeadRule, LayerRules, Smaller, Weighed
 from headscope.studies.explain.running import running
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
@@ -167,6 +168,53 @@ def test_an_explanation_has_its_tables(found):
         found.rule("L7H1")
 
 
+def test_every_head_is_in_one_cluster_and_the_curve_ends_at_the_whole_rule(found):
+    assert found.curve["features"].tolist() == [1, 2, 3]
+    assert found.curve["explained"].iloc[-1] == pytest.approx(found.explained)
+    own = found.losses[found.losses["replaced"] == "all"].set_index("how")
+    last = found.curve["recovered"].iloc[-1]
+    assert last == pytest.approx(own["recovered"]["rule"], nan_ok=True)
+    assert found.curve["recovered"].iloc[:-1].isna().all()
+    names = ";".join(found.clusters["heads"]).split(";")
+    positive = found.rules[found.rules["unique"] > 0]
+    assert len(names) == len(set(names)) == len(positive.groupby(["layer", "head"]))
+    assert found.clusters["count"].sum() == len(names)
+    assert found.unclassified.empty
+
+
+def test_the_twin_is_explained_by_the_same_means_and_the_model_is_as_it_was(gpt2_folder):
+    model = load_model(str(gpt2_folder))
+    before = [matrix.clone() for matrix in model.engine.matrices()]
+    asked = {"features": 2, "rank": 0, "windows": 8, "each": "none"}
+    found = hs.explain(model, GOLD, **asked)
+    assert list(found.twin.columns) == BY_HEAD
+    assert len(found.twin) == 8
+    assert (found.twin["features"] <= 2).all()
+    changed = [x.equal(y) for x, y in zip(before, model.engine.matrices(), strict=True)]
+    assert all(changed)
+    # its heads are others: no rule is that of the model
+    assert not np.allclose(found.twin["bits"], found.heads["bits"], rtol=1e-3)
+
+
+def test_a_smaller_rule_runs_as_its_own_softmax(model, windows):
+    own = (term(TOKEN_0, 1.5), term(OFFSET[2], 2.0))
+    smaller = Smaller(1, 0.5, ((OFFSET[2], -1, 1.0),))
+    patterns = rules_of(model, own)
+    layer = patterns.rules[0]
+    heads = tuple(replace(head, smaller=(smaller,)) for head in layer.heads)
+    cut = replace(patterns, rules={0: replace(layer, heads=heads)})
+    assert cut.sizes == [1]
+    assert patterns.sizes == []
+    assert "rule of 1" in groups_of(cut, "size", {})[0][2]
+    one = cut.make(windows, "rule of 1")(0, torch.zeros(1))
+    expected = rules_of(model, (term(OFFSET[2], 1.0),)).make(windows, RULE)(0, torch.zeros(1))
+    assert torch.equal(one, expected)
+    whole = cut.make(windows, RULE)(0, torch.zeros(1))
+    # a rule that has no more features than asked for stays whole
+    assert torch.equal(patterns.make(windows, "rule of 4")(0, torch.zeros(1)), whole)
+    assert not torch.allclose(one, whole)
+
+
 def test_the_remainder_shows_where_a_head_looks_and_where_its_rule_says(found):
     rest = found.remainders
     assert rest.groupby(["layer", "head"]).size().tolist() == [3] * 8
@@ -209,7 +257,7 @@ def test_a_relation_of_ones_own_is_a_feature(gpt2_folder):
 
 
 def test_what_cannot_be_asked_is_said(gpt2_folder, tmp_path):
-    with pytest.raises(ChoiceError, match="none, all, type, layer, head"):
+    with pytest.raises(ChoiceError, match="none, all, size, type, layer, head"):
         hs.explain(gpt2_folder, GOLD, each="some")
     short = tmp_path / "short.txt"
     short.write_text("The old keys were in the house.")
@@ -222,7 +270,7 @@ def test_the_command_prints_rules_and_writes_table_and_figure(
 ):
     out, figure = tmp_path / "rules.csv", tmp_path / "coverage.svg"
     words = ["explain", gpt2_folder, "--corpus", GOLD, "--windows", 8, "--features", 2, "-q"]
-    words += ["--out", out, "--figure", figure, "--each", "all"]
+    words += ["--out", out, "--figure", figure, "--each", "size"]
     monkeypatch.setattr("sys.argv", ["headscope", *map(str, words)])
     with pytest.raises(SystemExit) as stop:
         main()
@@ -230,6 +278,10 @@ def test_the_command_prints_rules_and_writes_table_and_figure(
     told = capsys.readouterr().out
     assert "bits explained" in told
     assert "rule + content" in told
+    assert "rule of 1" in told
+    assert "its twin, attention weights shuffled" in told
+    assert "features, at most" in told
+    assert "heads alike by" in told
     assert "L1H3" in told
     table = pd.read_csv(out)
     assert list(table.columns) == RULE_COLUMNS
@@ -256,6 +308,11 @@ def test_only_a_run_knows_types(gpt2_folder):
 
 def test_heads_of_each_type_of_a_run_go_by_their_rules(gpt2_folder):
     run = hs.classify(gpt2_folder, GOLD, max_tokens=2000, twin=False, examples=False)
-    found = hs.explain(run, features=2, rank=0, windows=12, each="type")
+    found = hs.explain(run, features=2, rank=0, windows=12, each="type", twin=False)
+    assert found.twin is None
     names = set(found.losses["replaced"]) - {"", "all"}
     assert names == set(run.heads["primary"])
+    assert found.heads["primary"].tolist() == run.heads["primary"].tolist()
+    untagged = (run.heads["primary"] == "unclassified").sum()
+    assert len(found.unclassified) == untagged
+    assert found.unclassified["bits"].is_monotonic_decreasing
