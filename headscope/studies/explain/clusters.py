@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from headscope.heads import head_name
 
-APART = 0.5
+APART = 0.6
 """Cosine distance, the mean over two clusters' heads, above which they stay apart."""
 NAMED = 2
 """Features that name a cluster, at most."""
@@ -22,8 +22,10 @@ COLUMNS = ["name", "count", "heads", "bits", "explained", "types"]
 def clusters_of(rules: pd.DataFrame, heads: pd.DataFrame) -> pd.DataFrame:
     """Heads put together by what their rules look at and avoid.
 
-    A head is a vector of its features' unique bits, those at one kind of query apart, negative
-    where the weight is; clusters come from average linkage of cosine distances, cut at `APART`.
+    A head is a vector of its features, those at one kind of query apart: the root of their unique
+    bits, negative where the weight is, times the logarithm of how rare the feature is among heads
+    (inverse document frequency), for nearly all rest on token 0. Clusters come from average linkage
+    of cosine distances, cut at `APART`.
 
     Args:
         rules: a row per head × feature.
@@ -62,9 +64,10 @@ def _vectors(rules: pd.DataFrame) -> pd.DataFrame:
     gate = rules["queries"].where(plain, "on a " + rules["queries"] + ": ")
     own = rules.assign(
         what=gate + rules["feature"],
-        size=rules["unique"].clip(lower=0) * np.sign(rules["weight"]),
+        size=rules["unique"].clip(lower=0) ** 0.5 * np.sign(rules["weight"]),
     )
     table = own.pivot_table("size", ["layer", "head"], "what", aggfunc="sum", fill_value=0.0)
+    table = table * np.log((len(table) + 1) / (table != 0).sum().clip(lower=1))
     length = np.sqrt((table**2).sum(axis=1))
     return table[length > 0].div(length[length > 0], axis=0)
 

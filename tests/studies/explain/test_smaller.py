@@ -53,9 +53,9 @@ def rules(*rows: tuple[int, str, str, float, float]) -> pd.DataFrame:
 def test_heads_of_one_rule_are_a_cluster_that_its_features_name():
     table = rules(
         (0, "", "offset-1", 4.0, 0.50),
-        (0, "", "key NOUN", 1.0, 0.02),
+        (0, "", "key NOUN", 1.0, 0.002),
         (1, "", "offset-1", 2.0, 0.30),
-        (1, "", "token 0", 2.0, 0.10),
+        (1, "", "token 0", 2.0, 0.001),
         (2, "", "offset-1", -2.0, 0.30),
         (3, "noun", "offset-1", 2.0, 0.30),
         (4, "", "offset-1", 2.0, -0.01),
@@ -73,3 +73,18 @@ def test_heads_of_one_rule_are_a_cluster_that_its_features_name():
     alone = clusters_of(table[:1], heads.assign(primary=""))
     assert alone[["name", "heads", "types"]].to_numpy().tolist() == [["offset-1", "L0H0", ""]]
     assert clusters_of(table[:0], heads).empty
+
+
+def test_what_nearly_all_heads_do_makes_no_cluster():
+    own = ["key NOUN", "offset-1", "follower"]
+    table = rules(
+        *[(head, "", "token 0", 4.0, 0.6) for head in range(6)],
+        *[(head, "", own[head // 2], 2.0, 0.1) for head in range(6)],
+    )
+    heads = pd.DataFrame(
+        [(0, h, "", 1.0, 0.5) for h in range(6)],
+        columns=["layer", "head", "primary", "bits", "explained"],
+    )
+    found = clusters_of(table, heads)
+    assert sorted(found["heads"]) == ["L0H0;L0H1", "L0H2;L0H3", "L0H4;L0H5"]
+    assert sorted(name.split(", ")[0] for name in found["name"]) == sorted(own)
