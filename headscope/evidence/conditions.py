@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -15,6 +16,9 @@ for prepositions."""
 UNDECIDED = "contested queries"
 """The condition that says nothing of the head: its text holds too few queries that could."""
 
+Row = Mapping[str, Any]
+"""A row of `headscope.evidence.tags.with_rules` by its columns' names."""
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -22,7 +26,7 @@ class Condition:
 
     name: str
     holds: Callable[[pd.DataFrame], pd.Series]
-    say: Callable[[pd.Series], str]
+    say: Callable[[Row], str]
     asked: Callable[[pd.DataFrame], pd.Series] | None = None
     """Where it is asked at all; everywhere when None."""
 

@@ -34,7 +34,7 @@ def tags_of_halves(
     rules = {relation.id: relation.rule for relation in relations}
     tables = []
     for name, blocks in zip(("first", "second"), _HALVES, strict=True):
-        table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, blocks=blocks)
+        table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, half=blocks)
         fewest = MIN_QUERIES // 2
         table[name] = verdicts(table, rules, fewest=fewest) == TAGGED
         table = table[(table["n"] >= fewest) & table["ci_low"].notna()]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
-from headscope.evidence.conditions import CONDITIONS, UNDECIDED, failures
+from headscope.evidence.conditions import CONDITIONS, UNDECIDED, Row, failures
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES, Rule
 
@@ -79,27 +79,26 @@ def head_table(
     or else of that which came closest.
     """
     table = with_rules(evidence, rules)
-    best_first = _order(table)
-    rows = []
-    for (layer, head), own in table.loc[best_first].groupby(["layer", "head"], sort=True):
-        tagged = own[own["tagged"].astype(bool)]
-        best = own.iloc[0]
-        rows.append(
-            {
-                "layer": layer,
-                "head": head,
-                "primary": best["type"] if len(tagged) else UNCLASSIFIED,
-                "tags": ";".join(dict.fromkeys(tagged["type"])),
-                "relation": best["relation"],
-                "score": best["mass"],
-                "mass": best["mass"],
-                "reason": reason(best, rules),
-                "kv_group": head // kv_group_size,
-                **{name: best[name] for name in _NUMBERS},
-            }
-        )
-    heads = pd.DataFrame(rows).merge(profile, on=["layer", "head"])
-    return heads[HEAD_COLUMNS]
+    ordered = table.loc[_order(table)]
+    best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
+    kinds = _kinds(ordered[ordered["tagged"].astype(bool)])
+    tags = [kinds.get(key, "") for key in zip(best["layer"], best["head"], strict=True)]
+    heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
+        primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
+        tags=tags,
+        score=best["mass"],
+        reason=reasons(best, rules),
+        kv_group=best["head"] // kv_group_size,
+    )
+    return heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS]
+
+
+def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
+    """The types that each tagged head earned, in the order of the rows."""
+    found: dict[tuple[int, int], dict[str, None]] = {}
+    for layer, head, kind in tagged[["layer", "head", "type"]].itertuples(index=False):
+        found.setdefault((layer, head), {})[kind] = None
+    return {key: ";".join(types) for key, types in found.items()}
 
 
 def countable_types(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> list[str]:
@@ -115,8 +114,16 @@ def countable_types(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> list[s
     return [str(name) for name in table.loc[able, "type"].unique()]
 
 
-def reason(row: pd.Series, rules: Mapping[str, Rule]) -> str:
-    """One sentence: what the head does with which numbers, and for a near miss what failed."""
+def reasons(table: pd.DataFrame, rules: Mapping[str, Rule]) -> list[str]:
+    """For each row of `with_rules` a sentence: what the head does with which numbers, and for a
+    near miss what failed.
+    """
+    failed = failures(table)
+    rows = zip(table.to_dict("records"), failed.to_dict("records"), strict=True)
+    return [_reason(row, rules, fails) for row, fails in rows]
+
+
+def _reason(row: Row, rules: Mapping[str, Rule], fails: Mapping[str, bool]) -> str:
     meaning = rules[row["id"]].meaning
     numbers = (
         f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "
@@ -127,8 +134,7 @@ def reason(row: pd.Series, rules: Mapping[str, Rule]) -> str:
         return f"{row['id']}: {numbers}"
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
-    one = row.to_frame().T.infer_objects()
-    failing = [c.say(row) for c in CONDITIONS if bool(c.fails(one).iloc[0])]
+    failing = [condition.say(row) for condition in CONDITIONS if fails[condition.name]]
     return f"closest to {row['id']}: {numbers}; fails: {'; '.join(failing)}"
 
 
@@ -148,7 +154,7 @@ def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head:
         ("Closest without a tag:", near),
     ):
         lines += ["", title] if title and len(rows) else []
-        for _, row in rows.iterrows():
+        for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules)]
     return "\n".join(lines)
 
@@ -172,8 +178,8 @@ def _order(table: pd.DataFrame) -> pd.Index:
     return rank.sort_values(["verdict", "failed", "vague", "lift"], kind="stable").index
 
 
-def _account(row: pd.Series, rules: Mapping[str, Rule]) -> Sequence[str]:
-    one = row.to_frame().T.infer_objects()
+def _account(row: Row, rules: Mapping[str, Rule]) -> Sequence[str]:
+    one = pd.DataFrame([row])
     lines = [
         f"  {'no ' if bool(c.fails(one).iloc[0]) else 'yes'} {c.name}: {c.say(row)}"
         for c in CONDITIONS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy import stats
 
@@ -21,6 +21,9 @@ from headscope.relations.relation import MIN_QUERIES, Relation
 Facts = Mapping[str, Mapping[str, Any]]
 """What a text says of simple rules; see `headscope.measure.survey.Survey.facts`."""
 NO_FACTS: Facts = MappingProxyType({})
+_Columns = dict[str, Any]
+"""Columns of a table by name: an element for each head, or a value that holds for all of them."""
+_Heads = slice | Bool[ndarray, " head"]
 EVERY_BLOCK = slice(None)
 
 TWIN_PERCENTILE = 0.999
@@ -36,7 +39,7 @@ def weigh(
     seed: int,
     facts: Facts = NO_FACTS,
     twin: Tally | None = None,
-    blocks: slice = EVERY_BLOCK,
+    half: slice | None = None,
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
@@ -64,69 +67,80 @@ def weigh(
         facts: what the text says of the simple rules; see `headscope.measure.survey.Survey`.
         seed: seeds the bootstrap.
         twin: the sums of the shuffled twin.
-        blocks: those to weigh alone, e.g. half of them.
+        half: the blocks to weigh alone, e.g. every other one. Such a table is asked for its tags
+            alone: heads whose mass is below the relation's floor get intervals that reach
+            everywhere, as no tag hangs on them.
     """
-    rng = np.random.default_rng(seed)
     place = {name: index for index, name in enumerate(tally.relations)}
-    sums = _Sums(tally, blocks, rng)
+    sums = _Sums(tally, EVERY_BLOCK if half is None else half, seed)
     tables = []
     for relation in relations:
-        own = sums.table(place[relation.id])
-        if own is None:
+        queries, mass = sums.mass(place[relation.id])
+        if not queries:
             continue
-        own.insert(2, "type", relation.type)
-        own.insert(3, "relation", relation.name)
+        bounded = slice(None) if half is None else mass >= relation.rule.floor
+        own = sums.columns(place[relation.id], bounded)
         if not relation.has_hits:
-            own["hit_rate"] = np.nan
-        tables.append(own.assign(**_beside(relation, own, sums, place, facts.get(relation.id, {}))))
+            own["hit_rate"] = np.full(len(mass), np.nan)
+        own |= {"type": relation.type, "relation": relation.name}
+        own |= _beside(relation, own, sums, place, facts.get(relation.id, {}), bounded)
+        tables.append(own)
     if not tables:
         return pd.DataFrame(columns=EVIDENCE_COLUMNS)
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
     table["q_value"] = _q_values(table)
     chance = {} if twin is None else dict(zip(twin.relations, twin_lift(twin), strict=True))
     table["twin_p999"] = (table["type"] + "/" + table["relation"]).map(chance).astype(float)
     return table
 
 
+def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
+    """A column of all tables, one under the other; what is said once holds for every head."""
+    values = [table[name] for table in tables]
+    heads = [len(table["mass"]) for table in tables]
+    return np.concatenate([np.broadcast_to(v, n) for v, n in zip(values, heads, strict=True)])
+
+
 def _beside(
     relation: Relation,
-    own: pd.DataFrame,
+    own: _Columns,
     sums: _Sums,
     place: dict[str, int],
     facts: Mapping[str, Any],
-) -> dict[str, Any]:
+    bounded: _Heads,
+) -> _Columns:
     """The columns of a relation's second control and of its contested queries."""
-    found: dict[str, Any] = dict.fromkeys(_CONTESTED, np.nan)
+    found: _Columns = dict.fromkeys(_CONTESTED, np.nan)
     found |= {
         "baseline": facts.get("baseline", ""),
         "baseline_rate": facts.get("baseline_rate", np.nan),
         "best_offset_rate": facts.get("best_offset_rate", np.nan),
-        "contested_n": 0 if relation.baseline is not None else np.nan,
+        "contested_n": 0.0 if relation.baseline is not None else np.nan,
         "contested_rule_rate": np.nan,
         "contested_text": "",
         "matched": np.nan,
     }
-    parts = {
-        name: sums.table(place[part])
+    places = {
+        name: place[part]
         for name in (MATCHED, NATURAL, BUILT)
         if (part := part_name(relation.id, name)) in place
     }
-    if (matched := parts.get(MATCHED)) is not None:
-        found["matched"] = matched["control"]
-    natural, built = parts.get(NATURAL), parts.get(BUILT)
-    of_text, chosen = "natural", natural
-    if _queries(natural) < MIN_QUERIES <= _queries(built):
-        of_text, chosen = "built", built
-    if chosen is not None:
+    queries = {name: sums.queries(part) for name, part in places.items()}
+    if queries.get(MATCHED, 0):
+        found["matched"] = sums.control(places[MATCHED])
+    natural, built = queries.get(NATURAL, 0), queries.get(BUILT, 0)
+    of_text = BUILT if natural < MIN_QUERIES <= built else NATURAL
+    if queries.get(of_text, 0):
+        chosen, text = sums.columns(places[of_text], bounded), _TEXTS[of_text]
         found |= {ours: chosen[theirs] for ours, theirs in _CONTESTED.items()}
         found |= {
-            "contested_n": _queries(chosen),
+            "contested_n": float(queries[of_text]),
             "contested_rule_rate": rule_rate(
-                own["hit_rate"].to_numpy(),
-                facts.get(f"{of_text}_rules", ()),
+                own["hit_rate"],
+                facts.get(f"{text}_rules", ()),
                 relation.rule.beat_baseline_by or 0.0,
             ),
-            "contested_text": of_text,
+            "contested_text": text,
         }
     return found
 
@@ -142,6 +156,7 @@ def rule_rate(
     return found
 
 
+_TEXTS = {NATURAL: "natural", BUILT: "built"}
 _CONTESTED = {
     "contested_mass": "mass",
     "rival": "control",
@@ -150,10 +165,6 @@ _CONTESTED = {
     "contested_high": "ci_high",
     "contested_hit_rate": "hit_rate",
 }
-
-
-def _queries(table: pd.DataFrame | None) -> int:
-    return 0 if table is None else int(table["n"].iloc[0])
 
 
 def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
@@ -165,59 +176,82 @@ def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
 
 
 class _Sums:
-    """A tally's rows as tables of heads."""
+    """A tally's rows as columns, an element for each head."""
 
-    def __init__(self, tally: Tally, blocks: slice, rng: np.random.Generator) -> None:
-        self._tally, self._blocks, self._rng = tally, blocks, rng
+    def __init__(self, tally: Tally, blocks: slice, seed: int) -> None:
+        self._tally, self._blocks, self._seed = tally, blocks, seed
+        self._draws: dict[int, ndarray] = {}
 
-    def table(self, index: int) -> pd.DataFrame | None:
-        """A row per head for one relation of the tally; None without queries."""
+    def queries(self, index: int) -> int:
+        """How many one relation of the tally has."""
+        return int(self._tally.queries[self._blocks, index].sum())
+
+    def mass(self, index: int) -> tuple[int, Float[ndarray, " head"]]:
+        """The queries of one relation and the mass on its targets."""
+        return self.queries(index), self._mean(self._tally.target, index)
+
+    def control(self, index: int) -> Float[ndarray, " head"]:
+        """The mass on the control keys of one relation."""
+        return self._mean(self._tally.control, index)
+
+    def columns(self, index: int, bounded: _Heads) -> _Columns:
+        """The columns of one relation that has queries.
+
+        Args:
+            index: its place in the tally.
+            bounded: the heads that get an interval; that of the others reaches everywhere.
+        """
         tally = self._tally
-        queries = tally.queries[self._blocks, index]
-        full = queries > 0
-        if not full.any():
-            return None
-        target, control = (
-            sums[self._blocks, index][full].reshape(int(full.sum()), -1)
-            for sums in (tally.target, tally.control)
-        )
-        queries = queries[full]
-        n = queries.sum()
-        low, high, p_value = _uncertainty(target - control, queries, self._rng)
-        return pd.DataFrame(
-            {
-                "layer": np.repeat(np.arange(tally.layers), tally.heads),
-                "head": np.tile(np.arange(tally.heads), tally.layers),
-                "n": int(n),
-                "mass": target.sum(0) / n,
-                "control": control.sum(0) / n,
-                "lift": (target - control).sum(0) / n,
-                "ci_low": low,
-                "ci_high": high,
-                "p_value": p_value,
-                "hit_rate": tally.hits[self._blocks, index].sum(0).ravel() / n,
-                "chance": tally.chance[self._blocks, index].sum() / n,
-            }
-        )
+        of_block = tally.queries[self._blocks, index]
+        full = of_block > 0
+        n = of_block.sum()
+        excess = tally.target[self._blocks, index] - tally.control[self._blocks, index]
+        excess = excess[full].reshape(int(full.sum()), -1)
+        low, high, p_value = self._uncertainty(excess, of_block[full], bounded)
+        return {
+            "layer": np.repeat(np.arange(tally.layers), tally.heads),
+            "head": np.tile(np.arange(tally.heads), tally.layers),
+            "n": int(n),
+            "mass": self._mean(tally.target, index),
+            "control": self.control(index),
+            "lift": excess.sum(0) / n,
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": p_value,
+            "hit_rate": self._mean(tally.hits, index),
+            "chance": float(tally.chance[self._blocks, index].sum() / n),
+        }
 
+    def _mean(
+        self, sums: Float[ndarray, "block relation layer head"], index: int
+    ) -> Float[ndarray, " layer*head"]:
+        return np.asarray(sums[self._blocks, index].sum(0).ravel() / max(self.queries(index), 1))
 
-def _uncertainty(
-    excess: Float[ndarray, "block head"],
-    queries: Float[ndarray, " block"],
-    rng: np.random.Generator,
-) -> tuple[ndarray, ndarray, ndarray]:
-    """Interval and one-sided p value of Σ excess / Σ queries, resampling or comparing blocks."""
-    blocks = len(queries)
-    if blocks < MIN_BLOCKS:
-        return tuple(np.full((3, excess.shape[1]), np.nan))  # type: ignore[return-value]
-    low, high = interval(excess, queries, resample(blocks, rng))
-    # ratio estimator: the residuals of the blocks give the variance (Cochran 1977, 2.11 and 6.4)
-    lift = excess.sum(0) / queries.sum()
-    residual = excess - queries[:, None] * lift
-    error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.where(lift == 0, 0.0, lift / error)
-    return low, high, stats.t.sf(t, blocks - 1)
+    def _uncertainty(
+        self,
+        excess: Float[ndarray, "block head"],
+        queries: Float[ndarray, " block"],
+        bounded: _Heads,
+    ) -> tuple[ndarray, ndarray, ndarray]:
+        """Interval and one-sided p value of Σ excess / Σ queries: blocks resampled or compared."""
+        blocks, heads = excess.shape
+        if blocks < MIN_BLOCKS:
+            return tuple(np.full((3, heads), np.nan))  # type: ignore[return-value]
+        low, high = np.full(heads, -np.inf), np.full(heads, np.inf)
+        low[bounded], high[bounded] = interval(excess[:, bounded], queries, self._drawn(blocks))
+        # ratio estimator: the residuals of the blocks give the variance (Cochran 1977, 2.11, 6.4)
+        lift = excess.sum(0) / queries.sum()
+        residual = excess - queries[:, None] * lift
+        error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(lift == 0, 0.0, lift / error)
+        return low, high, stats.t.sf(t, blocks - 1)
+
+    def _drawn(self, blocks: int) -> Float[ndarray, "resample block"]:
+        """The resamples of so many blocks, the same for every relation that has as many."""
+        if blocks not in self._draws:
+            self._draws[blocks] = resample(blocks, np.random.default_rng([self._seed, blocks]))
+        return self._draws[blocks]
 
 
 def _q_values(table: pd.DataFrame) -> pd.Series:

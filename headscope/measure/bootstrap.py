@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from jaxtyping import Float, Real
 from numpy import ndarray
@@ -47,7 +49,22 @@ def interval(
     heads = sums.shape[1:]
     if len(counts) < fewest:
         return np.full((2, *heads), np.nan)
-    ratios = (draws @ sums) / (draws @ counts).reshape(-1, *(1 for _ in heads))
-    tail = (1 - LEVEL) / 2
-    bounds: Float[ndarray, "bound ..."] = np.quantile(ratios, [tail, 1 - tail], axis=0)
-    return bounds
+    flat = sums.reshape(len(counts), -1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = (flat.T @ draws.T) / (draws @ counts)
+    bounds = np.stack(list(_quantiles(ratios, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))))
+    bounds[:, np.isnan(ratios).any(-1)] = np.nan
+    return bounds.reshape(2, *heads)
+
+
+def _quantiles(
+    values: Float[ndarray, "row value"], levels: Sequence[float]
+) -> Iterator[Float[ndarray, " row"]]:
+    """Quantiles of each row, as `numpy.quantile` interpolates them; several times faster, for rows
+    lie in memory as they are sorted. The values are reordered.
+    """
+    places = [divmod(level * (values.shape[1] - 1), 1) for level in levels]
+    values.partition(sorted({int(i) + k for i, _ in places for k in (0, 1)}), axis=-1)
+    for place, rest in places:
+        below, above = values[:, int(place)], values[:, int(place) + 1]
+        yield below + rest * (above - below)

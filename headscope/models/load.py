@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.activations import fuse_activations
-from headscope.models.checkpoint import find_checkpoint
+from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -26,6 +26,7 @@ from headscope.models.loading import DTYPES, Loading
 from headscope.models.locate import locate
 from headscope.models.quiet import quiet
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.models.unpacked import keep_unpacked, using_unpacked
 from headscope.models.weights import examine, load_weights, read_config
 
 DEVICE_MAPS = ("auto", "balanced", "sequential")
@@ -90,7 +91,8 @@ def load_model(name: str, **how: Any) -> Model:
     path, commit = locate(name, asked.revision)
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
-    hf_model, unread = load_weights(name, checkpoint, DTYPES[asked.dtype], asked.device_map)
+    sha256 = checkpoint.sha256()
+    hf_model, backend, unread = _read(name, checkpoint, sha256, asked)
     with quiet():
         if asked.device_map is None:
             hf_model = hf_model.to(device)
@@ -99,14 +101,36 @@ def load_model(name: str, **how: Any) -> Model:
         return model_around(
             name,
             hf_model,
-            load_tokenizer(name, path),
+            backend,
             asked,
             notes=unread,
             device=device,
             dtype=asked.dtype,
             revision=commit,
-            weights_sha256=checkpoint.sha256(),
+            weights_sha256=sha256,
         )
+
+
+def _read(
+    name: str, checkpoint: Checkpoint, sha256: dict[str, str], asked: Loading
+) -> tuple[Any, Any, tuple[str, ...]]:
+    """The network, its tokenizer, and notes on what of its files is not read."""
+
+    def read(files: Checkpoint) -> tuple[Any, Any, tuple[str, ...]]:
+        network, unread = load_weights(name, files, DTYPES[asked.dtype], asked.device_map)
+        with quiet():
+            return network, load_tokenizer(name, files.path), unread
+
+    if not checkpoint.is_gguf:
+        return read(checkpoint)
+    (key,) = sha256.values()
+    with using_unpacked(key) as folder:
+        if folder is not None:
+            return read(find_checkpoint(name, folder))
+    found = read(checkpoint)
+    with quiet():
+        keep_unpacked(key, found[0], found[1])
+    return found
 
 
 def model_around(

@@ -7,7 +7,7 @@ import pandas as pd
 from headscope.errors import ChoiceError
 from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, reason, with_rules
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, reasons, with_rules
 from headscope.evidence.undecided import undecided
 from headscope.runs.tables import table_to_csv
 
@@ -44,7 +44,7 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
             raise ChoiceError("head type", tag, [*types, UNIDENTIFIABLE, UNCLASSIFIED])
         best = strongest(run.evidence)
         best = with_rules(best[best["type"] == tag], run.rules)
-        best["reason"] = [reason(row, run.rules) for _, row in best.iterrows()]
+        best["reason"] = reasons(best, run.rules)
         own = best.assign(score=best["mass"])[["layer", "head", *_OF_THE_TYPE]]
         keep = [column for column in heads.columns if column not in _OF_THE_TYPE]
         return own.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]

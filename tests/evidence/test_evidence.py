@@ -12,7 +12,7 @@ from headscope.evidence.tags import (
     TAGGED,
     UNIDENTIFIABLE,
     head_table,
-    reason,
+    reasons,
     verdicts,
     with_rules,
 )
@@ -166,8 +166,8 @@ def test_too_few_contested_queries_decide_nothing():
     few = CONTESTED | {"contested_n": 49, "contested_low": -0.5, "tagged": False}
     (verdict,) = verdicts(pd.DataFrame([few]), {"t/r": RULE})
     assert verdict == UNIDENTIFIABLE
-    row = with_rules(pd.DataFrame([few | {"verdict": verdict}]), {"t/r": RULE}).iloc[0]
-    said = reason(row, {"t/r": RULE})
+    table = with_rules(pd.DataFrame([few | {"verdict": verdict}]), {"t/r": RULE})
+    (said,) = reasons(table, {"t/r": RULE})
     assert said.startswith("t/r, or nearest-VERB: this text does not tell them apart; 0.50 of")
     # a fixed distance that does as well, or another condition, says no
     for change in ({"hit_rate": 0.49}, {"mass": 0.1}):
@@ -177,7 +177,7 @@ def test_too_few_contested_queries_decide_nothing():
 def assert_only_this_fails(row: dict, condition: str) -> None:
     assert not tagged(row)
     evidence = pd.DataFrame([row | {"tagged": False}])
-    sentence = reason(with_rules(evidence, {"t/r": RULE}).iloc[0], {"t/r": RULE})
+    (sentence,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
     assert sentence.startswith("closest to t/r: ")
     assert condition in sentence.split("fails: ")[1]
     assert ";" not in sentence.split("fails: ")[1]

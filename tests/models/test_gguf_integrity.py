@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +13,7 @@ import headscope as hs
 from headscope.errors import ModelError
 from headscope.models.checkpoint import find_checkpoint
 from headscope.models.weights import load_weights
-
-gguf = pytest.importorskip("gguf")
-
-D_MODEL, HEADS, SHARED, D_FF, VOCABULARY = 32, 4, 2, 64, 300
-Sizes = dict[str, tuple[int, ...]]
-
-
-def sizes_of(layers: int) -> Sizes:
-    narrow = D_MODEL * SHARED // HEADS
-    whole: Sizes = {
-        "token_embd.weight": (VOCABULARY, D_MODEL),
-        "output_norm.weight": (D_MODEL,),
-        "output.weight": (VOCABULARY, D_MODEL),
-    }
-    each: Sizes = {
-        "attn_norm.weight": (D_MODEL,), "ffn_norm.weight": (D_MODEL,),
-        "attn_q.weight": (D_MODEL, D_MODEL), "attn_k.weight": (narrow, D_MODEL),
-        "attn_v.weight": (narrow, D_MODEL), "attn_output.weight": (D_MODEL, D_MODEL),
-        "ffn_gate.weight": (D_FF, D_MODEL), "ffn_up.weight": (D_FF, D_MODEL),
-        "ffn_down.weight": (D_MODEL, D_FF),
-    }  # fmt: skip
-    return whole | {f"blk.{i}.{key}": size for i in range(layers) for key, size in each.items()}
-
-
-def save_gguf(
-    path: Path, sizes: Sizes, *, layers: int = 2, wrong: Mapping[str, Any] | None = None
-) -> Path:
-    """A small Llama; `wrong` is a value of its own for a tensor."""
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(layers)
-    writer.add_context_length(128)
-    writer.add_embedding_length(D_MODEL)
-    writer.add_feed_forward_length(D_FF)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(SHARED)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(VOCABULARY)
-    rng = np.random.default_rng(0)
-    for key, size in sizes.items():
-        values = rng.normal(size=size).astype(np.float32)
-        if wrong and key in wrong:
-            values.flat[0] = wrong[key]
-        writer.add_tensor(key, values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+from tests.models.gguf_files import D_MODEL, VOCABULARY, save_gguf, sizes_of
 
 
 def load(path: Path) -> tuple[Any, tuple[str, ...]]:
