@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.studies.explain.catalogue import Rows
-from headscope.studies.explain.softmax import log_rule
 from headscope.studies.explain.threads import by_head
 
 STEPS = 40
@@ -117,7 +116,8 @@ class _Problem:
     def __init__(
         self, attention: Tensor, base: Tensor, seen: Tensor, q: Tensor, k: Tensor, window: Tensor
     ) -> None:
-        self.attention, self.base, self.seen = attention, base, seen
+        # −∞ stays −∞ whatever is added, so that no step masks again
+        self.attention, self.base = attention, base.masked_fill(~seen, -torch.inf)
         self.q, self.k, self.window = q, k, window
         self.starts = torch.searchsorted(window, torch.arange(k.shape[1] + 1)).tolist()
 
@@ -131,7 +131,7 @@ class _Problem:
 
     def gradient(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         logits, a, b = self.logits(left, right)
-        difference = log_rule(logits, self.seen).exp_().sub_(self.attention)
+        difference = logits.softmax(-1).sub_(self.attention)
         to_a, to_b = torch.empty_like(a), torch.empty_like(b)
         for w, part in self._parts():
             to_a[:, part] = difference[:, part] @ b[:, w]
@@ -142,7 +142,7 @@ class _Problem:
         return own, other
 
     def begin(self, rank: int) -> tuple[Tensor, Tensor]:
-        difference = self.attention - log_rule(self.base, self.seen).exp_()
+        difference = self.attention - self.base.softmax(-1)
         total = torch.zeros(len(self.q), self.q.shape[-1], self.k.shape[-1])
         for w, part in self._parts():
             total += self.q[:, part].transpose(1, 2) @ (difference[:, part] @ self.k[:, w])

@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.studies.explain.catalogue import Packed, Rows
 from headscope.studies.explain.positions import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
-from headscope.studies.explain.softmax import Target, divergences, log_rule, newton
+from headscope.studies.explain.softmax import Fitted, Target, divergences, log_rule, newton
 from headscope.studies.explain.threads import by_head
 
 PAYS = 0.0015
@@ -116,8 +116,9 @@ class LayerFit:
     def _begin(self, head: int) -> None:
         draft = self.drafts[head]
         values = term_values(self.texts, draft.terms, self.texts.chosen)
-        draft.weights = self._fit(head, values, draft.weights)
-        draft.best = self._judge(head, values, draft.weights)
+        fitted = self._fit(head, values, draft.weights)
+        draft.weights, self.rule[head] = fitted.weights, fitted.rule
+        draft.best = self._judge(head, values, fitted.weights)
 
     def _extend(self, gains: Gains, head: int) -> None:
         draft = self.drafts[head]
@@ -136,28 +137,26 @@ class LayerFit:
         # made again each time: all heads' values together would fill hundreds of megabytes
         values = term_values(self.texts, [*draft.terms, term], self.texts.chosen)
         start = torch.cat([draft.weights, weight[number : number + 1]])
-        weights = self._fit(head, values, start)
-        before = self.rule[head].clone()
-        loss = self._judge(head, values, weights)
+        fitted = self._fit(head, values, start)
+        loss = self._judge(head, values, fitted.weights)
         if draft.best - loss < float(self.limit[head]):
-            self.rule[head] = before
             draft.failed += 1
             draft.done = draft.failed >= TRIES
             return
         draft.terms.append(term)
-        draft.weights, draft.best, draft.failed = weights, loss, 0
+        self.rule[head] = fitted.rule
+        draft.weights, draft.best, draft.failed = fitted.weights, loss, 0
         draft.done = len(draft.terms) >= self.most + SPARE
 
-    def _fit(self, head: int, values: Tensor, start: Tensor) -> Tensor:
+    def _fit(self, head: int, values: Tensor, start: Tensor) -> Fitted:
         own = values[:, : self.texts.fitted]
-        return newton(self.targets[head], own, start, steps=3, tolerance=1e-3).weights
+        return newton(self.targets[head], own, start, steps=3, tolerance=1e-3)
 
     def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
-        """The divergence on the choosing rows; keeps the rule on the fitted ones."""
+        """The divergence on the choosing rows."""
         n, m = self.texts.fitted, self.texts.chosen
-        logs = log_rule(torch.tensordot(weights, values, 1), self.seen[:m])
-        torch.exp(logs[:n], out=self.rule[head])
-        return float(divergences(self.attention[head, n:m], logs[n:]).sum())
+        logs = log_rule(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
+        return float(divergences(self.attention[head, n:m], logs).sum())
 
     def _thin(self, head: int) -> None:
         """Refit on all rows but the judging ones; take out what costs least, one at a time."""

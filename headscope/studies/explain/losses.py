@@ -20,6 +20,7 @@ from headscope.studies.explain.patterns import (
     RULE,
     UNIFORM,
     Patterns,
+    PatternsOn,
     smaller_rule,
 )
 from headscope.studies.explain.running import running
@@ -52,14 +53,15 @@ def run_losses(
         the share of what uniform patterns cost that is `recovered` (0 uniform, 1 untouched), with
         its 95 % interval over windows.
     """
-    batches = [list(windows[i : i + TOGETHER]) for i in range(0, len(windows), TOGETHER)]
+    parts = [list(windows[i : i + TOGETHER]) for i in range(0, len(windows), TOGETHER)]
+    batches = [patterns.on(part) for part in parts]
     base = _loss(patterns.network, batches)
     advance()
     rows: list[tuple[Any, ...]] = [("", UNTOUCHED, base.mean, np.nan, np.nan, np.nan)]
     for name, heads, ways in groups:
         uniform = None
         for how in ways:
-            loss = _loss(patterns.network, batches, patterns, heads, how)
+            loss = _loss(patterns.network, batches, heads, how)
             uniform = loss if uniform is None else uniform
             rows.append((name, how, loss.mean, *_recovered(loss, uniform, base)))
             advance()
@@ -102,19 +104,15 @@ def _has_content(patterns: Patterns) -> bool:
 
 
 def _loss(
-    network: Any,
-    batches: Sequence[list[Window]],
-    patterns: Patterns | None = None,
-    heads: Heads | None = None,
-    how: str = "",
+    network: Any, batches: Sequence[PatternsOn], heads: Heads | None = None, how: str = ""
 ) -> TextLoss:
     found = []
-    for windows in batches:
-        batch = Batch(windows, np.zeros(len(windows), np.int64), {})
-        if patterns is None or heads is None:
+    for own in batches:
+        batch = Batch(list(own.windows), np.zeros(len(own.windows), np.int64), {})
+        if heads is None:
             found.append(text_loss(network, [batch]))
             continue
-        with running(network, heads, patterns.make(windows, how)):
+        with running(network, heads, own.make(how)):
             found.append(text_loss(network, [batch]))
     nats = np.concatenate([each.nats for each in found])
     return TextLoss(nats, np.concatenate([each.tokens for each in found]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def smaller_rule(size: int) -> str:
 class Patterns:
     """The patterns of a model's rules on any windows.
 
-    `make` says what a batch of windows is to be run with; see `running`.
+    `on` says what a batch of windows is to be run with; see `running`.
     """
 
     catalogue: Catalogue
@@ -70,52 +71,63 @@ class Patterns:
         heads = (head for layer in self.rules.values() for head in layer.heads)
         return sorted({each.features for head in heads for each in head.smaller})
 
-    def make(self, windows: Sequence[Window], how: str) -> MakePattern:
-        """What gives each layer's patterns on these windows, one of the five ways or a
-        smaller rule.
-
-        Patterns come on the device of the layer's input; a padded position attends as it likes.
-        """
-        batch = _Batch(self, windows)
-        ways: dict[str, Callable[[int, Tensor], Pattern]] = {
-            UNIFORM: lambda layer, _: batch.even(len(self.rules[layer].heads)),
-            MEAN: lambda layer, _: batch.mean(self.means[layer]),
-            PLACE: lambda layer, _: batch.by_place(self.rules[layer]),
-            RULE: lambda layer, _: batch.by_rule(self.rules[layer]),
-            CONTENT: lambda layer, stream: batch.by_rule(self.rules[layer], (layer, stream)),
-        }
-        if how.startswith(_SMALLER):
-            size = int(how.removeprefix(_SMALLER))
-            ways[how] = lambda layer, _: batch.by_rule(self.rules[layer], size=size)
-        chosen = ways[how]
-        return lambda layer, stream: chosen(layer, stream).to(stream.device)
+    def on(self, windows: Sequence[Window]) -> PatternsOn:
+        """The patterns on these windows, whose features are found once for all ways."""
+        return PatternsOn(self, windows)
 
 
-class _Batch:
-    """Some windows with the cells of all features that rules use."""
+class PatternsOn:
+    """Some windows with the cells of all features that rules use, once they are asked for."""
 
     def __init__(self, patterns: Patterns, windows: Sequence[Window]) -> None:
         self.patterns, self.windows = patterns, windows
+        self.rules, self.means = patterns.rules, patterns.means
         self.rows = Rows.of(windows)
-        self.packed: Packed = pack(patterns.catalogue, self.rows, only=patterns.features)
-        self.number = {feature: i for i, feature in enumerate(self.packed.features)}
         width = self.rows.width
         self.seen = torch.ones(width, width, dtype=torch.bool).tril()
 
-    def even(self, heads: int) -> Pattern:
+    @cached_property
+    def packed(self) -> Packed:
+        """The cells of all features that rules use."""
+        return pack(self.patterns.catalogue, self.rows, only=self.patterns.features)
+
+    @cached_property
+    def number(self) -> dict[Feature, int]:
+        """Where each feature is among the packed."""
+        return {feature: i for i, feature in enumerate(self.packed.features)}
+
+    def make(self, how: str) -> MakePattern:
+        """What gives each layer's patterns, one of the five ways or a smaller rule.
+
+        Patterns come on the device of the layer's input; a padded position attends as it likes.
+        """
+        ways: dict[str, Callable[[int, Tensor], Pattern]] = {
+            UNIFORM: lambda layer, _: self._even(len(self.rules[layer].heads)),
+            MEAN: lambda layer, _: self._mean(self.means[layer]),
+            PLACE: lambda layer, _: self._by_place(self.rules[layer]),
+            RULE: lambda layer, _: self._by_rule(self.rules[layer]),
+            CONTENT: lambda layer, stream: self._by_rule(self.rules[layer], (layer, stream)),
+        }
+        if how.startswith(_SMALLER):
+            size = int(how.removeprefix(_SMALLER))
+            ways[how] = lambda layer, _: self._by_rule(self.rules[layer], size=size)
+        chosen = ways[how]
+        return lambda layer, stream: chosen(layer, stream).to(stream.device)
+
+    def _even(self, heads: int) -> Pattern:
         seen = self.seen / self.seen.sum(-1, keepdim=True)
         return seen.expand(len(self.windows), heads, -1, -1)
 
-    def mean(self, means: Float[Tensor, "head place place"]) -> Pattern:
+    def _mean(self, means: Float[Tensor, "head place place"]) -> Pattern:
         width = self.rows.width
         own = means[:, :width, :width]
         return (own / own.sum(-1, keepdim=True)).expand(len(self.windows), -1, -1, -1)
 
-    def by_place(self, rules: LayerRules) -> Pattern:
+    def _by_place(self, rules: LayerRules) -> Pattern:
         parts = [[(f, -1, w) for f, w in own] for own in rules.places]
         return self._pattern(torch.stack([self._logits(each) for each in parts], 1))
 
-    def by_rule(
+    def _by_rule(
         self,
         rules: LayerRules,
         read: tuple[int, Tensor] | None = None,

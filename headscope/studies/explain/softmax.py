@@ -63,6 +63,8 @@ class Fitted:
     inverse: Float[Tensor, "feature feature"]
     """Of the Hessian of the summed divergence with its penalty."""
     loss: float
+    rule: Float[Tensor, "row key"]
+    """The pattern on the rows of the fit."""
 
 
 def newton(
@@ -90,23 +92,27 @@ def newton(
     rows, flat = len(target), values.flatten(1)
     wanted = flat @ target.attention.flatten()
     penalty = RIDGE * rows
+    start = torch.zeros_like(target.attention) if offset is None else offset
+    base = start.masked_fill(~target.seen, -torch.inf).flatten()
+    fixed = 0.0 if offset is None else float((offset * target.attention).sum())
 
     def at(weights: Tensor) -> tuple[float, Tensor]:
-        logits = (weights @ flat).view_as(target.attention)
-        logits = logits if offset is None else logits + offset
-        logs = logits.masked_fill_(~target.seen, -torch.inf).logsumexp(-1)
-        fixed = 0.0 if offset is None else float((offset * target.attention).sum())
-        loss = float(logs.sum(dtype=torch.float64)) - float(weights @ wanted) - fixed
+        logits = torch.addmv(base, flat.T, weights).view_as(target.attention)
+        most = logits.amax(-1, keepdim=True)
+        rule = logits.sub_(most).exp_()
+        total = rule.sum(-1, keepdim=True)
+        logs = float(total.log().add_(most).sum(dtype=torch.float64))
+        loss = logs - float(weights @ wanted) - fixed
         loss += target.constant + penalty / 2 * float(weights @ weights)
-        return loss, (logits - logs[:, None]).exp_()
+        return loss, rule.div_(total)
 
     loss, rule = at(weights)
     eye = torch.eye(len(weights), device=flat.device)
     inverse = eye
     for _ in range(steps):
         weighed = values * rule
-        gradient = weighed.sum((1, 2)) - wanted + penalty * weights
         mean = weighed.sum(-1)
+        gradient = mean.sum(-1) - wanted + penalty * weights
         hessian = weighed.flatten(1) @ flat.T - mean @ mean.T + (penalty + 1e-3) * eye
         inverse = torch.linalg.inv(hessian.double()).float()
         step, size = inverse @ gradient, 1.0
@@ -122,4 +128,4 @@ def newton(
         weights, loss, rule = tried, new, new_rule
         if gained < tolerance * rows:
             break
-    return Fitted(weights, inverse, loss)
+    return Fitted(weights, inverse, loss, rule)

@@ -97,8 +97,8 @@ def rules_of(model, terms: tuple[Weighed, ...]) -> Patterns:
 
 def test_a_rule_runs_as_the_softmax_that_it_says(model, windows):
     patterns = rules_of(model, (term(TOKEN_0, 1.5), term(OFFSET[2], 2.0)))
-    found = patterns.make(windows, RULE)(0, torch.zeros(1))
-    place = patterns.make(windows, PLACE)(0, torch.zeros(1))
+    found = patterns.on(windows).make(RULE)(0, torch.zeros(1))
+    place = patterns.on(windows).make(PLACE)(0, torch.zeros(1))
     assert found.shape[:2] == (len(windows), model.heads)
     for number, window in enumerate(windows):
         for query in range(1, len(window)):
@@ -113,7 +113,7 @@ def test_a_rule_runs_as_the_softmax_that_it_says(model, windows):
 
 def test_even_patterns_cost_what_collapse_to_uniform_costs(model, windows):
     patterns = rules_of(model, ())
-    with running(model.engine.network, {0: [0, 1, 2, 3]}, patterns.make(windows, UNIFORM)):
+    with running(model.engine.network, {0: [0, 1, 2, 3]}, patterns.on(windows).make(UNIFORM)):
         mine = loss(model, windows)
     with collapsed(model.engine.network, {0}, "uniform"):
         assert mine == pytest.approx(loss(model, windows), rel=1e-4)
@@ -206,12 +206,12 @@ def test_a_smaller_rule_runs_as_its_own_softmax(model, windows):
     assert cut.sizes == [1]
     assert patterns.sizes == []
     assert "rule of 1" in groups_of(cut, "size", {})[0][2]
-    one = cut.make(windows, "rule of 1")(0, torch.zeros(1))
-    expected = rules_of(model, (term(OFFSET[2], 1.0),)).make(windows, RULE)(0, torch.zeros(1))
+    one = cut.on(windows).make("rule of 1")(0, torch.zeros(1))
+    expected = rules_of(model, (term(OFFSET[2], 1.0),)).on(windows).make(RULE)(0, torch.zeros(1))
     assert torch.equal(one, expected)
-    whole = cut.make(windows, RULE)(0, torch.zeros(1))
+    whole = cut.on(windows).make(RULE)(0, torch.zeros(1))
     # a rule that has no more features than asked for stays whole
-    assert torch.equal(patterns.make(windows, "rule of 4")(0, torch.zeros(1)), whole)
+    assert torch.equal(patterns.on(windows).make("rule of 4")(0, torch.zeros(1)), whole)
     assert not torch.allclose(one, whole)
 
 
