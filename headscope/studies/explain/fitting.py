@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.measure.memory import give_back
 from headscope.models.engines.fused import attention_layers
 from headscope.models.load import Model
 from headscope.studies.explain.catalogue import Catalogue, Rows, pack
@@ -52,6 +53,7 @@ def fit_rules(
         rules[layer] = explain_layer(fitting, layer, attention, vectors)
         fitted = int(rows.window[fitting.texts.chosen - 1]) + 1
         means[layer] = _mean(pattern[:fitted].float(), rows)
+        give_back()
         advance()
 
     read_layers(engine, rows.windows, model.device, take)
