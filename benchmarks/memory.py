@@ -25,7 +25,7 @@ from headscope.measure.measure import measure
 from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
 
-LENGTHS = (256, 1_024, 2_048)
+LENGTHS = (256, 1_024, 2_048, 8_192)
 TOKENS = (50_000, 500_000)
 SAMPLES = 3
 """Processes for each number of tokens, of which the median counts: peaks vary by some MB."""
@@ -37,7 +37,7 @@ def main() -> None:
         return
     rows = {}
     with scratch() as folder:
-        big = gpt2_shape(folder)
+        big = gpt2_shape(folder, context=max(LENGTHS))
         for length in LENGTHS:
             rows[f"MB above GPT-2 small's shape at length {length}"] = child(
                 big, 16_384, length, corpora()

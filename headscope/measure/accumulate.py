@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from headscope.measure.profile import ProfileRows
 from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.tally import Profile, Tally
-from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.engine import Look, Tile
 from headscope.relations.sink import RESTING
 
 if TYPE_CHECKING:
@@ -27,14 +27,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A batch that is ready to run: its tokens, its cells, and where its rows come in tiles."""
+    """A batch that is ready to run: its tokens, its cells, and what is read of each layer."""
 
     batch: Batch
     tokens: Int[Tensor, "window position"]
-    tiles: list[Tile]
-    """Those of its cells, in order; `late` ones are read before them."""
     late: list[Tile]
+    """Rows of late queries, which are read first."""
     selection: Selection | None
+    profiled: list[Tile]
+    """Rows that are profiled."""
+
+    @property
+    def cells(self) -> Sequence[Look]:
+        """Where the cells of the selection are."""
+        return () if self.selection is None else self.selection.looks
+
+    @property
+    def looks(self) -> list[Look]:
+        """All that is read of a layer, in order; rows with cells are profiled as they come."""
+        return [*self.late, *self.cells, *self.alone]
+
+    @property
+    def alone(self) -> list[Tile]:
+        """Rows that are profiled and hold no cells."""
+        seen = [look for look in self.cells if isinstance(look, Tile)]
+        return [tile for tile in self.profiled if tile not in seen]
 
 
 class LayerSums(NamedTuple):
@@ -66,20 +83,20 @@ class BatchSums:
 def read_batch(model: Model, prepared: Prepared) -> BatchSums:
     """Run a batch; nothing is added to any tally yet, as a run may break off at any layer."""
     batch, selection = prepared.batch, prepared.selection
-    tiles = [*prepared.late, *prepared.tiles]
+    looks = prepared.looks
     profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
     found = BatchSums(batch, selection, {}, profile)
 
-    def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+    def on_layer(layer: int, rows: Iterable[Any]) -> None:
         found.layers[layer] = layer_sums(
             prepared,
             profile,
             layer,
-            zip(tiles, rows, strict=True),
+            zip(looks, rows, strict=True),
             logarithms=model.engine.logarithms,
         )
 
-    model.engine.run(prepared.tokens, tiles, on_layer)
+    model.engine.run(prepared.tokens, looks, on_layer)
     return found
 
 
@@ -128,7 +145,7 @@ def layer_sums(
     prepared: Prepared,
     profile: Profile | None,
     layer: int,
-    rows: Iterable[tuple[Tile, Rows]],
+    rows: Iterable[tuple[Look, Any]],
     *,
     logarithms: bool,
 ) -> LayerSums:
@@ -138,20 +155,21 @@ def layer_sums(
         prepared: the batch.
         profile: what is known of the heads' patterns so far, where the batch has a part in it.
         layer: the layer.
-        rows: the rows of the late tiles, then of the others.
+        rows: each of the batch's looks with what it shows, in order.
         logarithms: whether they are logarithms of probabilities.
     """
     batch, selection, coming = prepared.batch, prepared.selection, iter(rows)
-    resting = find_resting(batch.windows, islice(coming, len(prepared.late)), logarithms=logarithms)
+    late = ((tile, own) for tile, (_, own) in zip(prepared.late, coming, strict=False))
+    resting = find_resting(batch.windows, late, logarithms=logarithms)
     profiled = (
         None if profile is None else ProfileRows(profile, batch, layer, logarithms=logarithms)
     )
     parts: list[tuple[Tensor, Tensor]] = []
-    for number, (tile, own) in enumerate(coming):
-        if selection is not None:
-            part = selection.parts[number].to(own.device)
-            columns = resting.columns[tile.windows]
-            parts.append(part.sums(own, columns, logarithms=logarithms))
-        if profiled is not None:
-            profiled.add(tile, own)
+    asked = () if selection is None else selection.parts
+    for (look, own), part in zip_longest(coming, asked):
+        if part is not None:
+            found = part.to(own.device).sums(own, resting.of(look), logarithms=logarithms)
+            parts.append(found)
+        if profiled is not None and look in prepared.profiled:
+            profiled.add(look, own)
     return LayerSums(None if selection is None else selection.sums(parts), resting)

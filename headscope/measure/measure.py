@@ -11,6 +11,7 @@ from headscope.measure.accumulate import BatchSums, Prepared, read_batch
 from headscope.measure.batches import Batch
 from headscope.measure.memory import in_memory
 from headscope.measure.plan import Part, Plan, read_plan
+from headscope.measure.profile import profiled_tiles
 from headscope.measure.resting import late_tiles
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
@@ -34,8 +35,13 @@ class Setting:
         device, tokens = self.model.device, batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
         selection = select(batch, self.relations, tiles, heads=self.model.heads, seed=self.seed)
-        late = late_tiles(batch.windows)
-        return Prepared(batch, tokens.to(device), tiles, late, selection and selection.to(device))
+        return Prepared(
+            batch,
+            tokens.to(device),
+            late_tiles(batch.windows),
+            selection and selection.to(device),
+            profiled_tiles(batch, tiles, heads=self.model.heads),
+        )
 
     def read(self, step: Step, prepared: Prepared) -> Part:
         """Run a batch; where it does not fit into memory, its halves.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import torch
@@ -10,8 +12,10 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
+from headscope.measure.looks import ROW_CELLS
 from headscope.measure.tally import CORNER, OFFSETS, Profile, grained
 from headscope.models.engines.engine import Rows, Tile
+from headscope.relations.asked import LONG
 
 STRIPE_SHARE = 1 / 16
 """Share of a window's keys that count as a vertical stripe when most attention falls on them."""
@@ -20,6 +24,24 @@ STRIPE_SHARE = 1 / 16
 DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
 SENTENCE_FLOOR = 0.75
 SPREAD_FLOOR = 0.75
+
+
+def profiled_tiles(batch: Batch, tiles: Sequence[Tile], *, heads: int) -> list[Tile]:
+    """The rows that a profile is taken of; of a long window its first `LONG` tokens.
+
+    Args:
+        batch: its windows.
+        tiles: all of its rows, as they are read where no window is long.
+        heads: of a layer.
+    """
+    if max(map(len, batch.windows)) <= LONG:
+        return list(tiles) if batch.profiled else []
+    step = max(1, ROW_CELLS // (heads * LONG))
+    return [
+        Tile(slice(row, row + 1), slice(start, min(start + step, LONG, len(batch.windows[row]))))
+        for row in sorted(batch.profiled)
+        for start in range(0, min(LONG, len(batch.windows[row])), step)
+    ]
 
 
 class ProfileRows:
@@ -37,7 +59,7 @@ class ProfileRows:
         for row in self.batch.profiled:
             if not tile.windows.start <= row < tile.windows.stop:
                 continue
-            length = len(self.batch.windows[row])
+            length = min(LONG, len(self.batch.windows[row]))
             # the first token has nowhere to look
             first, end = max(1, tile.queries.start), min(length, tile.queries.stop)
             if first >= end:
@@ -60,7 +82,7 @@ class ProfileRows:
     ) -> None:
         profile, layer = self.profile, self.layer
         window, place = self.batch.windows[row], self.batch.profiled[row]
-        length, end = len(window), own.shape[-1]
+        length, end = min(LONG, len(window)), own.shape[-1]
         distance, inside = _by_key(own, first, window.sentence_of_token[:end])
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
@@ -139,7 +161,8 @@ def describe(profile: Profile) -> pd.DataFrame:
       to 8), `vertical` (half of it on a sixteenth of the keys), `block` (evenly spread, three
       quarters inside the query's sentence), `horizontal` (evenly spread), or `mixed`.
 
-    All are measured on up to 16 text windows; without text they are missing.
+    All are measured on up to 16 text windows, of long ones on their first 512 tokens; without text
+    they are missing.
     """
     layers, heads = profile.entropy.shape
     index = [(layer, head) for layer in range(layers) for head in range(heads)]

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.tally import grained
-from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.engine import Look, Rows, Tile
 
 LATE = 16
 """Queries at the end of a window that are asked."""
@@ -39,6 +40,12 @@ class Resting:
     """Attention on them, summed over late queries; 0 for windows that are too short."""
     other: Float[ndarray, "window head"]
     """The mean attention on as many other keys, the first token left out, likewise."""
+
+    def of(self, look: Look) -> Int[ndarray, "window column"]:
+        """The columns of the windows that are looked at."""
+        if isinstance(look, Tile):
+            return self.columns[look.windows]
+        return self.columns[look.window : look.window + 1]
 
 
 def late_tiles(windows: Sequence[Window]) -> list[Tile]:
@@ -76,19 +83,22 @@ def find_resting(
 def left_out(
     rows: Rows, columns: Int[ndarray, "window column"], *, logarithms: bool
 ) -> Iterator[None]:
-    """Within, the rows' resting columns are smaller than any attention; then as they were."""
-    window, which = np.nonzero((columns >= 0) & (columns < rows.shape[-1]))
-    if not len(window):
-        yield
-        return
-    place = torch.from_numpy(window).to(rows.device)
-    key = torch.from_numpy(columns[window, which]).to(rows.device)
-    before = rows[place, :, :, key]
-    rows[place, :, :, key] = -torch.inf if logarithms else -1.0
+    """Within, the first token and the resting columns are smaller than any attention.
+
+    Then the rows are as they were.
+    """
+    nothing = -torch.inf if logarithms else -1.0
+    kept: list[tuple[Tensor, Tensor]] = []
+    for own, which in zip(rows, columns.tolist(), strict=True):
+        for key in (0, *(key for key in which if 0 < key < rows.shape[-1])):
+            column = own[..., key]
+            kept.append((column, column.clone()))
+            column.fill_(nothing)
     try:
         yield
     finally:
-        rows[place, :, :, key] = before
+        for column, before in kept:
+            column.copy_(before)
 
 
 def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:

@@ -5,27 +5,24 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
-from headscope.measure.resting import left_out
+from headscope.measure.looks import hit_shares, looks_at, owner_of
+from headscope.measure.part import Part, SinglePart
 from headscope.measure.tally import grained
-from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.engine import Cells, Look, Picked, Tile
 from headscope.relations.pairs import distinct_values
 from headscope.relations.relation import PairSet, Relation, find
-
-ROOM = 1.02
-"""What attention on two keys and the first token adds up to at most, rounding in half precision
-allowed for."""
 
 # torch says once per process that sparse CSR tensors are in beta; the product used here is tested
 warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in beta")
@@ -41,54 +38,6 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The cells that lie in one tile of rows, and how they add up.
-
-    `cells` are the tile's distinct cells of every head, as flat indices into its rows
-    `[window head query key]`. `targets` are the places of the target cells among them, the first
-    token's left out, and `target_rows` their queries, as flat indices into `[window head query]`.
-    `mass` and `hit` are sparse matrices that add weighted cells up by block and relation, targets
-    first and controls below them.
-    """
-
-    cells: Int[Tensor, "cell head"]
-    targets: Int[Tensor, " target"]
-    target_rows: Int[Tensor, "target head"]
-    mass: Tensor
-    hit: Tensor
-
-    def sums(
-        self, rows: Rows, resting: Int[ndarray, "window column"], *, logarithms: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Masses `[2 rows, head]` and arg-max hits `[rows, head]`.
-
-        A target that is the row's largest counts 1; of k equally large keys, wherever they are,
-        each counts 1/k, so that a hit does not depend on what else is asked.
-
-        Args:
-            rows: the tile's rows, probabilities or their logarithms; they are as before afterwards.
-            resting: columns of each window, −1 for none, that are no row's largest.
-            logarithms: which of the two they are.
-        """
-        values = _at(rows, self.cells)
-        with left_out(rows, resting, logarithms=logarithms):
-            # the largest but the first token's, which is where heads rest
-            largest = rows[..., 1:].amax(-1)
-            best = _at(largest, self.target_rows)
-            hits = _at(rows, self.cells[self.targets]) >= best
-            # attention that is 0 hits nothing
-            hits &= (best.exp() if logarithms else best) > 0
-            shares = _shares(hits, self.target_rows, rows, largest, logarithms=logarithms)
-        if logarithms:
-            values = values.exp_()
-        return self.mass @ values, self.hit @ shares
-
-    def to(self, device: torch.device | str) -> Part:
-        """The same part with its tensors on a device."""
-        return Part(*(getattr(self, field.name).to(device) for field in fields(self)))
-
-
-@dataclass(frozen=True, eq=False)
 class Selection:
     """All cells that the relations of a batch look at, tile by tile."""
 
@@ -96,7 +45,10 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
-    parts: tuple[Part, ...]
+    looks: tuple[Look, ...]
+    """What is read of each layer: the tiles, or in long windows chosen rows and single cells."""
+    parts: tuple[Part | SinglePart, ...]
+    """Of each look what it adds."""
 
     def sums(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Sums:
         """What all parts found, summed by block and relation."""
@@ -134,21 +86,24 @@ def select(
         np.concatenate([targets.cell, controls.cell]),
         np.concatenate([targets.weight, controls.weight]),
     )
-    sides = (both, targets.take(targets.cell % length > 0))
-    shape = (len(rows), length, heads)
+    shares = [hit_shares(batch.windows[window], result.targets) for window, *_, result in found]
+    hits = replace(targets, weight=targets.weight * np.concatenate(shares))
+    hits = hits.take((hits.cell % length > 0) & (hits.weight > 0))
+    looks = looks_at(batch.windows, tiles, hits.cell // length, both.cell, heads=heads)
+    results = [result for *_, result in found]
 
     def total(values: Sequence[Any]) -> ndarray:
         summed = np.zeros((len(rows), *np.shape(values[0])))
         np.add.at(summed, row_of, np.array(values))
         return summed
 
-    results = [result for *_, result in found]
     return Selection(
         block=rows // len(relations),
         relation=rows % len(relations),
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
         chance=grained(total([_chance(result) for result in results])),
-        parts=tuple(_part(tile, *sides, shape) for tile in tiles),
+        looks=looks,
+        parts=tuple(_parts(looks, both, hits, (len(rows), length, heads))),
     )
 
 
@@ -175,27 +130,47 @@ class _Side:
         )
 
 
-def _part(tile: Tile, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]) -> Part:
-    rows, length, heads = shape
-    first, last = tile.windows.start, tile.windows.stop - 1
-    # tiles follow each other as cells do
-    start = (first * length + tile.queries.start) * length
-    end = (last * length + tile.queries.stop) * length
-    all_cells, targets = (
-        each.take((each.cell >= start) & (each.cell < end)) for each in (all_cells, targets)
+def _parts(
+    looks: Sequence[Look], cells: _Side, hits: _Side, shape: tuple[int, int, int]
+) -> Iterator[Part | SinglePart]:
+    """What each look adds; every cell belongs to one of them."""
+    rows, length, _ = shape
+    of_cells, of_hits = (
+        _split(owner_of(looks, each.cell, length), len(looks)) for each in (cells, hits)
     )
+    for look, own, own_hits in zip(looks, of_cells, of_hits, strict=True):
+        if isinstance(look, Cells):
+            flat = (look.window * length + look.queries) * length + look.keys
+            yield SinglePart(cells.take(own).matrix(2 * rows, flat))
+        else:
+            yield _part(look, cells.take(own), hits.take(own_hits), shape)
+
+
+def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
+    """The places of each owner's cells, in order."""
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
+
+
+def _part(
+    look: Tile | Picked, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]
+) -> Part:
+    rows, length, heads = shape
     cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
-    queries = tile.shape[1]
+    queries = look.shape[1]
     head = torch.arange(heads) * queries
 
     def row(cell: ndarray) -> Int[ndarray, " cell"]:
         """Its place among the rows of head 0."""
         window, query = np.divmod(cell // length, length)
-        return np.asarray((window - first) * heads * queries + query - tile.queries.start)
+        if isinstance(look, Picked):
+            return np.searchsorted(look.queries, query)
+        first = look.windows.start
+        return np.asarray((window - first) * heads * queries + query - look.queries.start)
 
-    flat = torch.from_numpy(row(cells) * tile.keys + cells % length)
+    flat = torch.from_numpy(row(cells) * look.keys + cells % length)
     return Part(
-        cells=flat[:, None] + head * tile.keys,
+        cells=flat[:, None] + head * look.keys,
         targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
         target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
         mass=all_cells.matrix(2 * rows, cells),
@@ -239,34 +214,6 @@ def _side(
 def _chance(found: PairSet) -> float:
     """The mass of a uniform head, summed over queries: a query at q spreads over q + 1 keys."""
     return float((found.targets.weight / (found.targets.query + 1)).sum())
-
-
-def _shares(
-    hits: Bool[Tensor, "target head"],
-    target_rows: Int[Tensor, "target head"],
-    rows: Rows,
-    largest: Float[Tensor, "window head query"],
-    *,
-    logarithms: bool,
-) -> Float[Tensor, "target head"]:
-    """1/k for each hit in a row of which k keys are the largest, else 0."""
-    places = target_rows[hits]
-    twice = torch.stack([largest, largest, rows[..., 0]]).view(3, -1).float()
-    # what two keys and the first token cannot share is no tie: few rows are left to be compared
-    room = (twice.exp_() if logarithms else twice).sum(0) < ROOM
-    asked = torch.zeros_like(room)
-    asked[places] = True
-    own = (asked & room).nonzero()[:, 0]
-    share = torch.ones_like(twice[0])
-    keys = rows.reshape(-1, rows.shape[-1]).index_select(0, own)[:, 1:]
-    equal = keys == largest.reshape(-1, 1).index_select(0, own)
-    share[own] = 1 / equal.sum(-1, dtype=torch.int32)
-    return hits.float().masked_scatter_(hits, share.index_select(0, places))
-
-
-def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:
-    """Elements by flat index, in single precision; faster than indexing with a matrix."""
-    return values.reshape(-1).index_select(0, places.view(-1)).view(places.shape).float()
 
 
 def _numpy(sums: Tensor) -> ndarray:

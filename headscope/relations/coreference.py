@@ -73,7 +73,8 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     of the antecedent. Of a chain they are pronouns where the antecedent is one, if there are any.
     """
     mentions = window.mentions
-    query, antecedent = np.nonzero(_antecedent_table(mentions, rule))
+    table = _antecedent_table(mentions, rule)
+    query, antecedent = np.nonzero(table & np.isin(mentions.last, targets.owner)[:, None])
     if not len(query):
         return no_pairs()
     other = mentions.entity[:, None] != mentions.entity[None, :]

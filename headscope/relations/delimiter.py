@@ -10,6 +10,7 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations.asked import row_queries
 from headscope.relations.controls import keys_from
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
@@ -57,18 +58,18 @@ def kinds(token: str) -> frozenset[str]:
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
     """Every query with all earlier tokens of this kind."""
-    return earlier_keys(len(window), np.flatnonzero(_mask(window, kind)))
+    return earlier_keys(row_queries(window), np.flatnonzero(_mask(window, kind)))
 
 
-def earlier_keys(length: int, keys: ndarray) -> Pairs:
-    """Every query of a window with all of these keys that come before it.
+def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
+    """Every query with all of these keys that come before it.
 
-    >>> found = earlier_keys(4, np.array([1, 2]))
+    >>> found = earlier_keys(np.arange(4), np.array([1, 2]))
     >>> list(zip(found.query.tolist(), found.key.tolist()))
     [(2, 1), (3, 1), (3, 2)]
     """
-    query, column = np.nonzero(np.arange(length)[:, None] > keys[None, :])
-    return pairs(query, keys[column])
+    row, column = np.nonzero(queries[:, None] > keys[None, :])
+    return pairs(queries[row], keys[column])
 
 
 def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:

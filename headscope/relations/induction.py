@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from headscope.corpus.window import Window
+from headscope.relations.asked import row_queries
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import Relation, Rule
@@ -53,9 +54,11 @@ def follower_of_earlier_same(window: Window) -> Pairs:
     >>> list(zip(found.query.tolist(), found.key.tolist()))
     [(4, 2)]
     """
-    same = np.tril(window.tokens[:, None] == window.tokens[None, :], k=-1)
+    queries = row_queries(window)
+    same = window.tokens[queries, None] == window.tokens[None, :]
     same[:, 0] = False
-    query, earlier = np.nonzero(same)
+    row, earlier = np.nonzero(same)
+    query = queries[row]
     # directly after its own earlier occurrence, the follower is the query itself
     apart = earlier + 1 < query
     return pairs(query[apart], earlier[apart] + 1)

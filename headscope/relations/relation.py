@@ -12,6 +12,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations.asked import asked
 from headscope.relations.pairs import Pairs, balance
 
 FindPairs = Callable[[Window], Pairs]
@@ -105,7 +106,7 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
     """The relation's balanced targets and controls in a window; None when it has none."""
     if window.stimulus not in relation.stimuli:
         return None
-    targets = targets_of(relation, window)
+    targets = asked(window, targets_of(relation, window))
     if not len(targets):
         return None
     # seeding takes longer than most controls

@@ -52,7 +52,7 @@ CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def picks(window: Window) -> Int[ndarray, "rule position"]:
     """The key position that each rule names at each query, −1 where it names none.
 

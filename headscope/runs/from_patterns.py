@@ -15,11 +15,12 @@ from headscope.evidence.result import Result
 from headscope.measure.accumulate import Prepared, add_counts, add_sums, layer_sums
 from headscope.measure.batches import Batch
 from headscope.measure.deal import deal, few_documents
+from headscope.measure.profile import profiled_tiles
 from headscope.measure.resting import late_tiles
 from headscope.measure.selection import select
 from headscope.measure.survey import survey
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import whole
+from headscope.models.engines.engine import looked_at, whole
 from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.given import Pattern, arrays_of, windows_of
@@ -105,11 +106,11 @@ def _tally(
         selection = select(batch, relations, [block], heads=heads, seed=seed)
         add_counts(tally, batch, selection)
         tokens = torch.from_numpy(window.tokens)[None]
-        prepared = Prepared(batch, tokens, [block], late, selection)
+        own = profiled_tiles(batch, [block], heads=heads)
+        prepared = Prepared(batch, tokens, late, selection, own)
         for layer in range(layers):
             pattern = array[layer][None]
-            tiles = [*late, block]
-            rows = ((t, pattern[:, :, t.queries, : t.keys]) for t in tiles)
+            rows = ((look, looked_at(pattern, look)) for look in prepared.looks)
             found = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
             add_sums(tally, batch, selection, layer, found)
     if tally is None:

@@ -10,7 +10,9 @@ LAYOUTS = ("gpt2", "gpt_neox", "llama")
 SHAPE = {"layers": 2, "heads": 4}
 
 
-def save_model(layout: str, tokenizer, folder: Path, *, spread: float = 0.4) -> Path:
+def save_model(
+    layout: str, tokenizer, folder: Path, *, spread: float = 0.4, context: int = 256
+) -> Path:
     """A small causal model with random weights, and its tokenizer."""
     import torch
     from transformers import (
@@ -23,7 +25,7 @@ def save_model(layout: str, tokenizer, folder: Path, *, spread: float = 0.4) -> 
     )
 
     torch.manual_seed(0)
-    context = 256
+
     layers, heads, width = SHAPE["layers"], SHAPE["heads"], 32
     special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     common = {

@@ -7,15 +7,18 @@ written once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
+from numpy import ndarray
 from torch import Tensor
 
 Rows = Float[Tensor, "window head query key"]
-OnLayer = Callable[[int, Iterable[Rows]], None]
+OnLayer = Callable[[int, Iterable[Any]], None]
+"""Called with a layer and what it shows at each place that was asked for: rows, or cells."""
 OnPattern = Callable[[int, Float[Tensor, "batch head query key"]], None]
 
 
@@ -43,6 +46,46 @@ class Tile:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Picked:
+    """Some rows of one window, the queries in order; keys up to the last of them."""
+
+    window: int
+    queries: Int[ndarray, " query"]
+
+    @property
+    def keys(self) -> int:
+        """How many keys a row has."""
+        return int(self.queries[-1]) + 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its windows and queries."""
+        return 1, len(self.queries)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Single cells of one window; what is read of them is `[cell head]`."""
+
+    window: int
+    queries: Int[ndarray, " cell"]
+    keys: Int[ndarray, " cell"]
+
+
+Look = Tile | Picked | Cells
+
+
+def looked_at(pattern: Float[Tensor, "window head query key"], look: Look) -> Float[Tensor, ...]:
+    """What a whole pattern shows there."""
+    if isinstance(look, Tile):
+        return pattern[look.windows, :, look.queries, : look.keys]
+    own, queries = pattern[look.window], torch.from_numpy(look.queries).to(pattern.device)
+    if isinstance(look, Picked):
+        return own[:, queries, : look.keys][None]
+    return own[:, queries, torch.from_numpy(look.keys).to(pattern.device)].T
+
+
 @runtime_checkable
 class Engine(Protocol):
     """A model that shows its attention."""
@@ -58,7 +101,7 @@ class Engine(Protocol):
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: list[Tile],
+        tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
     ) -> None:

@@ -8,7 +8,7 @@ pattern is ever kept, and exponentials are taken only of the cells that a relati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import OnLayer, Rows, Tile
+from headscope.models.engines.engine import Cells, Look, OnLayer, Picked, Rows, Tile
 from headscope.models.engines.probe import Probe, check_probe
 from headscope.models.layout import Layout
 from headscope.models.matrices import projections
@@ -29,6 +29,8 @@ NAME = "headscope"
 BLOCK_CELLS = 2**20
 """Cells of a tile, all heads together, unless 16 rows have more: 4 MB stay in a cache."""
 LEAST_ROWS = 16
+CELLS_AT_ONCE = 512
+"""Single cells whose queries and keys are gathered at once, for the same reason."""
 _UNKNOWN = ("softcap", "s_aux", "position_bias", "head_mask")
 """Arguments by which a model asks for more than softmax(q·k·scale) over earlier positions."""
 
@@ -85,7 +87,7 @@ class FusedEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: list[Tile],
+        tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
     ) -> None:
@@ -93,7 +95,7 @@ class FusedEngine:
         last = (layers or self.layers) - 1
 
         def take(layer: int, scores: Scores) -> None:
-            on_layer(layer, (log_probabilities(scores, tile) for tile in tiles))
+            on_layer(layer, (log_probabilities(scores, look) for look in tiles))
             if layer == last:
                 raise _LastLayerError
 
@@ -218,10 +220,50 @@ def tiled_normaliser(
     return torch.cat(sums, -1)
 
 
-def log_probabilities(scores: Scores, tile: Tile) -> Rows:
-    """The logarithms of a tile's attention, −∞ at later positions; in single precision."""
-    rows = scores.normaliser[tile.windows, :, tile.queries, None]
-    return _scores(scores.query, scores.key, scores.scale, tile).sub_(rows)
+def log_probabilities(scores: Scores, look: Look) -> Float[Tensor, ...]:
+    """The logarithms of attention there, −∞ at later positions; in single precision."""
+    if isinstance(look, Cells):
+        return _cells(scores, look)
+    if isinstance(look, Picked):
+        return _picked(scores, look)
+    rows = scores.normaliser[look.windows, :, look.queries, None]
+    return _scores(scores.query, scores.key, scores.scale, look).sub_(rows)
+
+
+def _picked(scores: Scores, look: Picked) -> Rows:
+    """Rows of queries that do not follow each other."""
+    device = scores.query.device
+    queries = torch.from_numpy(look.queries).to(device)
+    # torch's index_select would first copy all of the queries, which do not lie together
+    query = scores.query[look.window][:, queries].float() * scores.scale
+    key = scores.key[look.window, :, : look.keys].float()
+    grouped = query.reshape(key.shape[0], -1, query.shape[-1])
+    rows = (grouped @ key.transpose(-1, -2)).view(len(query), len(queries), look.keys)
+    rows.sub_(scores.normaliser[look.window][:, queries, None])
+    # of the keys after the first query some come too late
+    first = int(look.queries[0]) + 1
+    later = torch.arange(first, look.keys, device=device) > queries[:, None]
+    rows[..., first:].masked_fill_(later, -torch.inf)
+    return rows[None]
+
+
+def _cells(scores: Scores, look: Cells) -> Float[Tensor, "cell head"]:
+    """A product of one query and one key for each cell and head."""
+    query, key = (x[look.window].transpose(0, 1) for x in (scores.query, scores.key))
+    normaliser = scores.normaliser[look.window].T
+    found = []
+    for start in range(0, len(look.queries), CELLS_AT_ONCE):
+        part = slice(start, start + CELLS_AT_ONCE)
+        queries, keys = (
+            torch.from_numpy(x[part]).to(query.device) for x in (look.queries, look.keys)
+        )
+        one, other = query.index_select(0, queries).float(), key.index_select(0, keys).float()
+        # grouped query heads meet their key head
+        count, groups, width = other.shape
+        products = one.view(count, groups, -1, width) * other[:, :, None]
+        dot = products.sum(-1).flatten(1)
+        found.append(dot.mul_(scores.scale).sub_(normaliser.index_select(0, queries)))
+    return torch.cat(found)
 
 
 def _scores(query: _Heads, key: _Heads, scale: float, tile: Tile) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import OnLayer, Tile, whole
+from headscope.models.engines.engine import Look, OnLayer, Tile, looked_at, whole
 from headscope.models.layout import Layout
 from headscope.models.matrices import check_shapes
 
@@ -37,7 +37,7 @@ class LensEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: list[Tile],
+        tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
     ) -> None:
@@ -46,10 +46,7 @@ class LensEngine:
 
         def hook_for(layer: int) -> Callable[..., None]:
             def hook(pattern: Tensor, hook: Any) -> None:
-                on_layer(
-                    layer,
-                    (pattern[t.windows, :, t.queries, : t.keys] for t in tiles),
-                )
+                on_layer(layer, (looked_at(pattern, tile) for tile in tiles))
                 if layer == last:
                     raise StopAtLayerException(pattern)
 

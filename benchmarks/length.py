@@ -1,0 +1,61 @@
+"""Long windows: the measuring loop beside a bare SDPA pass with the same activation kernel.
+
+    python benchmarks/length.py CORPUS …
+
+Processor seconds of one thread, which other work on the machine disturbs less than seconds on the
+clock, in turns. The corpora need documents of 8,192 tokens.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from forward import RELATIONS, forward, forward_batches
+from side_by_side import bare, corpora, gpt2_shape, save, scratch, text_windows
+
+from headscope.measure.backend import BATCH_TOKENS
+from headscope.measure.measure import measure
+from headscope.measure.survey import survey
+from headscope.models.activations import fuse_activations
+from headscope.models.load import load_model
+
+LENGTHS = (256, 1_024, 4_096, 8_192)
+TOKENS = 8_192
+ROUNDS = 3
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rows: dict[str, Any] = {}
+    with scratch() as folder:
+        name = gpt2_shape(folder, context=max(LENGTHS))
+        model, sdpa = load_model(name, engine="fused", device="cpu"), bare(name, "sdpa")
+        fuse_activations(sdpa)
+        for length in LENGTHS:
+            windows = text_windows(model, corpora(), tokens=TOKENS, length=length)
+            batches, parts = forward_batches(windows), survey(windows, RELATIONS).parts(RELATIONS)
+            ratios = []
+            for _ in range(ROUNDS):
+                plain = _seconds(lambda batches=batches: forward(sdpa, batches))
+                loop = _seconds(
+                    lambda windows=windows, parts=parts: measure(
+                        model, windows, [], parts, seed=0, batch_tokens=BATCH_TOKENS
+                    )
+                )
+                ratios.append(loop / plain)
+            rows[f"fused ÷ bare SDPA at {length}"] = round(statistics.median(ratios), 3)
+    save("length", rows)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()
