@@ -18,7 +18,13 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan
-from headscope.measure.stimuli import TextWindows, plan_built, plan_pairs, plan_repeats
+from headscope.measure.stimuli import (
+    TextWindows,
+    plan_built,
+    plan_pairs,
+    plan_repeats,
+    synthetic_documents,
+)
 from headscope.measure.survey import Survey, survey
 from headscope.measure.tally import Pass, Tally
 from headscope.relations import RELATIONS, check_relations, relations_of
@@ -38,6 +44,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 SURVEYED = 200_000
 """Tokens of a run's text by which simple rules are chosen; they are in memory at once."""
+
+LOOKED_THROUGH = 2
+"""Times the asked tokens that are looked through for further contested queries."""
 
 
 def _backend(value: Any) -> Any:
@@ -180,11 +189,15 @@ def _surveyed(
     settings: Settings,
 ) -> tuple[Iterator[Window], Survey]:
     """The windows of text, none of them read by the model yet, and what they say of rules."""
-    coming = iter(text)
+    coming, tokens = iter(text), settings.max_tokens
     first = list(_up_to(coming, SURVEYED))
-    made = plan_built(model.tokenizer, max_length=settings.max_length)
-    room = settings.max_tokens // 2
-    found = survey([*first, *synthetic], relations, text.further(), made, room=room)
+    found = survey(
+        [*first, *synthetic],
+        relations,
+        _up_to(text.further(), tokens * LOOKED_THROUGH),
+        plan_built(model.tokenizer, max_length=settings.max_length),
+        room=tokens // 4,
+    )
     return chain(first, coming), found
 
 
@@ -216,11 +229,12 @@ def windows_of(
         seed=seed,
     )
     synthetic: list[Window] = []
+    how = {"max_length": length, "seed": seed, "count": synthetic_documents(settings.max_tokens)}
     if "repeat" in stimuli:
         vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-        synthetic += plan_repeats(vocabulary, model.tokenizer, max_length=length, seed=seed)
+        synthetic += plan_repeats(vocabulary, model.tokenizer, **how)
     if "pairs" in stimuli:
-        synthetic += plan_pairs(model.tokenizer, max_length=length, seed=seed)
+        synthetic += plan_pairs(model.tokenizer, **how)
     return text, synthetic
 
 

@@ -21,7 +21,12 @@ from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.measure.deal import few_documents
-from headscope.measure.tally import BLOCKS
+from headscope.measure.tally import MIN_BLOCKS
+
+MOST_DOCUMENTS = 40
+"""Of each synthetic stimulus."""
+PAIR_TOKENS = 300
+"""Of one document of word pairs, about."""
 
 
 @runtime_checkable
@@ -131,12 +136,30 @@ class TextWindows:
         return [*_notes(self._cuts, self._skipped), *few_documents(self.documents)]
 
 
+def synthetic_documents(max_tokens: int) -> int:
+    """Documents of each synthetic stimulus beside so much text.
+
+    As many as intervals need: 40 hold 80 sentences of each relation between words, and their
+    repeats some 1,700 copies. Beside a short text fewer, so that they do not become the run, but
+    as many as two halves take that each say how sure they are.
+
+    >>> [synthetic_documents(tokens) for tokens in (1_000, 8_000, 40_000)]
+    [16, 26, 40]
+    """
+    return min(MOST_DOCUMENTS, max(2 * MIN_BLOCKS, max_tokens // PAIR_TOKENS))
+
+
 def plan_repeats(
-    vocabulary: Int[ndarray, " token"], encoder: Encoder, *, max_length: int, seed: int
+    vocabulary: Int[ndarray, " token"],
+    encoder: Encoder,
+    *,
+    max_length: int,
+    seed: int,
+    count: int = MOST_DOCUMENTS,
 ) -> list[Window]:
-    """One window of repeated random tokens for each block."""
+    """Windows of repeated random tokens, each a block of its own."""
     return repeat_windows(
-        vocabulary, encoder.bos, encoder.spell, count=BLOCKS, seed=seed, max_length=max_length
+        vocabulary, encoder.bos, encoder.spell, count=count, seed=seed, max_length=max_length
     )
 
 
@@ -154,11 +177,13 @@ def plan_built(encoder: Encoder, *, max_length: int) -> Iterator[Window]:
         )
 
 
-def plan_pairs(encoder: Encoder, *, max_length: int, seed: int) -> list[Window]:
-    """Windows of sentences with related words, one document for each block."""
+def plan_pairs(
+    encoder: Encoder, *, max_length: int, seed: int, count: int = MOST_DOCUMENTS
+) -> list[Window]:
+    """Windows of sentences with related words, each document a block of its own."""
     return [
         window
-        for number, document in enumerate(pair_documents(shipped_pairs(), count=BLOCKS, seed=seed))
+        for number, document in enumerate(pair_documents(shipped_pairs(), count=count, seed=seed))
         for window in cut_windows(
             encoder.encode(document),
             encoder.bos,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.corpus.stretch import stretches
 from headscope.corpus.window import Window
-from headscope.relations.contested import Chosen, is_contested, is_part, rule_picks, with_parts
+from headscope.measure.scarce import ENOUGH, take_contested
+from headscope.relations.contested import Chosen, contested_pairs, is_part, rule_picks, with_parts
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.relations.simple_rules import (
@@ -23,13 +23,9 @@ from headscope.relations.simple_rules import (
     query_class,
 )
 
-ENOUGH = 100
-"""Contested queries of a relation; when there are so many no more text is read for them."""
 HOPE = 10
 """Contested queries that a text must hold for more to be looked for: of what is rarer than that too
 few would be found."""
-REACH = 64
-"""Tokens from a query to what it needs; farther ones would take room from many others."""
 FEWEST = 20
 """Queries of a class for a rule of its own; else that of all classes is taken."""
 
@@ -135,7 +131,7 @@ def survey(
         further: natural text beyond that, of which windows with contested queries are taken that
             are still wanted, cut to the sentences around these; they count for them alone.
         built: sentences made for contested queries, likewise, where natural text has too few.
-        room: tokens of each kind that may be taken.
+        room: tokens of further text that may be taken, and half as many of made sentences.
     """
     asked = [relation for relation in relations if relation.baseline is not None]
     counts = _count(asked, windows, {})
@@ -149,13 +145,16 @@ def survey(
     hopeful = [
         r for r in asked if r.rule.taggable and HOPE <= contested[r.id].queries.sum() < ENOUGH
     ]
-    more = _wanted(hopeful, contested, chosen, further, room)
-    for relation, part in product((r for r in asked if r not in hopeful), more):
-        found = _contested(relation, part, chosen[relation.id])
+    more = take_contested(hopeful, _numbers(contested), chosen, further, room)
+    for part, relation in product(more, asked):
+        found = contested_pairs(relation, part, chosen[relation.id])
         contested[relation.id].add(relation, part, found)
     built_counts = {relation.id: Counts() for relation in asked}
     few = [r for r in asked if contested[r.id].queries.sum() < MIN_QUERIES]
-    made = _wanted(few, built_counts, chosen, built, room)
+    made = take_contested(few, _numbers(built_counts), chosen, built, room // 2)
+    for part, relation in product(made, asked):
+        found = contested_pairs(relation, part, chosen[relation.id])
+        built_counts[relation.id].add(relation, part, found)
     facts = {
         relation.id: {
             "baseline": counts[relation.id].best_rule(chosen[relation.id]),
@@ -192,43 +191,6 @@ def frontier(counts: Counts, contested: Counts, relation: Relation) -> list[list
     return found
 
 
-def _wanted(
-    relations: Sequence[Relation],
-    counts: dict[str, Counts],
-    chosen: dict[str, Chosen],
-    windows: Iterable[Window],
-    room: int,
-) -> list[Window]:
-    """Sentences with contested queries of which there are not enough yet; they are counted."""
-    found: list[Window] = []
-    for window in windows if room else ():
-        short = [r for r in relations if counts[r.id].queries.sum() < ENOUGH]
-        if not short:
-            break
-        for part in stretches(window, _wanted_spans(short, window, chosen)):
-            if room < len(part):
-                return found
-            room -= len(part)
-            found.append(part)
-            for relation in relations:
-                queries = _contested(relation, part, chosen[relation.id])
-                counts[relation.id].add(relation, part, queries)
-    return found
-
-
-def _wanted_spans(
-    relations: Sequence[Relation], window: Window, chosen: dict[str, Chosen]
-) -> Iterator[tuple[int, int]]:
-    """First and last token that each contested query needs: its targets, the rule's choice."""
-    for relation in relations:
-        targets = _contested(relation, window, chosen[relation.id])
-        first = chosen[relation.id].picks(relation, window).copy()
-        np.minimum.at(first, targets.query, targets.key)
-        query = targets.queries
-        near = query - first[query] <= REACH
-        yield from zip(first[query[near]].tolist(), query[near].tolist(), strict=True)
-
-
 def _count(
     relations: Sequence[Relation], windows: Iterable[Window], rules: dict[str, Chosen]
 ) -> dict[str, Counts]:
@@ -239,13 +201,13 @@ def _count(
             if window.stimulus not in relation.stimuli:
                 continue
             rule = rules.get(relation.id)
-            found = relation.pairs(window) if rule is None else _contested(relation, window, rule)
+            found = (
+                relation.pairs(window) if rule is None else contested_pairs(relation, window, rule)
+            )
             counts[relation.id].add(relation, window, found)
     return counts
 
 
-def _contested(relation: Relation, window: Window, rule: Chosen) -> Pairs:
-    targets = relation.pairs(window)
-    if not len(targets):
-        return targets
-    return targets.take(is_contested(targets, rule.picks(relation, window)))
+def _numbers(counts: dict[str, Counts]) -> dict[str, int]:
+    """The queries of each relation."""
+    return {name: int(each.queries.sum()) for name, each in counts.items()}

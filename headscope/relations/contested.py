@@ -56,10 +56,7 @@ class _Contested:
     chosen: Chosen
 
     def pairs(self, window: Window) -> Pairs:
-        targets = targets_of(self.relation, window)
-        if not len(targets):
-            return targets
-        return targets.take(is_contested(targets, self.chosen.picks(self.relation, window)))
+        return contested_pairs(self.relation, window, self.chosen)
 
     @draws_nothing
     def control(self, window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -70,6 +67,14 @@ class _Contested:
             return no_pairs()
         drawn = span_pairs(queries, first_of_word(window, key), key)
         return without(drawn, targets)
+
+
+def contested_pairs(relation: Relation, window: Window, chosen: Chosen) -> Pairs:
+    """A relation's targets of the queries at which the simple rule is wrong."""
+    targets = targets_of(relation, window)
+    if not len(targets):
+        return targets
+    return targets.take(is_contested(targets, chosen.picks(relation, window)))
 
 
 def is_contested(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
