@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -18,6 +17,7 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan
+from headscope.measure.progress import Clock, Count, Progress
 from headscope.measure.stimuli import (
     TextWindows,
     plan_built,
@@ -41,7 +41,6 @@ from headscope.settings import Settings, settings_of
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
-Progress = Callable[[int, int], None]
 SURVEYED = 200_000
 """Tokens of a run's text by which simple rules are chosen; they are in memory at once."""
 
@@ -109,7 +108,7 @@ def classify(
     backend = backend or InProcess()
     relations = relations_of(settings.types) if relations is None else check_relations(relations)
     corpora = asked_corpora(corpus)
-    seed, clock = settings.seed, _Clock()
+    seed, clock = settings.seed, Clock()
     with _place(out) as work:
         if out is not None and work is not None:
             check_free(Path(out), overwrite=overwrite or (work / CHECKPOINT).is_file())
@@ -127,7 +126,7 @@ def classify(
             overwrite = resume(checkpoint, Path(out), overwrite=overwrite, tell=tell)
         sample, counts = Sample(seed=seed), TokenCounts()
         beside = [*synthetic, *found.further, *found.built]
-        watch = _Count(progress, text, sum(map(len, beside)), clock)
+        watch = Count(progress, text, sum(map(len, beside)), clock)
         backend.read(
             Plan(
                 text=counts.watch(sample.watch(coming)),
@@ -262,41 +261,3 @@ def _halved(checkpoint: Checkpoint) -> list[str]:
     count = checkpoint.model.halved + checkpoint.twin.halved
     note = f"{count} batches did not fit into memory and were read in smaller ones"
     return [note] if count else []
-
-
-class _Clock:
-    """Seconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = round(now - self._last, 2), now
-
-
-class _Count:
-    """Turns "so many more tokens" into "so many of all"; how many come is known at the end."""
-
-    def __init__(
-        self, progress: Progress, text: TextWindows, synthetic: int, clock: _Clock
-    ) -> None:
-        self._progress, self._text, self._synthetic, self._clock = progress, text, synthetic, clock
-        self._done, self._again = 0, 0
-        self.of_model(0)
-
-    def of_model(self, tokens: int) -> None:
-        self._done += tokens
-        self._progress(self._done, self._text.max_tokens + self._synthetic)
-
-    def twin_begins(self, tokens: int) -> None:
-        self._again = tokens
-        self._clock.lap("measure")
-
-    def of_twin(self, tokens: int) -> None:
-        self._done += tokens
-        self._progress(self._done, self._text.tokens + self._synthetic + self._again)
-
-    def of_examples(self, done: int, total: int) -> None:
-        self._progress(self._done + done, self._done + total)

@@ -103,6 +103,6 @@ def test_random_weights_show_nothing_but_chance(vocabulary_and_text, tmp_path, l
     that heads attend to a few keys, where a head may by chance like the frequent token "."."""
     vocabulary, text = vocabulary_and_text
     folder = save_model(layout, vocabulary, tmp_path, spread=spread)
-    run = hs.classify(str(folder), text, max_tokens=15_000)
+    run = hs.classify(str(folder), text, max_tokens=10_000)
     found = run.evidence[run.evidence["tagged"]]
     assert found[["type", "relation", "mass", "control", "lift"]].to_dict("records") == []
