@@ -40,6 +40,7 @@ bench: install
 	cd benchmarks && for name in startup forward profile_ops detect_head plain_loop memory scaling workers; do \
 		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
 	cd benchmarks && ../$(PYTHON) ablation.py $(wildcard $(SMOLLM2))
+	cd benchmarks && ../$(PYTHON) whole.py $(wildcard $(SMOLLM2))
 
 # hypothesis by itself; the readers by coverage too, where atheris is installed
 MINUTES := 10

@@ -7,7 +7,7 @@ that are shown are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -24,7 +24,6 @@ from headscope.relations.relation import Relation
 
 SAMPLE = {"text": 16, "repeat": 2, "pairs": 4}
 """Windows of each stimulus that are read again."""
-_Rectangle = Callable[[int], tuple[ndarray, ndarray]]  # queries and keys of a choice
 
 
 def find_examples(
@@ -46,8 +45,8 @@ def find_examples(
         wanted: the heads, each with a relation; see `evidence.ranking.wanted_examples`.
         batch_tokens: tokens of one forward pass.
         seed: seeds which of several equal queries are shown.
-        progress: called with the tokens read and those to read; the sample, then twice
-            those of its windows that examples are cut out of.
+        progress: called with the tokens read and those to read; the sample, then those of its
+            windows that examples are cut out of.
     """
     sample = list(_spread(windows))
     if not wanted or not sample:
@@ -91,39 +90,54 @@ class Sample:
 
 
 def _cut_out(reading: Reading, choices: list[Chosen]) -> list[Example]:
-    """Read the chosen windows twice more: for the queries' rows, then for what is shown of them."""
-    asking = [i for i, choice in enumerate(choices) if choice.query >= 0]
-    rows = _read(
-        reading,
-        choices,
-        asking,
-        lambda i: (np.array([choices[i].query]), np.arange(choices[i].query + 1)),
-    )
-    shown = [_shown(reading, choice, rows.get(i)) for i, choice in enumerate(choices)]
-    everyone = range(len(choices))
-    found = _read(reading, choices, everyone, lambda i: (shown[i], shown[i]))
-    order = sorted(everyone, key=lambda i: (choices[i].layer, choices[i].head, i))
-    return [_example(reading, choices[i], shown[i], rows.get(i), found[i]) for i in order]
-
-
-def _read(
-    reading: Reading, choices: list[Chosen], numbers: Sequence[int], cells: _Rectangle
-) -> dict[int, ndarray]:
-    """The attention of each chosen head in the queries × keys that are asked for, flat."""
+    """Read the chosen windows once more: the queries' rows, and what these say is to be shown."""
     by_window: dict[int, list[int]] = {}
-    for number in numbers:
-        by_window.setdefault(choices[number].window, []).append(number)
+    for number, choice in enumerate(choices):
+        by_window.setdefault(choice.window, []).append(number)
+    shown: dict[int, ndarray] = {}
     heads = reading.model.heads
 
     def ask(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
         for row, window in enumerate(members):
             for number in by_window[window]:
-                queries, keys = cells(number)
                 first = (row * heads + choices[number].head) * length
-                flat = (first + queries[:, None]) * length + keys
-                yield Cells(choices[number].layer, flat.ravel(), number)
+                yield from _cells(reading, choices[number], number, first, length, shown)
 
-    return dict(reading.read(sorted(by_window), ask))
+    found: dict[int, list[ndarray]] = {}
+    for number, values in reading.read(sorted(by_window), ask):
+        found.setdefault(number, []).append(values)
+    order = sorted(found, key=lambda i: (choices[i].layer, choices[i].head, i))
+    return [_example(reading, choices[i], shown[i], *found[i]) for i in order]
+
+
+def _cells(
+    reading: Reading,
+    choice: Chosen,
+    number: int,
+    first: int,
+    length: int,
+    shown: dict[int, ndarray],
+) -> Iterator[Cells[int]]:
+    """The row of the chosen query and then what is shown; at once where there is no query.
+
+    Args:
+        reading: where it is read.
+        choice: what was chosen.
+        number: its number.
+        first: the flat place of the first row of its head, in rows of `length` keys.
+        length: of the batch.
+        shown: by number, the positions that are shown; this one's are added when they are known.
+    """
+
+    def square(row: ndarray | None) -> ndarray:
+        places = shown[number] = _shown(reading, choice, row)
+        return np.asarray(((first + places[:, None]) * length + places).ravel())
+
+    if choice.query < 0:
+        yield Cells(choice.layer, square(None), number)
+    else:
+        row = (first + choice.query) * length + np.arange(choice.query + 1)
+        yield Cells(choice.layer, row, number, square)
 
 
 def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray, " shown"]:
@@ -140,9 +154,9 @@ def _targets(reading: Reading, choice: Chosen) -> Int[ndarray, " target"]:
     return targets_of(reading, choice.relation, choice.window, choice.query)
 
 
-def _example(
-    reading: Reading, choice: Chosen, shown: ndarray, row: ndarray | None, values: ndarray
-) -> Example:
+def _example(reading: Reading, choice: Chosen, shown: ndarray, *found: ndarray) -> Example:
+    """Of a row and a square of attention, or of the square alone."""
+    row, values = found[0] if choice.query >= 0 else None, found[-1]
     window, targets = reading.sample[choice.window], _targets(reading, choice)
     places = np.flatnonzero(np.isin(shown, targets))
     relation = "" if choice.relation is None else reading.relations[choice.relation].id

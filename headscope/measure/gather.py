@@ -29,6 +29,8 @@ class Cells(Generic[T]):
     flat: Int[ndarray, " cell"]
     what: T
     """What they were asked for."""
+    then: Callable[[Float[ndarray, " cell"]], Int[ndarray, " more"]] | None = None
+    """Given their values, further cells of the same rows, while these are at hand."""
 
 
 Ask = Callable[[Sequence[int], int], Iterable[Cells[T]]]
@@ -44,6 +46,8 @@ def read_cells(
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> Iterator[tuple[T, Float[ndarray, " cell"]]]:
     """Run windows and yield the attention in the cells that are asked for, in single precision.
+
+    Cells with a `then` give two answers, those of its further cells after their own.
 
     Args:
         model: the model to run; it stops after the last layer that is asked for.
@@ -75,10 +79,16 @@ def _run(
 
     def on_layer(layer: int, rows: Iterable[Rows]) -> None:
         asked = by_layer.get(layer)
-        if asked:
-            (pattern,) = rows
-            values = _at(pattern, [cells.flat for cells in asked], model.engine.logarithms)
-            found.extend((cells.what, part) for cells, part in zip(asked, values, strict=True))
+        if not asked:
+            return
+        (pattern,) = rows
+        values = _at(pattern, [cells.flat for cells in asked], model.engine.logarithms)
+        answers = list(zip(asked, values, strict=True))
+        found.extend((cells.what, part) for cells, part in answers)
+        more = [(each.what, each.then(part)) for each, part in answers if each.then is not None]
+        if more:
+            further = _at(pattern, [flat for _, flat in more], model.engine.logarithms)
+            found.extend((what, part) for (what, _), part in zip(more, further, strict=True))
 
     model.engine.run(tokens, [whole(*tokens.shape)], on_layer, max(by_layer) + 1)
     return found

@@ -18,9 +18,9 @@ from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation
 
 Progress = Callable[[int, int], None]
-PASSES = 3
-"""Times that a sample is read at most: for the masses of all queries, for the rows of those that
-are chosen, and for what is shown of them."""
+PASSES = 2
+"""Times that a sample is read at most: for the masses of all queries, and for what is shown of
+those that are chosen."""
 
 
 class Reading:
