@@ -40,9 +40,10 @@ def with_rules(
         values = {key: getattr(rule, name) for key, rule in rules.items()}
         table[name] = table["id"].map(values).astype(float)
     table["fewest"] = fewest
-    table["taggable"] = table["id"].map({key: rule.taggable for key, rule in rules.items()})
     table["companion"] = table["id"].map({key: rule.companion for key, rule in rules.items()})
-    table["broad"] = table["id"].map({key: rule.broad for key, rule in rules.items()})
+    for name in ("taggable", "broad"):  # a table without rows would hold text
+        flags = {key: getattr(rule, name) for key, rule in rules.items()}
+        table[name] = table["id"].map(flags).astype(bool)
     key = ["layer", "head", "id"]
     masses = table.set_index(key)["mass"]
     asked = pd.MultiIndex.from_frame(table[["layer", "head", "companion"]])

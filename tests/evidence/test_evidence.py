@@ -183,6 +183,11 @@ def assert_only_this_fails(row: dict, condition: str) -> None:
     assert ";" not in sentence.split("fails: ")[1]
 
 
+def test_a_type_without_heads_has_no_reasons():
+    nobody = pd.DataFrame([GOOD])[:0].astype({"type": str, "relation": str})
+    assert reasons(with_rules(nobody, {"t/r": RULE}), {"t/r": RULE}) == []
+
+
 def test_a_relation_that_is_only_reported_is_never_tagged():
     assert not tagged(GOOD, Rule(0.2, "s", "m", taggable=False))
 

@@ -12,7 +12,7 @@ from tests.helpers.places import SHARED
 
 @pytest.fixture(scope="module")
 def run(smollm2, prose):
-    return hs.classify(smollm2, prose, max_tokens=6000)
+    return hs.classify(smollm2, prose, max_tokens=8000)
 
 
 def test_it_has_the_shape_that_its_file_says(run):
