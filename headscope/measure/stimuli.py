@@ -21,9 +21,9 @@ from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.measure.deal import few_documents
-from headscope.measure.tally import MIN_BLOCKS
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 
-MOST_DOCUMENTS = 40
+MOST_DOCUMENTS = BLOCKS
 """Of each synthetic stimulus."""
 PAIR_TOKENS = 300
 """Of one document of word pairs, about."""
@@ -139,12 +139,12 @@ class TextWindows:
 def synthetic_documents(max_tokens: int) -> int:
     """Documents of each synthetic stimulus beside so much text.
 
-    As many as intervals need: 40 hold 80 sentences of each relation between words, and their
-    repeats some 1,700 copies. Beside a short text fewer, so that they do not become the run, but
-    as many as two halves take that each say how sure they are.
+    As many as two halves need that agree: 64 hold 128 sentences of each relation between words.
+    Beside a short text fewer, so that they do not become the run, but as many as two halves take
+    that each say how sure they are.
 
     >>> [synthetic_documents(tokens) for tokens in (1_000, 8_000, 40_000)]
-    [16, 26, 40]
+    [16, 26, 64]
     """
     return min(MOST_DOCUMENTS, max(2 * MIN_BLOCKS, max_tokens // PAIR_TOKENS))
 
