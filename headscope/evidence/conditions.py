@@ -13,8 +13,9 @@ TIMES_CONTROL = 1.5
 """Least mass in units of the control. A lift can be sure and still be small: a head that puts
 0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
 for prepositions."""
-UNDECIDED = "contested queries"
-"""The condition that says nothing of the head: its text holds too few queries that could."""
+QUERIES, UNDECIDED = "queries", "contested queries"
+"""The conditions that say nothing of the head: its text holds too few queries, or too few that
+could tell the relation from a simple rule."""
 
 Row = Mapping[str, Any]
 """A row of `headscope.evidence.tags.with_rules` by its columns' names."""
@@ -43,7 +44,7 @@ def _contested(table: pd.DataFrame) -> pd.Series:
 
 CONDITIONS = (
     Condition(
-        "queries",
+        QUERIES,
         lambda t: t["taggable"] & (t["n"] >= t["fewest"]),
         lambda r: f"{r['n']} queries, needs {r['fewest']}" if r["taggable"] else "reported only",
     ),

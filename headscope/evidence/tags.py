@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
-from headscope.evidence.conditions import CONDITIONS, UNDECIDED, Row, failures
+from headscope.evidence.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES, Rule
 
@@ -105,13 +105,17 @@ def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
 def countable_types(evidence: pd.DataFrame, rules: Mapping[str, Rule]) -> list[str]:
     """The types that a head could have earned here, in the order of the evidence.
 
-    Those with enough queries and blocks for at least one relation that gives a tag. A count of
-    heads of another type would be 0 without anything having been measured.
+    Those with enough queries and blocks for at least one relation that gives a tag, and with enough
+    contested queries where it asks for them. A count of heads of another type would be 0 without
+    anything having been measured.
     """
     if evidence.empty:
         return []
     table = with_rules(evidence, rules)
-    able = CONDITIONS[0].holds(table) & table["ci_low"].notna()
+    conditions = {condition.name: condition for condition in CONDITIONS}
+    able = table["ci_low"].notna()
+    for name in (QUERIES, UNDECIDED):
+        able &= ~conditions[name].fails(table)
     return [str(name) for name in table.loc[able, "type"].unique()]
 
 

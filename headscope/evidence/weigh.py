@@ -24,7 +24,6 @@ NO_FACTS: Facts = MappingProxyType({})
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
 _Heads = slice | Bool[ndarray, " head"]
-EVERY_BLOCK = slice(None)
 
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
@@ -72,16 +71,16 @@ def weigh(
             everywhere, as no tag hangs on them.
     """
     place = {name: index for index, name in enumerate(tally.relations)}
-    sums = _Sums(tally, EVERY_BLOCK if half is None else half, seed)
+    sums = _Sums(tally, half or slice(None), seed)
     tables = []
     for relation in relations:
-        queries, mass = sums.mass(place[relation.id])
-        if not queries:
+        index = place[relation.id]
+        if not sums.queries(index):
             continue
-        bounded = slice(None) if half is None else mass >= relation.rule.floor
-        own = sums.columns(place[relation.id], bounded)
+        bounded = slice(None) if half is None else sums.mass(index) >= relation.rule.floor
+        own = sums.columns(index, bounded)
         if not relation.has_hits:
-            own["hit_rate"] = np.full(len(mass), np.nan)
+            own["hit_rate"] = np.full_like(own["mass"], np.nan)
         own |= {"type": relation.type, "relation": relation.name}
         own |= _beside(relation, own, sums, place, facts.get(relation.id, {}), bounded)
         tables.append(own)
@@ -186,9 +185,9 @@ class _Sums:
         """How many one relation of the tally has."""
         return int(self._tally.queries[self._blocks, index].sum())
 
-    def mass(self, index: int) -> tuple[int, Float[ndarray, " head"]]:
-        """The queries of one relation and the mass on its targets."""
-        return self.queries(index), self._mean(self._tally.target, index)
+    def mass(self, index: int) -> Float[ndarray, " head"]:
+        """The mass on the targets of one relation."""
+        return self._mean(self._tally.target, index)
 
     def control(self, index: int) -> Float[ndarray, " head"]:
         """The mass on the control keys of one relation."""
@@ -212,7 +211,7 @@ class _Sums:
             "layer": np.repeat(np.arange(tally.layers), tally.heads),
             "head": np.tile(np.arange(tally.heads), tally.layers),
             "n": int(n),
-            "mass": self._mean(tally.target, index),
+            "mass": self.mass(index),
             "control": self.control(index),
             "lift": excess.sum(0) / n,
             "ci_low": low,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
@@ -25,6 +26,9 @@ SPARE = 4
 """Times as much room must be free on the disk."""
 ROOM = 4 * 2**30
 """Bytes that are kept of all models; the one that was used longest ago goes first."""
+LEFT_AFTER = 3600.0
+"""Seconds after which what is half written is nobody's: no model is written for so long."""
+_NEW = ".new-"
 
 
 def cache_folder() -> Path | None:
@@ -74,7 +78,8 @@ def keep_unpacked(sha256: str, network: Any, tokenizer: Any) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(place.parent).free < SPARE * size:
             return
-        new = Path(mkdtemp(prefix=".new-", dir=place.parent))
+        _sweep(place.parent)
+        new = Path(mkdtemp(prefix=_NEW, dir=place.parent))
         try:
             _save(network, tokenizer, new)
             new.rename(place)  # fails where another process was faster
@@ -97,6 +102,13 @@ def _place(sha256: str) -> Path | None:
     # another version of the reader may give other numbers
     reader = f"{version('transformers')}-{version('gguf')}"
     return None if folder is None else folder / f"{sha256[:32]}-{reader}"
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed left behind."""
+    for left in folder.glob(f"{_NEW}*"):
+        if time.time() - left.stat().st_mtime > LEFT_AFTER:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _forget(folder: Path) -> None:

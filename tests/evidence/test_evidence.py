@@ -11,6 +11,7 @@ from headscope.evidence.tags import (
     NO,
     TAGGED,
     UNIDENTIFIABLE,
+    countable_types,
     head_table,
     reasons,
     verdicts,
@@ -181,6 +182,16 @@ def assert_only_this_fails(row: dict, condition: str) -> None:
     assert sentence.startswith("closest to t/r: ")
     assert condition in sentence.split("fails: ")[1]
     assert ";" not in sentence.split("fails: ")[1]
+
+
+def test_a_type_that_no_head_could_earn_is_not_counted():
+    def counted(row: dict) -> list[str]:
+        return countable_types(pd.DataFrame([row]), {"t/r": RULE})
+
+    assert counted(GOOD) == counted(CONTESTED) == ["t"]
+    assert counted(CONTESTED | {"mass": 0.0}) == ["t"]  # measured, and no
+    for change in ({"n": 49}, {"ci_low": np.nan}, {"contested_n": 49}):
+        assert counted(CONTESTED | change) == []
 
 
 def test_a_type_without_heads_has_no_reasons():

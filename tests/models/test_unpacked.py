@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,13 @@ def test_what_was_used_longest_ago_goes_first(file, cache, tokenizer, monkeypatc
     assert not first.exists()
 
 
-def test_a_process_that_was_killed_leaves_nothing_that_is_read(file, cache):
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(file, cache):
+    cache.mkdir(parents=True)
+    left, writing = cache / ".new-left", cache / ".new-writing"
+    for place in (left, writing):
+        place.mkdir()
+    long_ago = time.time() - 2 * unpacked.LEFT_AFTER
+    os.utime(left, (long_ago, long_ago))
     load_model(file)
-    (kept,) = cache.iterdir()
-    shutil.copytree(kept, kept.with_name(".new-left"))
-    (kept.with_name(".new-left") / "config.json").write_text("{}")
-    load_model(file)
+    (kept,) = cache.glob("[!.]*")
+    assert sorted(cache.iterdir()) == sorted([writing, kept])
