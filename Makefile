@@ -19,7 +19,7 @@ demo: install
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
 TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-	--jaxtyping-packages=headscope,beartype.beartype
+	-p tests.checked
 # from Python 3.12 on they say which lines they run: there the interpreter itself reports lines, at
 # little cost. Before it they would take about half as long again, and only make coverage asks
 COVERAGE := --cov=headscope --cov-report=term:skip-covered
