@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.helpers.places import SMOLLM2
 from tests.helpers.texts import SENTENCES
 from tests.skips import pytest_configure as pytest_configure
 
+# what the tests import is no garbage: Python looks through it less often
+gc.set_threshold(10_000)
 # no test may wait for a network
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
-from scipy import stats
+from scipy.special import stdtr
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS
 from headscope.measure.bootstrap import interval, resample
@@ -244,7 +244,7 @@ class _Sums:
         error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(lift == 0, 0.0, lift / error)
-        return low, high, stats.t.sf(t, blocks - 1)
+        return low, high, stdtr(blocks - 1, -t)  # above t in Student's distribution
 
     def _drawn(self, blocks: int) -> Float[ndarray, "resample block"]:
         """The resamples of so many blocks, the same for every relation that has as many."""
@@ -257,5 +257,22 @@ def _q_values(table: pd.DataFrame) -> pd.Series:
     q = pd.Series(np.nan, index=table.index)
     tested = table["p_value"].notna() & (table["n"] >= MIN_QUERIES)
     if tested.any():
-        q[tested] = stats.false_discovery_control(table.loc[tested, "p_value"])
+        q[tested] = adjusted(table.loc[tested, "p_value"].to_numpy())
     return q
+
+
+def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:
+    """Each test's smallest false discovery rate at which it is rejected, in [0, 1].
+
+    As `scipy.stats.false_discovery_control`, whose import takes longer than most commands.
+    Benjamini & Hochberg 1995, as adjusted by Yekutieli & Benjamini 1999, definition 2.4.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    order, count = np.argsort(p_values), len(p_values)
+    q = p_values[order] * (count / np.arange(1, count + 1))
+    found = np.empty(count)
+    # a test is rejected wherever one with a larger p value is
+    found[order] = np.minimum.accumulate(q[::-1])[::-1]
+    return found.clip(0, 1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from headscope.evidence.weigh import weigh
+from headscope.evidence.weigh import adjusted, weigh
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 
@@ -71,3 +72,10 @@ def test_the_same_seed_gives_the_same_intervals_and_another_seed_nearly():
     assert (one["ci_low"] == same["ci_low"]).all()
     assert not (one["ci_low"] == other["ci_low"]).all()
     assert np.allclose(one["ci_low"], other["ci_low"], atol=0.01)
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_adjusted_p_values_are_scipy_s_to_the_last_bit(count):
+    p_values = np.random.default_rng(4).random(count) ** 3
+    p_values[::3] = p_values[0]  # ties
+    assert np.array_equal(adjusted(p_values), stats.false_discovery_control(p_values))
