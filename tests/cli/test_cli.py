@@ -146,8 +146,9 @@ def test_overwrite_replaces_a_run_whole(gpt2_folder, tmp_path):
     out = tmp_path / "run"
     for types in ("induction", "positional"):
         done = headscope(
-            "classify", gpt2_folder, "--types", types, "--out", out, "--overwrite", "-q"
-        )
+            "classify", gpt2_folder, "--types", types, "--out", out, "--overwrite", "-q",
+            "--max-tokens", 2000,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert set(hs.load(out).evidence["type"]) == {"positional"}
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
@@ -234,5 +235,5 @@ def test_the_parts_of_a_bad_run_never_reach_the_folder(gpt2_folder, tmp_path, mo
 
     monkeypatch.setattr(store, "save_file", fail)
     with pytest.raises(hs.HeadscopeError, match="cannot be written: No space left"):
-        hs.classify(str(gpt2_folder), types=["induction"], out=tmp_path / "run")
+        hs.classify(str(gpt2_folder), types=["induction"], max_tokens=2000, out=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,13 @@ SHAPE = {"layers": 2, "heads": 4}
 
 
 def save_model(
-    layout: str, tokenizer, folder: Path, *, spread: float = 0.4, context: int = 256
+    layout: str,
+    tokenizer,
+    folder: Path,
+    *,
+    spread: float = 0.4,
+    context: int = 256,
+    layers: int = SHAPE["layers"],
 ) -> Path:
     """A small causal model with random weights, and its tokenizer."""
     import torch
@@ -26,7 +32,7 @@ def save_model(
 
     torch.manual_seed(0)
 
-    layers, heads, width = SHAPE["layers"], SHAPE["heads"], 32
+    heads, width = SHAPE["heads"], 32
     special = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
     common = {
         "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads,

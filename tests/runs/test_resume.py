@@ -17,7 +17,7 @@ from tests.kill.kill import arguments, complete, content, finish, start, state_o
 
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
-OPTIONS = {"types": ["induction", "positional"], "max_tokens": 6000, "max_length": 24}
+OPTIONS = {"types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16}
 
 
 class BrokenOffError(Exception):
@@ -27,7 +27,7 @@ class BrokenOffError(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "BATCH_TOKENS", 600)
+        patch.setattr(backend, "BATCH_TOKENS", 240)
         yield
 
 
@@ -130,7 +130,7 @@ def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"max_tokens": 5000}, "its settings max_tokens was 6000, and here it is 5000"),
+        ({"max_tokens": 2000}, "its settings max_tokens was 2400, and here it is 2000"),
         ({"types": ["induction"]}, "and here it is ['induction']"),
         ({"seed": 1}, "its settings seed was 0, and here it is 1"),
         ({"engine": "lens"}, "its engine was 'fused', and here it is 'lens'"),
@@ -277,8 +277,8 @@ def test_killed_and_interrupted_commands_go_on_to_the_same_bytes(tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text(TEXT * 1500)
     runs = tmp_path / "runs"
-    finish(arguments(corpus, runs / "whole", tokens=6000))
-    words, state = arguments(corpus, runs / "mini", tokens=6000), state_of(runs / "mini")
+    finish(arguments(corpus, runs / "whole", tokens=3000))
+    words, state = arguments(corpus, runs / "mini", tokens=3000), state_of(runs / "mini")
     rng = random.Random(0)
     for way in (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
         if complete(runs / "mini"):
