@@ -14,6 +14,7 @@ from headscope.arguments import MODEL, Kind, made_by, maybe, takes
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.evidence.judge import judge, versions
+from headscope.evidence.outlook import Looks
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan
@@ -127,6 +128,7 @@ def classify(
         sample, counts = Sample(seed=seed), TokenCounts()
         beside = [*synthetic, *found.further, *found.built]
         watch = Count(progress, text, sum(map(len, beside)), clock)
+        looks = Looks(relations, found.facts, _coming(text), all=settings.all)
         backend.read(
             Plan(
                 text=counts.watch(sample.watch(coming)),
@@ -137,6 +139,8 @@ def classify(
                 twin=checkpoint.twin if settings.twin else None,
                 keep=checkpoint.keep,
                 watch=watch,
+                looks=looks.tokens,
+                enough=looks.enough,
             )
         )
         clock.lap("twin" if settings.twin else "measure")
@@ -150,6 +154,8 @@ def classify(
         clock.lap("text loss")
         info |= text_loss
         info["corpora"]["files"] = text.files
+        read = checkpoint.model.tokens - sum(map(len, beside))
+        info["text_read"] = looks.facts(read)
         notes = [*unsound, *opened.notes, *text.notes, *_halved(checkpoint)]
         info["notes"] = [named(note, [opened.name, *map(str, corpora)]) for note in notes]
         result = judge(
@@ -170,7 +176,7 @@ def classify(
             clock.lap("examples")
         result = replace(result, source=opened.origin)
         result.info["provenance"] |= {
-            "tokens": text.tokens + sum(map(len, beside)),
+            "tokens": checkpoint.model.tokens,
             "seconds": clock.laps,
         }
         run = Run.of(result)
@@ -198,6 +204,11 @@ def _surveyed(
         room=tokens // 4,
     )
     return chain(first, coming), found
+
+
+def _coming(text: TextWindows) -> int:
+    """Tokens of the whole text, as far as that is known before it is read."""
+    return text.tokens if text.tokens < SURVEYED else text.max_tokens
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

@@ -73,6 +73,11 @@ class Settings:
     )
     max_tokens: int = _option(40_000, whole(1), "Tokens of text to read, about.", _READ)
     """To the end of a window; synthetic stimuli come on top."""
+    all: bool = _option(
+        False, FLAG, "Read all that text, even when the rest will hardly change a tag.", _READ
+    )
+    """Else reading ends when it is expected to change at most one tag of fifty; see
+    `headscope.evidence.outlook`."""
     max_length: int = _option(256, whole(8), "Longest window in tokens.", _READ)
     """Long enough for sentences and their antecedents, short enough for the quadratic part of
     attention to stay small; at most the model's context."""
@@ -86,7 +91,7 @@ class Settings:
     twin: bool = _option(
         True, FLAG, "Compare with the model's shuffled twin, which learned nothing.", _JUDGED
     )
-    """On a quarter of the text; each tag must beat what the twin shows by chance."""
+    """On an eighth of the text; each tag must beat what the twin shows by chance."""
     examples: bool = _option(
         True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
     )

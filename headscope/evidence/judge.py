@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from headscope.errors import CorpusError
 from headscope.evidence.columns import EVIDENCE_COLUMNS
 from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
@@ -62,6 +64,9 @@ def judge(
     rules = {relation.id: relation.rule for relation in relations}
     facts: Facts = info.get("simple_rules", {})
     evidence = weigh(tally, relations, seed=seed, facts=facts, twin=twin)
+    # Bonferroni's correction: a run that looked several times had as many chances
+    looks = info.get("text_read", {}).get("looks", 1)
+    evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * looks)
     if evidence.empty:
         raise CorpusError(
             "no relation found a query: the corpus has no annotation that the asked types need"

@@ -33,21 +33,34 @@ class Chunk:
     """How the blocks so far are merged before these are added, if at all; see `Tally.merge`."""
 
 
-def chunks(text: Iterable[Window], synthetic: Sequence[Window]) -> Iterator[Chunk]:
-    """Windows of text as they come, then the other stimuli.
+def chunks(
+    rounds: Iterable[Iterable[Window]], synthetic: Sequence[Window]
+) -> Iterator[Iterator[Chunk]]:
+    """Windows of text as they come, the other stimuli after those of the first round.
 
     A document lies in one block: documents are dealt like cards, so that blocks hold equally many,
     however many come. As long as there are too few for an interval, each is cut into stretches of
     consecutive windows, which become longer as the text does; when the eighth document comes, the
     stretches of each document are put together again.
+
+    Args:
+        rounds: windows of text; each round must be taken before the next.
+        synthetic: windows of the other stimuli.
     """
-    windows, dealer, first = iter(text), _Dealer(), True
-    while chunk := list(islice(windows, AT_ONCE)):
-        blocks, merge = dealer.deal([window.document for window in chunk])
-        yield Chunk(chunk, blocks, _profiled(chunk) if first else {}, merge)
-        first = False
-    if synthetic:
-        yield Chunk(synthetic, *deal(synthetic))
+    dealer, profiled = _Dealer(), False
+
+    def own(text: Iterable[Window], beside: Sequence[Window]) -> Iterator[Chunk]:
+        nonlocal profiled
+        windows = iter(text)
+        while chunk := list(islice(windows, AT_ONCE)):
+            blocks, merge = dealer.deal([window.document for window in chunk])
+            yield Chunk(chunk, blocks, {} if profiled else _profiled(chunk), merge)
+            profiled = True
+        if beside:
+            yield Chunk(beside, *deal(beside))
+
+    for number, text in enumerate(rounds):
+        yield own(text, () if number else synthetic)
 
 
 def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], dict[int, int]]:

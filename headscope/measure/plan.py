@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.schedule import Choose, Step, schedule
+from headscope.measure.schedule import Choose, Step, rounds_of, split
 from headscope.measure.tally import Pass, Tally
 from headscope.models.shuffled import Share
 from headscope.relations.relation import Relation
@@ -64,6 +64,11 @@ class Plan:
     keep: Callable[[], None] = lambda: None
     """Called when sums have been added."""
     watch: Watch = UNWATCHED
+    looks: Sequence[int] = ()
+    """Tokens of text after which it is asked whether that was enough."""
+    enough: Callable[[Tally, int], bool] = lambda sums, look: False
+    """Whether the sums at this look, counted from 0, decide so much that reading may end. It must
+    depend on nothing else: after a kill it is asked again."""
 
 
 class Part(NamedTuple):
@@ -89,19 +94,27 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
     """
     share: Choose = Share(seed=plan.seed) if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
-    done = plan.model.batches
+    done, planned = plan.model.batches, 0
 
-    def coming() -> Iterator[Step]:
-        steps = schedule(plan.text, plan.synthetic, batch_tokens=batch_tokens, share=share)
-        for number, step in enumerate(steps):
+    def coming(steps: Iterable[Step]) -> Iterator[Step]:
+        nonlocal planned
+        for step in steps:
+            planned += 1
             if step.shared:
                 shared.append(replace(step, opens=None))  # the twin's blocks are never merged
-            if number < done:
+            if planned <= done:
                 plan.watch.of_model(step.tokens)
             else:
                 yield step
 
-    _add(read(coming(), False), plan.model, plan.watch.of_model, plan.keep)
+    text = split(plan.text, plan.looks)
+    rounds = rounds_of(text, plan.synthetic, batch_tokens=batch_tokens, share=share)
+    for look, steps in enumerate(rounds):
+        _add(read(coming(steps), False), plan.model, plan.watch.of_model, plan.keep)
+        # with more batches than planned so far a run that was broken off went on from here
+        looked = look < len(plan.looks) and planned == plan.model.batches
+        if looked and plan.enough(plan.model.tally, look):
+            break
     if plan.twin is not None:
         plan.watch.twin_begins(sum(step.tokens for step in shared))
         left = shared[plan.twin.batches :]

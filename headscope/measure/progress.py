@@ -29,7 +29,7 @@ class Count:
 
     def __init__(self, progress: Progress, text: TextWindows, synthetic: int, clock: Clock) -> None:
         self._progress, self._text, self._synthetic, self._clock = progress, text, synthetic, clock
-        self._done, self._again = 0, 0
+        self._done, self._total = 0, 0
         self.of_model(0)
 
     def of_model(self, tokens: int) -> None:
@@ -39,13 +39,13 @@ class Count:
 
     def twin_begins(self, tokens: int) -> None:
         """The model is done, and its twin is to read so many."""
-        self._again = tokens
+        self._total = self._done + tokens
         self._clock.lap("measure")
 
     def of_twin(self, tokens: int) -> None:
         """The twin has read so many more."""
         self._done += tokens
-        self._progress(self._done, self._text.tokens + self._synthetic + self._again)
+        self._progress(self._done, self._total)
 
     def of_examples(self, done: int, total: int) -> None:
         """So much of what examples are cut out of is read."""

@@ -48,7 +48,31 @@ def schedule(
         batch_tokens: tokens of one forward pass.
         share: says which of the next windows the twin reads; asked once for each chunk, in order.
     """
-    for chunk in chunks(text, synthetic):
+    for steps in rounds_of([text], synthetic, batch_tokens=batch_tokens, share=share):
+        yield from steps
+
+
+def rounds_of(
+    rounds: Iterable[Iterable[Window]],
+    synthetic: Sequence[Window],
+    *,
+    batch_tokens: int,
+    share: Choose,
+) -> Iterator[Iterator[Step]]:
+    """The same of a text in several rounds; each round must be taken before the next.
+
+    Args:
+        rounds: windows of natural text, those of each round one after the other.
+        synthetic: windows of the other stimuli, which belong to the first round.
+        batch_tokens: see `schedule`.
+        share: likewise.
+    """
+    for own in chunks(rounds, synthetic):
+        yield _steps(own, batch_tokens, share)
+
+
+def _steps(own: Iterable[Chunk], batch_tokens: int, share: Choose) -> Iterator[Step]:
+    for chunk in own:
         shared = share(chunk.windows)
         opens: Chunk | None = chunk
         for again in (True, False):
@@ -60,3 +84,22 @@ def schedule(
             for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
                 yield Step(batch, opens, again)
                 opens = None
+
+
+def split(text: Iterable[Window], looks: Sequence[int]) -> Iterator[Iterator[Window]]:
+    """A text in rounds that end after so many tokens each, counted from its beginning.
+
+    >>> windows = [Window(str(i), np.arange(9), ("a",) * 9) for i in range(6)]
+    >>> [[window.name for window in own] for own in split(windows, [10, 30])]
+    [['0', '1'], ['2', '3'], ['4', '5']]
+    """
+    windows, tokens = iter(text), 0
+
+    def until(look: int | float) -> Iterator[Window]:
+        nonlocal tokens
+        while tokens < look and (window := next(windows, None)) is not None:
+            tokens += len(window)
+            yield window
+
+    for look in (*looks, float("inf")):
+        yield until(look)

@@ -98,9 +98,9 @@ class Survey:
     chosen: dict[str, Chosen]
     """By relation; those that have simple rules and queries."""
     facts: dict[str, dict[str, Any]]
-    """By relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, and the
-    `frontier` at contested queries of natural text, `natural_rules`, and of sentences made for the
-    purpose, `built_rules`."""
+    """By relation: `baseline`, the best rule's name, `baseline_rate`, `best_offset_rate`, the
+    number of `contested_queries` in natural text, and the `frontier` at these, `natural_rules`,
+    and at those of sentences made for the purpose, `built_rules`."""
     further: tuple[Window, ...] = ()
     """Natural text that is read for its contested queries alone."""
     built: tuple[Window, ...] = ()
@@ -160,6 +160,7 @@ def survey(
             "baseline": counts[relation.id].best_rule(chosen[relation.id]),
             "baseline_rate": counts[relation.id].rate(relation, chosen[relation.id]),
             "best_offset_rate": counts[relation.id].best_offset_rate(),
+            "contested_queries": int(contested[relation.id].queries.sum()),
             "natural_rules": frontier(counts[relation.id], contested[relation.id], relation),
             "built_rules": frontier(counts[relation.id], built_counts[relation.id], relation),
         }

@@ -17,8 +17,9 @@ from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
 
-EVERY = 4
-"""The twin reads one window of four: a percentile over heads needs less text than one head."""
+EVERY, EVERY_TEXT = 4, 8
+"""The twin reads one window of four, and of natural text, of which there is more, one of eight: a
+percentile over heads needs less text than one head."""
 MOST_TOKENS = 16_384
 """Tokens of each stimulus after which the twin has read enough."""
 
@@ -58,9 +59,9 @@ def shuffled(engine: Engine, *, seed: int) -> Iterator[None]:
 
 
 class Share:
-    """Says which of the next windows the twin reads: one of every four of each stimulus, drawn.
+    """Says which of the next windows the twin reads: one of so many of each stimulus, drawn.
 
-    Drawn, because several corpora take turns: every fourth window could be of one of them.
+    Drawn, because several corpora take turns: every eighth window could be of one of them.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -72,8 +73,9 @@ class Share:
         chosen: set[int] = set()
         for stimulus in dict.fromkeys(window.stimulus for window in windows):
             own = [i for i, window in enumerate(windows) if window.stimulus == stimulus]
-            for start in range(0, len(own), EVERY):
-                group = own[start : start + EVERY]
+            every = EVERY_TEXT if stimulus == "text" else EVERY
+            for start in range(0, len(own), every):
+                group = own[start : start + every]
                 place = group[int(self._rng.integers(len(group)))]
                 used = self.tokens.get(stimulus, 0)
                 if used < MOST_TOKENS:

@@ -31,6 +31,7 @@ _FACTS: dict[str, type] = {
     "files": dict,
     "places": dict,
     "text_loss": dict,
+    "text_read": dict,
     "command": str,
     "engine": str,
     "bos": str,
@@ -125,6 +126,10 @@ def _check_facts(info: Any) -> None:
     ):
         if loss:
             _expect(loss.get(name), _NUMBER, f"{name} of the text's loss")
+    read = info.get("text_read", {})
+    for name in ("tokens", "of", "looks", "expected_changes"):
+        if read and (name != "expected_changes" or read.get(name) is not None):
+            _expect(read.get(name), _NUMBER, f"{name} of the text read")
     for name, value in info.get("reliability", {}).items():
         if value is not None:
             _expect(value, _NUMBER, f"the reliability of {name!r:.100}")

@@ -36,7 +36,7 @@ def summary(run: Result) -> RenderableType:
         if "layers" in model
         else name_of(run.name)
     )
-    parts: list[RenderableType] = [Text(title, style="bold"), *_loss_line(run)]
+    parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run), *_loss_line(run)]
     parts += [atlas_grid(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
@@ -57,6 +57,19 @@ def summary(run: Result) -> RenderableType:
 def _weight(note: str) -> str:
     """Notes that begin in capitals are those that make a run worthless: they are printed bold."""
     return "bold red" if note[:12].isupper() else "yellow"
+
+
+def _read_line(run: Result) -> list[RenderableType]:
+    """How much of the text was read; nothing where all of it was."""
+    read = run.info.get("text_read", {})
+    if read.get("expected_changes") is None:
+        return []
+    return [
+        Text(
+            f"read {read['tokens']:,} of {read['of']:,} tokens of text: the rest would change "
+            f"about {read['expected_changes']:.0f} tags (--all reads it)"
+        )
+    ]
 
 
 def _loss_line(run: Result) -> list[RenderableType]:

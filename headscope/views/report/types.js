@@ -50,6 +50,7 @@ function aboutPage() {
     lossLine(), notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, note))) : null,
     info.command ? el("p", {}, "To repeat it: ", el("code", {}, info.command)) : null,
     list("Model", info.model), list("Settings", { types: (info.types || []).join(", "), bos: info.bos, engine: info.engine, ...info.settings }),
+    info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, looks: info.text_read.looks, "tags that the rest would change, about": info.text_read.expected_changes }) : null,
     info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
     list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
     el("p", { class: "small" }, "A pattern is not a function: a tag says where a head looks, not what breaks without it."));

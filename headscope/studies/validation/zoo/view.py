@@ -44,7 +44,8 @@ def _noises(zoo: Zoo) -> RenderableType:
 def _types(zoo: Zoo) -> RenderableType:
     table = plain_table("type", "habit × relation", "false tags", "rate")
     for row in zoo.by_type.itertuples():
-        table.add_row(row.type, f"{row.pairs:,}", str(row.false_tags), f"{row.false_rate:.2%}")
+        rate = f"{row.false_rate:.2%}" if row.pairs else "–"  # every habit may rest
+        table.add_row(row.type, f"{row.pairs:,}", str(row.false_tags), rate)
     return table
 
 

@@ -1,0 +1,150 @@
+"""Whether to read on: what the rest of a text is expected to change, and what it does change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.evidence import outlook as module
+from headscope.evidence.outlook import Looks, outlook
+from headscope.evidence.tags import TAGGED, verdicts
+from headscope.evidence.weigh import weigh
+from headscope.measure.plan import Part, Plan, read_plan
+from headscope.measure.tally import BLOCKS, Pass, Tally
+from headscope.relations import relations_of
+
+(SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
+HEADS = 4000
+
+
+def near_the_floor(rng: np.random.Generator) -> Tally:
+    """Heads whose masses lie around the floor, in blocks that differ from one another."""
+    tally = Tally.zeros((SINK.id,), 1, HEADS)
+    queries = rng.integers(20, 60, BLOCKS)
+    mass = rng.uniform(SINK.rule.floor - 0.1, SINK.rule.floor + 0.1, HEADS)
+    of_block = np.clip(mass + rng.normal(0, 0.15, (BLOCKS, HEADS)), 0, 1)
+    tally.queries[:, 0] = queries
+    tally.target[:, 0, 0] = queries[:, None] * of_block
+    return tally
+
+
+def beginning(tally: Tally, blocks: int) -> Tally:
+    """The same sums as far as some documents have been read."""
+    part = replace(tally, **{n: a.copy() for n, a in tally.arrays().items() if "." not in n})
+    for name in ("target", "control", "hits", "queries", "chance"):
+        getattr(part, name)[blocks:] = 0
+    return part
+
+
+@pytest.mark.parametrize("blocks", [16, 32, 48])
+def test_as_many_tags_change_as_were_expected(blocks):
+    whole = near_the_floor(np.random.default_rng(blocks))
+    part = beginning(whole, blocks)
+    rules = {SINK.id: SINK.rule}
+    then, now = (
+        verdicts(weigh(each, [SINK], seed=0), rules).to_numpy() == TAGGED for each in (part, whole)
+    )
+    expected = outlook(part, [SINK], blocks / BLOCKS)
+    changed = int((then != now).sum())
+    assert 40 < changed < HEADS / 6
+    assert expected.tags == then.sum()
+    assert abs(expected.changes - changed) < 4 * changed**0.5
+
+
+def test_far_from_every_threshold_nothing_is_expected_to_change():
+    tally = near_the_floor(np.random.default_rng(0))
+    tally.target[:, 0, 0, : HEADS // 2] = 0
+    tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
+    assert outlook(tally, [SINK], 0.25).enough
+    assert outlook(tally, [SINK], 0.25).tags == HEADS // 2
+    assert not outlook(near_the_floor(np.random.default_rng(0)), [SINK], 0.25).enough
+
+
+def test_without_any_tag_reading_goes_on():
+    assert not outlook(Tally.zeros((SINK.id,), 1, 3), [SINK], 0.25).enough
+
+
+def test_one_looks_three_times_and_not_before_there_is_some_text():
+    assert Looks([SINK], {}, 40_000, all=False).tokens == [10_000, 20_000, 30_000]
+    assert Looks([SINK], {}, 20_000, all=False).tokens == [10_000, 15_000]
+    assert Looks([SINK], {}, 8_000, all=False).tokens == []
+    assert Looks([SINK], {}, 40_000, all=True).tokens == []
+
+
+def windows(count: int) -> list[Window]:
+    return [Window(f"{i}#0", np.arange(50), ("a",) * 50, document=i) for i in range(count)]
+
+
+def counting(read: list[str], stop_after: int | None = None) -> Any:
+    """Reads steps by adding up their windows; breaks off after some batches."""
+
+    def reader(steps: Any, twin: bool) -> Iterator[Part]:
+        for step in steps:
+            if stop_after is not None and len(read) >= stop_after:
+                raise KeyboardInterrupt
+            names = [w.name for w in step.batch.windows]
+
+            def add_to(tally: Tally, size: int = len(names)) -> None:
+                tally.queries[0, 0] += size
+
+            read.append(("twin " if twin else "") + ",".join(names))
+            yield Part([step], add_to, 0)
+
+    return reader
+
+
+@pytest.mark.parametrize("stops_at", [0, 1, None])
+def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(stops_at):
+    looks = [400, 800, 1200]
+
+    def plan(model: Pass, twin: Pass) -> Plan:
+        def enough(tally: Tally, look: int) -> bool:
+            return stops_at is not None and tally.queries.sum() >= looks[stops_at] // 50
+
+        text, relations = windows(32), [SINK]
+        return Plan(text, (), relations, 0, model, twin=twin, looks=looks, enough=enough)
+
+    def empty() -> Pass:
+        return Pass(Tally.zeros((SINK.id,), 1, 1))
+
+    model, twin, whole = empty(), empty(), list[str]()
+    read_plan(plan(model, twin), counting(whole), batch_tokens=100)
+    tokens = 1600 if stops_at is None else looks[stops_at]
+    assert model.tokens == tokens == 50 * model.tally.queries.sum()
+    assert 0 < twin.tokens < tokens
+    for broken_after in range(len(whole)):
+        model, twin, read = empty(), empty(), list[str]()
+        with pytest.raises(KeyboardInterrupt):
+            read_plan(plan(model, twin), counting(read, broken_after), batch_tokens=100)
+        read_plan(plan(model, twin), counting(read), batch_tokens=100)
+        assert read == whole
+        assert model.tokens == tokens
+
+
+def test_a_run_says_how_much_it_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "LEAST_TOKENS", 500)
+    monkeypatch.setattr(module, "TOLERATED", 10.0)
+    how: dict[str, Any] = {"types": ("sink", "positional"), "max_tokens": 4_000, "examples": False}
+    run = hs.classify("mini", "gold", out=tmp_path / "part", **how)
+    read = run.info["text_read"]
+    assert read["looks"] < 4
+    assert 0 <= read["tokens"] - read["looks"] * read["of"] // 4 < 256
+    assert read["of"] >= 4_000
+    assert read["expected_changes"] >= 0
+    assert run.evidence.loc[run.evidence["relation"] == "first-token", "n"].max() < read["tokens"]
+    assert hs.load(tmp_path / "part").info["text_read"] == read
+    said = (tmp_path / "part" / "report.html").read_text()
+    assert "tags that the rest would change" in said
+    whole = hs.classify("mini", "gold", all=True, **how)
+    assert whole.info["text_read"] == {
+        "tokens": read["of"],
+        "of": read["of"],
+        "looks": 1,
+        "expected_changes": None,
+    }
