@@ -30,10 +30,7 @@ class Spec:
     """The files and folders of each corpus; none for what ships."""
     out: Path
     settings: dict[str, Any]
-    """Those of `headscope.pipeline.classify` that every cell shares; its defaults are left out.
-
-    Cells read all of their text, so that it can be dealt out in advance and is the same for all.
-    """
+    """Those of `headscope.pipeline.classify` that every cell shares; its defaults are left out."""
 
 
 def read_spec(path: Path | None, **given: Any) -> Spec:
@@ -63,7 +60,7 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
         revisions=values.pop("revisions", ()) or (None,),
         corpora=values.pop("corpora", ()) or ((),),
         out=values.pop("out", default),
-        settings=values | {"all": True},
+        settings=values,
     )
 
 
