@@ -92,7 +92,12 @@ def calibrate_planted(
                 tell(f"planted {layout}, noise {noise:g}")
                 model = save_planted(layout, words, Path(folder) / f"{layout}-{noise}", noise=noise)
                 run = classify(
-                    str(model), file, max_tokens=MAX_TOKENS, max_length=MAX_LENGTH, device=device
+                    str(model),
+                    file,
+                    max_tokens=MAX_TOKENS,
+                    max_length=MAX_LENGTH,
+                    device=device,
+                    examples=False,
                 )
                 rows += [{"layout": layout, "noise": noise, **row} for row in score_heads(run)]
     return pd.DataFrame(rows)
@@ -153,6 +158,7 @@ def calibrate_random(
                 max_tokens=max_tokens,
                 max_length=MAX_LENGTH,
                 device=named.get("device", "auto"),
+                examples=False,
             )
             tagged = run.evidence[run.evidence["tagged"].astype(bool)]
             names = [f"L{r.layer}H{r.head} {r.type}/{r.relation}" for r in tagged.itertuples()]
