@@ -19,6 +19,8 @@ from typing import Any, get_args
 import headscope
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
+from headscope.views.families import COLUMNS, cells
+from headscope.views.layouts import LAYOUTS
 
 EXAMPLES = "examples.toml"
 STIMULUS = {"text": "text", "repeat": "random tokens", "pairs": "word pairs"}
@@ -28,6 +30,7 @@ def generate(docs: Path) -> None:
     """Write the pages below `docs/generated`; files that are right already keep their time."""
     pages = {
         "parts/relations.md": relation_tables(),
+        "parts/layouts.md": layout_table(),
         "api.md": api_page(),
         **command_pages(tomllib.loads((docs / EXAMPLES).read_text("utf-8"))),
     }
@@ -62,6 +65,11 @@ def relation_tables() -> str:
         floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
         parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
     return "\n\n".join(parts) + "\n"
+
+
+def layout_table() -> str:
+    """A line per layout that is read."""
+    return "\n".join(table(COLUMNS, map(cells, LAYOUTS))) + "\n"
 
 
 def relation_table(rows: Sequence[Relation]) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.measure.batches import Batch
 from headscope.measure.looks import ROW_CELLS
 from headscope.measure.tally import CORNER, OFFSETS, Profile, grained
-from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.engine import Rows, Tile, row_sums
 from headscope.relations.asked import LONG
 
 STRIPE_SHARE = 1 / 16
@@ -86,7 +86,8 @@ class ProfileRows:
         distance, inside = _by_key(own, first, window.sentence_of_token[:end])
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
-        _add_row_sums(profile, layer, first, own[..., 0], -(own * logs).sum(-1))
+        entropy = -(own * logs).sum(-1)
+        _add_row_sums(profile, layer, first, (own[..., 0], row_sums(own)), entropy)
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
         for offset in range(min(OFFSETS, end - 1)):
@@ -128,19 +129,20 @@ def _by_key(
     weights[keys[1:], 1 + number[1:]] = 1  # the first token is in no sentence
     sums = own @ weights
     inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
-    return keys[start:] - sums[..., 0], inside
+    return keys[start:] * row_sums(own) - sums[..., 0], inside
 
 
 def _add_row_sums(
     profile: Profile,
     layer: int,
     start: int,
-    first: Float[Tensor, "head query"],
+    first_and_sums: tuple[Tensor, Tensor],
     entropy: Float[Tensor, "head query"],
 ) -> None:
+    first, sums = first_and_sums
     query = torch.arange(start, start + first.shape[-1], device=first.device, dtype=first.dtype)
     # entropy of the attention beyond the first token, by algebra rather than a second pass
-    outside = (1 - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
+    outside = (sums - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
     within = (entropy - torch.special.entr(first)) / outside + outside.log()
     spread = torch.where(query > 1, within / query.log().clamp_min(1e-9), 0)
     profile.entropy[layer] += _numpy(entropy.sum(-1))

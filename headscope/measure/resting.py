@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.tally import grained
-from headscope.models.engines.engine import Look, Rows, Tile
+from headscope.models.engines.engine import Look, Rows, Tile, row_sums
 
 LATE = 16
 """Queries at the end of a window that are asked."""
@@ -72,7 +72,11 @@ def find_resting(
         columns[place, : len(kept)] = kept.cpu().numpy()
         on = own[:, :, kept].sum(-1)
         keys = torch.arange(tile.queries.start, tile.queries.stop, device=own.device)
-        rest = (1 - own[..., 0] - on).clamp_min(0) * len(kept) / (keys - len(kept)).clamp_min(1)
+        rest = (
+            (row_sums(own) - own[..., 0] - on).clamp_min(0)
+            * len(kept)
+            / (keys - len(kept)).clamp_min(1)
+        )
         sums[place] = grained(torch.stack([on, rest]).sum(-1).double().cpu().numpy())
     none = np.zeros_like(next(iter(sums.values()), np.zeros((2, 1))))
     mass, other = np.stack([sums.get(i, none) for i in range(len(windows))], axis=1)

@@ -6,6 +6,7 @@ also sees or hears in a part of the configuration. Whoever needs one takes it fr
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +58,17 @@ class Layout:
     window: int | None
     """Fewest keys that a layer's queries reach; None where all of them see every earlier token."""
 
-    def check_reach(self, length: int) -> None:
+    def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Whether in every layer the last of so many tokens sees the first.
+
+        Args:
+            length: in tokens.
+            known: reaches of layers whose masks are known, so that it need not.
 
         Raises:
             ModelError: it does not.
         """
-        if self.window is not None and self.window < length:
+        if self.window is not None and self.window < length and self.window not in known:
             raise ModelError(
                 f"it does not know layers that reach {self.window} tokens back, and windows of up "
                 f"to {length} are read"

@@ -35,7 +35,7 @@ class Loading:
     of them, the processor too, with accelerate; fused engine only."""
     longest: int | None = None
     """Tokens of the longest window that will be read, the whole context when None; the fused
-    engine reads no model whose layers reach fewer tokens back."""
+    engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:

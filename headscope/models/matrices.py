@@ -16,6 +16,22 @@ from headscope.models.layout import Layout
 _Matrices = list[Float[Tensor, "..."]]
 
 
+def attention_matrices(attention: nn.Module, stated: Layout) -> list[Float[Tensor, ...]]:
+    """The matrices of an attention module that its twin shuffles, as views into its weights.
+
+    Q, K, V and O; of multi-head latent attention (DeepSeek-V2, 2.1) the factors of the first three
+    and O, each as a matrix of its own.
+
+    Raises:
+        ModelError: see `projections`.
+    """
+    if not hasattr(attention, _LATENT[-1]):
+        return projections(attention, stated)
+    factors: list[Any] = [getattr(attention, name, None) for name in _LATENT]
+    out: Any = output_projection(attention)
+    return [each.weight.data for each in (*factors, out) if each is not None]
+
+
 def projections(attention: nn.Module, stated: Layout) -> list[Float[Tensor, ...]]:
     """The Q, K, V and O matrices of an attention module, as views into its weights.
 
@@ -29,7 +45,7 @@ def projections(attention: nn.Module, stated: Layout) -> list[Float[Tensor, ...]
     """
     out: Any = output_projection(attention)
     for name, read in _READERS.items():
-        if hasattr(attention, name):
+        if hasattr(attention, name) or type(attention).__name__ == name:
             found = [*read(attention, stated), out.weight.data]
             check_shapes(found, stated, type(attention).__name__)
             return found
@@ -87,6 +103,21 @@ def _by_head(attention: Any, stated: Layout) -> _Matrices:
     return _split_by_head(attention.query_key_value.weight.data, stated)
 
 
+def _stacked(attention: Any, stated: Layout) -> _Matrices:
+    """All queries before all keys before all values: MPT and Phi-3."""
+    stack = attention.Wqkv if hasattr(attention, "Wqkv") else attention.qkv_proj
+    weight = stack.weight.data
+    shared = stated.key_value_heads * stated.d_head
+    return list(_split(weight, (stated.heads * stated.d_head, shared, shared)))
+
+
+def _in_quarters(attention: Any, stated: Layout) -> _Matrices:
+    """CodeGen keeps four parts, as many as it was trained on, each with queries, values, keys."""
+    weight = attention.qkv_proj.weight.data
+    parts = weight.view(CODEGEN_PARTS, 3, -1, weight.shape[1])
+    return [parts[:, 0], parts[:, 2], parts[:, 1]]
+
+
 def _separate(attention: Any, stated: Layout) -> _Matrices:
     return [m.weight.data for m in (attention.q_proj, attention.k_proj, attention.v_proj)]
 
@@ -110,8 +141,15 @@ def _split(weight: Float[Tensor, "rows d_model"], rows: tuple[int, ...]) -> tupl
 
 
 _READERS: dict[str, Callable[[Any, Layout], _Matrices]] = {
+    "CodeGenAttention": _in_quarters,
+    "Wqkv": _stacked,
+    "qkv_proj": _stacked,
     "c_attn": _beside,
     "query_key_value": _by_head,
     "q_proj": _separate,
 }
-"""How Q, K and V are read, by the name of the module that holds them or the first of them."""
+"""How Q, K and V are read, by the name of the module that holds them or the first of them, or by
+the class of the attention where that name says too little."""
+_LATENT = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
+"""The factors of latent attention's matrices; those that a layer has, the last one always."""
+CODEGEN_PARTS = 4

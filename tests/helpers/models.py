@@ -53,18 +53,14 @@ def save_model(
     return folder
 
 
-def sliding(gpt2_folder, folder) -> str:
-    """A Mistral whose window is shorter than its context."""
+def own_code(gpt2_folder, folder) -> str:
+    """A first GPT, whose attention does not go through transformers' attention interface."""
     import torch
-    from transformers import MistralConfig, MistralForCausalLM
+    from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
     torch.manual_seed(0)
-    config = MistralConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-        intermediate_size=16, vocab_size=500, sliding_window=20, max_position_embeddings=64,
-        head_dim=8, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    MistralForCausalLM(config).save_pretrained(folder)
+    config = OpenAIGPTConfig(n_embd=16, n_layer=2, n_head=2, n_positions=64, vocab_size=500)
+    OpenAIGPTLMHeadModel(config).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(gpt2_folder / name, folder / name)
     return str(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,23 @@ from transformers import AutoModelForCausalLM
 from headscope.errors import ModelError
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import load_model
+from headscope.models.shuffled import shuffled
+from headscope.views.layouts import LAYOUTS, Layout
 from tests.models.tiny import CONTEXT, LARGEST, tiny_config
 
 LONGEST_SENTENCE = 500
+ROWS = {layout.name: layout for layout in LAYOUTS}
 
 
-def save_tiny(model_type: str, tokenizer, folder: Path) -> None:
-    """A tiny model with random weights that let heads attend unevenly.
+def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
+    """A tiny model with random weights that let heads attend unevenly, and `more` of its fields.
 
     What transformers itself cannot build from tiny numbers is skipped with its reason.
     """
     try:
         config = tiny_config(model_type)
+        for name, value in more.items():
+            setattr(config, name, value)
         with torch.device("meta"):
             empty = AutoModelForCausalLM.from_config(config)
         size = sum(weights.numel() for weights in empty.parameters())
@@ -33,8 +39,9 @@ def save_tiny(model_type: str, tokenizer, folder: Path) -> None:
         pytest.skip(f"transformers cannot build it tiny: {str(error).splitlines()[0]}")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weights in network.parameters():
-            if weights.dim() > 1 and weights.is_floating_point():
+        for name, weights in network.named_parameters():
+            uneven = weights.dim() > 1 or name.endswith("sinks")
+            if uneven and weights.is_floating_point():
                 weights.normal_(0, 0.25, generator=generator)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -48,23 +55,62 @@ def own_attention(folder: Path, tokens) -> list[torch.Tensor]:
     return list(found.attentions)
 
 
+def patterns(model, tokens) -> list[torch.Tensor]:
+    """Each layer's, in order."""
+    seen: dict[int, torch.Tensor] = {}
+    stream_patterns(model.engine, tokens, lambda layer, p: seen.update({layer: p.clone()}))
+    assert sorted(seen) == list(range(len(seen)))
+    return [seen[layer] for layer in sorted(seen)]
+
+
+def bound(difference: float) -> str:
+    """The power of ten above it, from 1e-5 on.
+
+    >>> bound(2e-6), bound(3e-4)
+    ('< 1e-5', '< 1e-3')
+    """
+    return f"< {next(f'1e{n}' for n in range(-5, 9) if difference < 10.0**n)}"
+
+
+def has_twin(model, tokens, own: list[torch.Tensor]) -> bool:
+    """Whether its shuffled matrices change what every head does, and are put back."""
+    try:
+        with shuffled(model.engine, seed=1):
+            twin = patterns(model, tokens)
+    except ModelError:
+        return False
+    for before, other, after in zip(own, twin, patterns(model, tokens), strict=True):
+        assert float((before - other).abs().amax((0, 2, 3)).min()) > 0.05
+        assert torch.equal(before, after)
+    return True
+
+
 def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     save_tiny(model_type, tokenizer, folder)
+    stated = ROWS.get(model_type)
     try:
         model = load_model(str(folder))
     except ModelError as error:
         message = str(error)
+        assert stated is None, message
         assert str(folder) in message
         assert "\n" not in message
         assert len(message) < LONGEST_SENTENCE + len(str(folder))
         return
     tokens = torch.randint(1, 300, (2, CONTEXT), generator=torch.Generator().manual_seed(1))
-    seen: dict[int, torch.Tensor] = {}
-    stream_patterns(model.engine, tokens, lambda layer, p: seen.update({layer: p.clone()}))
-    own = own_attention(folder, tokens)
+    seen, own = patterns(model, tokens), own_attention(folder, tokens)
     assert model.context == CONTEXT
-    assert list(seen) == list(range(len(own)))
-    for layer, pattern in enumerate(own):
-        assert torch.allclose(seen[layer], pattern, atol=1e-4), layer
+    assert [each.shape for each in seen] == [each.shape for each in own]
+    measured = Layout(
+        model_type,
+        engine=model.engine.name,
+        differs_by=bound(max(float((a - b).abs().max()) for a, b in zip(seen, own, strict=True))),
+        twin=has_twin(model, tokens, seen),
+    )
+    assert stated is not None, f"headscope/views/layouts.py has no row for {measured}"
+    words = {"examples": stated.examples, "attention": stated.attention, "planted": stated.planted}
+    assert replace(measured, **words) == stated
+    assert ("window" in stated.attention) <= bool(getattr(model.engine, "windows", True))
+    assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
     # a test of even attention would prove little
     assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08

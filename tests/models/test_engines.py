@@ -18,9 +18,12 @@ from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
 from headscope.models.engines.engine import Tile, stream_patterns
+from headscope.models.engines.interface import attention
+from headscope.models.engines.kernels import attend, tiled_normaliser
+from headscope.models.engines.rows import Scores, log_probabilities
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from tests.helpers.models import sliding
+from tests.helpers.models import own_code
 
 RELATIONS = relations_of()
 
@@ -117,10 +120,10 @@ def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
     generator = torch.Generator().manual_seed(1)
     query = torch.randn(2, 6, 300, 8, generator=generator)
     key, value = (torch.randn(2, 2, 300, 8, generator=generator) for _ in range(2))
-    output, normaliser = fused._kernel(query, key, value, 0.3)
-    assert torch.allclose(normaliser, fused.tiled_normaliser(query, key, 0.3), atol=1e-5)
-    scores = fused.Scores(query, key, 0.3, normaliser)
-    pattern = fused.log_probabilities(scores, Tile(slice(0, 2), slice(0, 300))).exp()
+    output, normaliser = attend(query, key, value, 0.3)
+    assert torch.allclose(normaliser, tiled_normaliser(query, key, 0.3), atol=1e-5)
+    scores = Scores(query, key, 0.3, normaliser)
+    pattern = log_probabilities(scores, Tile(slice(0, 2), slice(0, 300))).exp()
     assert torch.allclose(pattern.sum(-1), torch.ones(2, 6, 300), atol=1e-5)
     assert torch.allclose(pattern @ value.repeat_interleave(3, 1), output, atol=1e-5)
 
@@ -128,18 +131,17 @@ def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"softcap": 30.0}, "does not know softcap"),
-        ({"sliding_window": 8}, "does not know sliding_window of 8"),
-        ({"s_aux": torch.ones(1)}, "does not know s_aux"),
-        ({"mask": torch.zeros(9, 9)}, "does not know a mask"),
+        ({"sliding_window": 8}, "does not know a sliding_window of 8 without a mask"),
+        ({"head_mask": torch.ones(1)}, "does not know head_mask"),
+        ({"indices": torch.ones(1, 9, 2)}, "does not know indices"),
     ],
 )
 def test_other_kinds_of_attention_are_refused_by_name(more, message):
     x = torch.randn(1, 1, 9, 4)
-    more = {"mask": None, **more}
+    more = {"attention_mask": None, **more}
     with pytest.raises(ModelError, match=message):
-        fused.attention(torch.nn.Identity(), x, x, x, **more)
-    wide = fused.attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
+        attention(torch.nn.Identity(), x, x, x, **more)
+    wide = attention(torch.nn.Identity(), x, x, x, None, sliding_window=9)[0]
     assert wide.shape == (1, 9, 1, 4)
 
 
@@ -167,17 +169,15 @@ def test_a_model_of_even_attention_hits_the_previous_token_by_its_share_of_the_k
 
 
 def test_auto_falls_back_to_lens_and_says_why(gpt2_folder, tmp_path, keys_file):
-    name = sliding(gpt2_folder, tmp_path / "sliding")
+    name = own_code(gpt2_folder, tmp_path / "gpt")
     model = load_model(name)
     assert model.engine.name == "lens"
-    assert "does not know layers that reach 20 tokens back" in model.notes[0]
-    with pytest.raises(
-        ModelError, match=r"fused engine does not fit: .*layers that reach 20 tokens back"
-    ):
+    assert "0 of its 2 layers show their attention as softmax(q·k)" in model.notes[0]
+    with pytest.raises(ModelError, match=r"fused engine does not fit: 0 of its 2 layers show"):
         load_model(name, engine="fused")
     run = hs.classify(name, keys_file, max_tokens=100, types=["delimiter"])
     assert run.info["engine"] == "lens"
-    assert any("reach 20 tokens back" in note for note in run.info["notes"])
+    assert any("0 of its 2 layers" in note for note in run.info["notes"])
 
 
 def test_an_engine_that_does_not_exist_is_named(gpt2_folder):

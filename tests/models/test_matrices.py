@@ -9,7 +9,7 @@ import torch
 from transformers import AttentionInterface, AutoModelForCausalLM, FalconConfig, GPTBigCodeConfig
 
 from headscope.errors import ModelError
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.layout import read_layout
 from headscope.models.load import load_model
 from headscope.models.matrices import projections

@@ -1,19 +1,23 @@
-"""Layers that do not see everything before a token: the window that is read decides the engine."""
+"""Layers that do not see everything before a token: their masks are read as they are."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from transformers import AttentionMaskInterface
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.models.engines import fused
-from headscope.models.engines.engine import stream_patterns
+from headscope.models.engines import interface
+from headscope.models.engines.engine import Cells, Picked, Tile, stream_patterns
+from headscope.models.layout import read_layout
 from headscope.models.load import load_model
 from tests.models.every_layout import own_attention, save_tiny
-from tests.models.tiny import CONTEXT, WINDOW
+from tests.models.tiny import CONTEXT, WINDOW, tiny_config
 
-LAYOUTS = ("mistral", "gemma3_text", "llama4_text", "olmo3")
+LAYOUTS = ("mistral", "gemma3_text", "llama4_text", "gpt_neo")
+"""A window, one in some layers, chunks, and a mask that the attention builds itself."""
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -28,51 +32,59 @@ def patterns(model, tokens) -> list[torch.Tensor]:
     return seen
 
 
-def test_a_window_longer_than_the_load_check_and_shorter_than_what_is_read_falls_back_to_lens(
-    folder,
-):
-    assert WINDOW > 48
-    model = load_model(str(folder), longest=WINDOW + 1)
-    assert model.engine.name == "lens"
-    assert (
-        f"layers that reach {WINDOW} tokens back, and windows of up to {WINDOW + 1}"
-        in (model.notes[0])
-    )
-    tokens = torch.arange(CONTEXT)[None]
+@pytest.mark.parametrize("length", [WINDOW, WINDOW + 1, CONTEXT])
+def test_windows_are_those_of_the_models_own_attention_whatever_is_read(folder, length):
+    assert WINDOW > 48  # that of the text on which an engine is checked when it is loaded
+    model = load_model(str(folder), longest=WINDOW)
+    assert model.engine.name == "fused"
+    assert model.notes == ()
+    tokens = torch.arange(length)[None]
     own = own_attention(folder, tokens)
-    assert own[0][0, 0, -1, 0] == 0  # the first token is out of reach of the last
+    hidden = [float(each[0, :, -1, 0].max()) == 0 for each in own]
+    assert any(hidden) == (length > WINDOW)  # whether the first token is out of reach of the last
     for pattern, theirs in zip(patterns(model, tokens), own, strict=True):
         assert torch.allclose(pattern, theirs, atol=1e-5)
 
 
-def test_a_window_that_holds_all_that_is_read_needs_no_other_engine(folder):
-    model = load_model(str(folder), longest=WINDOW)
-    assert model.engine.name == "fused"
-    tokens = torch.arange(WINDOW)[None]
-    for pattern, theirs in zip(patterns(model, tokens), own_attention(folder, tokens), strict=True):
-        assert torch.allclose(pattern, theirs, atol=1e-5)
+def test_chosen_rows_and_cells_are_those_of_whole_patterns(folder):
+    model, tokens = load_model(str(folder)), torch.arange(2 * CONTEXT).view(2, -1) % 300
+    queries, keys = np.array([3, 60, 95, 95]), np.array([1, 2, 0, 90])
+    looks = [
+        Tile(slice(1, 2), slice(40, 70)),
+        Picked(1, np.array([5, 57, 95])),
+        Cells(1, queries, keys),
+    ]
+    found = []
+    model.engine.run(tokens, looks, lambda _, rows: found.append([each.exp() for each in rows]))
+    for (tile, picked, cells), own in zip(found, patterns(model, tokens), strict=True):
+        assert torch.allclose(tile, own[1:2, :, 40:70, :70], atol=1e-6)
+        assert torch.allclose(picked, own[1:2, :, [5, 57, 95]], atol=1e-6)
+        assert torch.allclose(cells, own[1][:, queries, keys].T, atol=1e-6)
 
 
-def test_more_tokens_than_were_asked_for_end_in_an_error_and_not_in_another_pattern(folder):
-    """Llama 4's chunks are no argument of its attention: only the mask tells of them."""
-    model = load_model(str(folder), longest=WINDOW)
-    with pytest.raises(ModelError, match="the fused engine does not know"):
-        patterns(model, torch.arange(CONTEXT)[None])
+def test_a_window_that_no_mask_tells_of_is_not_believed():
+    stated = read_layout("m", tiny_config("mistral"))
+    stated.check_reach(WINDOW)
+    stated.check_reach(CONTEXT, {WINDOW})
+    for known in ((), {WINDOW + 1}):
+        with pytest.raises(ModelError, match=f"layers that reach {WINDOW} tokens back, and"):
+            stated.check_reach(WINDOW + 1, known)
 
 
-def test_a_run_of_such_a_model_ends_by_either_engine(tokenizer, tmp_path, keys_file):
+def test_a_run_of_such_a_model_ends(tokenizer, tmp_path):
     save_tiny("mistral", tokenizer, tmp_path)
     text = tmp_path / "long.txt"
     text.write_text("the old keys were in the house and she told them that " * 40)
-    for length, engine in ((CONTEXT, "lens"), (WINDOW, "fused")):
-        run = hs.classify(
-            str(tmp_path), text, max_tokens=300, max_length=length, types=["positional"]
-        )
-        assert run.info["engine"] == engine
+    run = hs.classify(str(tmp_path), text, max_tokens=300, max_length=CONTEXT, types=["positional"])
+    assert run.info["engine"] == "fused"
+    # far keys are out of reach, so that no query attends beyond the window
+    assert (run.heads["mean_distance"] < WINDOW).all()
 
 
-def test_the_mask_of_a_plain_causal_model_is_none():
-    """So that the net that catches windows costs a plain model nothing."""
-    from transformers import AttentionMaskInterface
+def test_every_function_that_models_attend_by_gets_masks():
+    """One without would be handed none, and windows would be gone without a word."""
+    import headscope.studies.collapse.one_pattern
+    import headscope.studies.explain.running  # noqa: F401
 
-    assert fused.NAME in AttentionMaskInterface()
+    for name in (interface.NAME, "headscope-collapse", "headscope-explain"):
+        assert AttentionMaskInterface()[name] is interface.mask_of

@@ -6,6 +6,7 @@ from typing import Any
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine
+from headscope.models.engines.modules import EAGER, attend_by
 from headscope.models.engines.probe import Probe, check_probe, probe
 from headscope.models.layout import Layout
 
@@ -37,6 +38,7 @@ def choose_engine(
         del config.quantization_config  # a GGUF's weights are no longer quantised
     if not config.architectures:
         config.architectures = [type(hf_model).__name__]
+    attend_by(hf_model, EAGER)
     probed = probe(name, hf_model, stated)
     if asked == "lens":
         return _lens(name, hf_model, backend, stated, probed), ()
@@ -44,18 +46,19 @@ def choose_engine(
     from headscope.models.engines.fused import FusedEngine
 
     try:
-        stated.check_reach(longest)
-        return FusedEngine(hf_model, stated, probed), ()
+        engine = FusedEngine(hf_model, stated, probed)
+        stated.check_reach(longest, engine.windows)
+        return engine, ()
     except Exception as error:  # a model's own code may fail in any way
         reason = _reason(error)
         if asked == "fused":
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
-    hf_model.set_attn_implementation("eager")
+    attend_by(hf_model, EAGER)
     try:
-        engine = _lens(name, hf_model, backend, stated, probed)
+        other = _lens(name, hf_model, backend, stated, probed)
     except ModelError as error:
         raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
-    return engine, (f"lens engine, because the fused one does not fit: {reason}",)
+    return other, (f"lens engine, because the fused one does not fit: {reason}",)
 
 
 def _lens(name: str, hf_model: Any, backend: Any, stated: Layout, probed: Probe) -> Engine:

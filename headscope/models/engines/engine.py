@@ -19,6 +19,8 @@ from torch import Tensor
 Rows = Float[Tensor, "window head query key"]
 OnLayer = Callable[[int, Iterable[Any]], None]
 """Called with a layer and what it shows at each place that was asked for: rows, or cells."""
+ROUNDING = 1e-2
+"""How far half precision's rounding leaves a row's sum from 1."""
 OnPattern = Callable[[int, Float[Tensor, "batch head query key"]], None]
 
 
@@ -113,6 +115,16 @@ class Engine(Protocol):
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer as views into the weights that the model uses."""
+
+
+def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:
+    """What probabilities of whole rows sum to: 1, or what a learned sink leaves of it.
+
+    >>> row_sums(torch.tensor([[0.2, 0.8001], [0.2, 0.3]])).tolist()
+    [1.0, 0.5]
+    """
+    sums = rows.sum(-1)
+    return torch.where((sums - 1).abs() < ROUNDING, torch.ones_like(sums), sums)
 
 
 def whole(windows: int, length: int) -> Tile:

@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.engines.fused import FusedEngine, attention_layers
+from headscope.models.engines.fused import FusedEngine
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import Model
 from headscope.models.matrices import output_projection
 
@@ -57,14 +58,16 @@ class Rerunner:
     def __init__(self, model: Model) -> None:
         if not isinstance(model.engine, FusedEngine):
             raise ModelError(
-                f"{model.name}: interventions need plain causal attention through transformers' "
-                "attention interface, which this model does not have"
+                f"{model.name}: interventions need attention that the fused engine runs, and this "
+                "model's it does not"
             )
         self.model = model
         self.network: Any = model.engine.network
         attentions = attention_layers(self.network)
         self.blocks = _blocks(model.name, self.network, attentions)
         self.outputs = [output_projection(attention) for attention in attentions]
+        self.tuples = False
+        """Whether a block hands its stream on as the first of several things."""
         self._check()
 
     @torch.inference_mode()
@@ -92,7 +95,7 @@ class Rerunner:
         first = min(edits)
         with ExitStack() as hooks:
             for block in self.blocks[:first]:
-                hooks.enter_context(_skipped(block, clean.inputs[first]))
+                hooks.enter_context(_skipped(block, clean.inputs[first], self.tuples))
             for layer, edit in edits.items():
                 hook = _edit_input(edit, self.model.heads)
                 _enter(hooks, self.outputs[layer].register_forward_pre_hook(hook))
@@ -113,9 +116,15 @@ class Rerunner:
             found.append(logits.log_softmax(-1).gather(1, wanted)[:, 0])
         return torch.cat(found) if found else stream.new_zeros(0)
 
+    def _note_kind(self, block: nn.Module, inputs: Any, output: Any) -> None:
+        self.tuples = isinstance(output, tuple)
+
     @torch.inference_mode()
     def _check(self) -> None:
         tokens = torch.arange(1, 9, device=self.model.device)[None] % self.model.vocabulary_size
+        with ExitStack() as hooks:
+            _enter(hooks, self.blocks[0].register_forward_hook(self._note_kind))
+            self._stream(tokens)
         own = self.network(tokens, use_cache=False).logits
         unembedded = self.network.get_output_embeddings()(self._stream(tokens))
         if not torch.allclose(own, unembedded, rtol=1e-3, atol=1e-3):
@@ -185,9 +194,9 @@ def _edit_input(edit: Edit, heads: int) -> Callable[..., Any]:
 
 
 @contextmanager
-def _skipped(block: Any, stream: Tensor) -> Iterator[None]:
+def _skipped(block: Any, stream: Tensor, as_tuple: bool) -> Iterator[None]:
     """The block hands on a stream instead of computing one."""
-    block.forward = lambda *inputs, **named: stream
+    block.forward = lambda *inputs, **named: (stream, None) if as_tuple else stream
     try:
         yield
     finally:

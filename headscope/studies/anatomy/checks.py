@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.fused import FusedEngine, attention_layers
+from headscope.models.engines.fused import FusedEngine
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import Model
 from headscope.studies.anatomy.reference import attention_like
 from headscope.studies.anatomy.rows import Check

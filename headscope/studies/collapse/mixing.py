@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.matrices import output_projection
 
 NO_MIXING = "no W_O"

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.measure.memory import give_back
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import Model
 from headscope.studies.explain.catalogue import Catalogue, Rows, pack
 from headscope.studies.explain.fit import Texts

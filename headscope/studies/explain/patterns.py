@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.layout import Layout
 from headscope.studies.explain.catalogue import Catalogue, Packed, Rows, pack
 from headscope.studies.explain.feature import Feature

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Engine, stream_patterns
-from headscope.models.engines.fused import FusedEngine, attention_layers
+from headscope.models.engines.fused import FusedEngine
+from headscope.models.engines.modules import attention_layers
 from headscope.models.layout import Layout
 from headscope.models.matrices import projections
 

@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
-from headscope.models.engines import fused
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines import interface
+from headscope.models.engines.modules import attend_by, attention_layers
+from headscope.models.engines.rows import Beside, Values, pattern, seen_keys
 from headscope.studies.explain.reading import attention_input
 
 NAME = "headscope-explain"
@@ -55,11 +56,11 @@ def running(network: Any, heads: Mapping[int, Sequence[int]], make: MakePattern)
             if layer in heads:
                 handle = module.register_forward_pre_hook(_keep(layer), with_kwargs=True)
                 hooks.callback(handle.remove)
-        network.set_attn_implementation(NAME)
+        attend_by(network, NAME)
         try:
             yield
         finally:
-            network.set_attn_implementation(fused.NAME)
+            attend_by(network, interface.NAME)
             _running = None
 
 
@@ -75,27 +76,41 @@ def attention(
     module: nn.Module,
     query: _Heads,
     key: _Heads,
-    value: _Heads,
-    mask: Tensor | None,
+    value: Values,
+    attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     **more: Any,
-) -> tuple[Float[Tensor, "batch position head width"], None]:
-    """Causal attention for transformers: by rules where heads have them, as ever elsewhere."""
+) -> tuple[Float[Tensor, "batch position head _"], None]:
+    """Attention for transformers: by rules where heads have them, as ever elsewhere."""
     layer: Any = module.layer_idx
     heads = [] if _running is None else list(_running.heads.get(layer, ()))
     if _running is None or len(heads) < query.shape[1]:  # some heads stay as they are
-        own, _ = fused.attention(module, query, key, value, mask, scaling=scaling, **more)
+        own, _ = interface.attention(
+            module, query, key, value, attention_mask, scaling=scaling, **more
+        )
     else:
         own = query.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
     if _running is None or not heads:
         return own, None
-    pattern = _running.make(layer, _running.inputs.pop(layer))[:, heads].to(value.dtype)
+    made = _running.make(layer, _running.inputs.pop(layer))[:, heads]
+    beside = interface.beside_of(module, query, key, attention_mask, more)
+    if beside.bias is not None or beside.sink is not None:
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        made = _within(made, query, pattern(query, key, scale, beside)[:, heads], beside)
+    made = made.to(value.dtype)
     # grouped query heads share values: each gets those of its group
     group = query.shape[1] // value.shape[1]
-    mixed = (pattern @ value[:, [head // group for head in heads]]).transpose(1, 2)
+    mixed = (made @ value[:, [head // group for head in heads]]).transpose(1, 2)
     own[:, :, heads] = mixed
     return own, None
 
 
-AttentionInterface.register(NAME, attention)
+interface.register(NAME, attention)
+
+
+def _within(made: Pattern, query: _Heads, own: Pattern, beside: Beside) -> Pattern:
+    """The part of a made pattern that a head can see, with the share that its sink leaves."""
+    made = made * seen_keys(query, beside)[:, :1]
+    whole = made.sum(-1, keepdim=True).clamp_min(torch.finfo(made.dtype).tiny)
+    return made / whole * own.sum(-1, keepdim=True)

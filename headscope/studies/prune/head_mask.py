@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headscope.errors import ModelError
 from headscope.measure.batches import Batch
 from headscope.measure.text_loss import Advance, in_chunks, predictions, token_count
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 
 _OUTPUTS = ("c_proj", "dense", "o_proj", "out_proj")
 """What the layouts call the module that multiplies the heads' outputs z by W_O."""

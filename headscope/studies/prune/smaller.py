@@ -20,8 +20,8 @@ from transformers.utils import logging as transformers_logging
 from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.batches import Batch
 from headscope.measure.text_loss import network_of, text_loss
-from headscope.models.engines import fused
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.interface import NAME
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import Model
 from headscope.runs.write import new_folder
 from headscope.studies.prune.run import masked_loss
@@ -183,7 +183,7 @@ def _build(model: Model, network: Any, kept: Bool[ndarray, "layer head"]) -> Any
             state[f"{prefix}.weight"] = _cut(state[f"{prefix}.weight"], heads, axis)
             if axis == 0 and f"{prefix}.bias" in state:
                 state[f"{prefix}.bias"] = _cut(state[f"{prefix}.bias"], heads, 0)
-    small = AutoModelForCausalLM.from_config(config, attn_implementation=fused.NAME)
+    small = AutoModelForCausalLM.from_config(config, attn_implementation=NAME)
     small.to(device=network.device, dtype=network.dtype).eval()
     try:
         small.load_state_dict(state)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import load_model
 from headscope.studies.anatomy.checks import (
     CHECKS,

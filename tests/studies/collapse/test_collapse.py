@@ -17,13 +17,13 @@ from headscope.measure.text_loss import (
     text_batches,
     text_loss,
 )
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import load_model
 from headscope.models.matrices import projections
 from headscope.studies.collapse.layer_losses import COLUMNS
 from headscope.studies.collapse.one_pattern import WAYS, collapsed
 from headscope.studies.collapse.run import collapse
-from tests.helpers.models import edit_config, sliding
+from tests.helpers.models import edit_config, own_code
 from tests.helpers.shell import headscope
 
 
@@ -257,8 +257,8 @@ def test_bad_input_ends_with_one_message_and_nothing_written(
 
 
 def test_a_model_that_the_fused_engine_does_not_know_is_refused(gpt2_folder, tmp_path):
-    name = sliding(gpt2_folder, tmp_path / "sliding")
-    with pytest.raises(ModelError, match=r"fused engine.*layers that reach 20 tokens back"):
+    name = own_code(gpt2_folder, tmp_path / "gpt")
+    with pytest.raises(ModelError, match=r"fused engine.*0 of its 2 layers show"):
         collapse(name)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import load_model
 from headscope.models.matrices import output_projection
 from headscope.studies.collapse.mixing import unmixed

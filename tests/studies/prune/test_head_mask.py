@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.measure.text_loss import network_of, text_batches, text_loss
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import load_model
 from headscope.studies.prune.head_mask import by_layer, head_importance, masked
 

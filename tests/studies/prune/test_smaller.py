@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.text_loss import network_of, text_batches, text_loss
-from headscope.models.engines.fused import attention_layers
+from headscope.models.engines.modules import attention_layers
 from headscope.models.load import load_model
 from headscope.studies.prune.head_mask import masked
 from headscope.studies.prune.smaller import choose, save_smaller

@@ -1,0 +1,146 @@
+"""Attention as transformers calls it: a registered function that lets a reader look on.
+
+transformers hands every layer's queries and keys, after rotary embedding, to a function that is
+registered by a name, with whatever that layer has beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+
+from headscope.errors import ModelError
+from headscope.models.engines.kernels import attend
+from headscope.models.engines.rows import Beside, Heads, Scores, Values
+
+NAME = "headscope"
+_UNKNOWN = ("head_mask", "indices", "block_indices", "sinks")
+"""Arguments by which a model asks for what is no bias, cap or sink that is known."""
+
+Take = Callable[[int, Scores], None]
+"""Called with a layer and what its rows of scores are made of."""
+
+_reader: Take | None = None
+_masked: set[int] = set()
+
+
+@contextmanager
+def reading(take: Take) -> Iterator[None]:
+    """Within this context each layer's scores are handed on as they come."""
+    global _reader
+    _reader = take
+    try:
+        yield
+    finally:
+        _reader = None
+
+
+@contextmanager
+def noting_windows() -> Iterator[set[int]]:
+    """The reaches of the masks that are asked for within this context, in tokens."""
+    _masked.clear()
+    yield _masked
+
+
+def register(name: str, function: Callable[..., Any]) -> None:
+    """Let models attend by a function; masks reach it as they reach `attention`."""
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, mask_of)
+
+
+def attention(
+    module: nn.Module,
+    query: Heads,
+    key: Heads,
+    value: Values,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    **more: Any,
+) -> tuple[Float[Tensor, "batch position head _"], None]:
+    """Softmax attention for transformers, with a look at what the reader asks for.
+
+    Raises:
+        ModelError: the model asks for another kind of attention.
+    """
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    beside = beside_of(module, query, key, attention_mask, more)
+    output, normaliser = attend(query, key, value, scale, beside)
+    if _reader is not None:
+        layer: Any = module.layer_idx
+        _reader(layer, Scores(query, key, scale, normaliser, beside))
+    return output.transpose(1, 2).contiguous(), None
+
+
+def beside_of(
+    module: nn.Module, query: Heads, key: Heads, mask: Tensor | None, more: dict[str, Any]
+) -> Beside:
+    """What a layer's attention has beside its queries, keys and scale.
+
+    Args:
+        module: the layer's attention.
+        query: its queries.
+        key: its keys.
+        mask: as transformers hands it on.
+        more: the other arguments that it hands on.
+
+    Raises:
+        ModelError: it is none of what `Beside` holds.
+    """
+    asked = [name for name in _UNKNOWN if more.get(name) is not None]
+    window = more.get("sliding_window")
+    if mask is None and window is not None and window < query.shape[2]:
+        asked.append(f"a sliding_window of {window} without a mask")
+    if mask is None and not getattr(module, "is_causal", True):
+        asked.append("attention that looks ahead")
+    if asked:
+        raise ModelError(f"the fused engine does not know {', '.join(asked)}")
+    bias = _bias(mask, more.get("position_bias"), query, key)
+    return Beside(bias, more.get("softcap"), more.get("s_aux"))
+
+
+def mask_of(*, kv_length: int, local_size: int | None = None, **more: Any) -> Tensor | None:
+    """No mask where every token sees all earlier ones, and a mask wherever some are hidden.
+
+    transformers leaves the mask out for a function of attention that has none registered.
+    """
+    if local_size is not None:
+        _masked.add(local_size)
+        if local_size >= kv_length:
+            local_size = None  # a window that holds the whole text hides nothing
+    found: Tensor | None = sdpa_mask(kv_length=kv_length, local_size=local_size, **more)
+    return found
+
+
+register(NAME, attention)
+
+
+def _bias(
+    mask: Tensor | None, position_bias: Tensor | None, query: Heads, key: Heads
+) -> Float[Tensor, "_ _ query key"] | None:
+    """What is added to the scores, −∞ where nothing is seen; None for plain causal attention."""
+    if mask is None and position_bias is None:
+        return None
+    queries, keys = query.shape[2], key.shape[2]
+    if mask is None:
+        mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=query.device).tril()
+    mask = mask[..., :queries, :keys]
+    if mask.stride(0) == 0:
+        mask = mask[:1]  # every window has the same
+    exact = torch.promote_types(query.dtype, torch.float32)
+    if mask.dtype == torch.bool:
+        added = torch.zeros(mask.shape, dtype=exact, device=mask.device)
+        hidden = ~mask
+    else:
+        added = mask.to(exact)
+        hidden = mask <= torch.finfo(mask.dtype).min / 2  # transformers' own −∞
+    if position_bias is not None:
+        added = added + position_bias.to(exact)
+    return added.masked_fill(hidden, -torch.inf)

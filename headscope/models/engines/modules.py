@@ -1,0 +1,35 @@
+"""The modules of a network that hold its attention, and by which function they attend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from headscope.models.engines.adapters import adapt, adapted_modules, reaches, undo
+
+__all__ = ["attend_by", "attention_layers", "reaches"]
+
+EAGER = "eager"
+"""transformers' name for a model's own code, which computes whole patterns."""
+
+
+def attend_by(network: Any, name: str) -> None:
+    """Let a network's attention be computed by a function of transformers' interface.
+
+    Args:
+        network: a causal model of transformers.
+        name: by which the function is registered, or `eager`.
+    """
+    if not adapted_modules(network):
+        network.set_attn_implementation(name)
+    elif name == EAGER:
+        undo(network)
+    else:
+        adapt(network, name)
+
+
+def attention_layers(network: Any) -> list[nn.Module]:
+    """The modules that hold a layer's attention, in the order of the layers."""
+    found = [m for m in network.modules() if hasattr(m, "layer_idx") and hasattr(m, "is_causal")]
+    return sorted(found, key=lambda module: module.layer_idx)

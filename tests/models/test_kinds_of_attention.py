@@ -1,0 +1,141 @@
+"""What attention has beside softmax(q·k): against a plain softmax, and in the models that have it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.models.engines.engine import Cells, Picked, Tile, stream_patterns
+from headscope.models.engines.kernels import attend, by_rows, tiled_normaliser
+from headscope.models.engines.rows import Beside, Scores, log_probabilities, pattern
+from headscope.models.load import load_model
+from tests.models.every_layout import own_attention, save_tiny
+from tests.models.tiny import CONTEXT
+
+LENGTH, SCALE = 150, 0.3
+GENERATOR = torch.Generator().manual_seed(0)
+CAUSAL = torch.ones(LENGTH, LENGTH).tril().bool()
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=GENERATOR)
+
+
+def hidden(bias: torch.Tensor, seen: torch.Tensor = CAUSAL) -> torch.Tensor:
+    return bias.masked_fill(~seen, -torch.inf)
+
+
+WINDOW = CAUSAL & ~CAUSAL.tril(-20)
+KINDS = {
+    "plain": Beside(),
+    "window": Beside(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW)),
+    "a bias of each head": Beside(hidden(drawn(1, 4, LENGTH, LENGTH))),
+    "a bias of each window": Beside(hidden(drawn(2, 1, LENGTH, LENGTH))),
+    "sink": Beside(sink=torch.tensor([-2.0, 0.0, 3.0, 9.0])),
+    "sink in a window": Beside(
+        hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), sink=torch.tensor([-2.0, 0, 3, 9])
+    ),
+    "cap": Beside(cap=1.5),
+    "cap in a window": Beside(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), cap=1.5),
+}
+
+
+def by_hand(query, key, value, beside):
+    """Head by head, with the sink as one more column."""
+    patterns = []
+    for head in range(query.shape[1]):
+        scores = query[:, head] @ key[:, head // 2].transpose(-1, -2) * SCALE
+        if beside.cap is not None:
+            scores = beside.cap * torch.tanh(scores / beside.cap)
+        bias = hidden(torch.zeros(1, 1, LENGTH, LENGTH)) if beside.bias is None else beside.bias
+        scores = scores + bias[:, head if bias.shape[1] > 1 else 0]
+        if beside.sink is not None:
+            column = beside.sink[head].expand(*scores.shape[:2], 1)
+            patterns.append(torch.cat([scores, column], -1).softmax(-1)[..., :-1])
+        else:
+            patterns.append(scores.softmax(-1))
+    whole = torch.stack(patterns, 1)
+    return whole, whole @ value.repeat_interleave(2, 1)
+
+
+@pytest.mark.parametrize("width", [8, 5, 11])
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_and_every_look_are_those_of_a_plain_softmax(kind, width):
+    beside = KINDS[kind]
+    query, key, value = drawn(2, 4, LENGTH, 8), drawn(2, 2, LENGTH, 8), drawn(2, 2, LENGTH, width)
+    own, expected = by_hand(query, key, value, beside)
+    output, normaliser = attend(query, key, value, SCALE, beside)
+    assert torch.allclose(output, expected, atol=1e-5)
+    slow, sums = by_rows(query, key, value, SCALE, beside)
+    assert torch.allclose(slow, expected, atol=1e-5)
+    assert torch.allclose(sums, normaliser, atol=1e-5)
+    assert torch.allclose(tiled_normaliser(query, key, SCALE, beside), normaliser, atol=1e-5)
+    assert torch.allclose(pattern(query, key, SCALE, beside), own, atol=1e-6)
+    scores = Scores(query, key, SCALE, normaliser, beside)
+
+    def seen(look):
+        return log_probabilities(scores, look).exp()
+
+    queries, keys = np.array([3, 70, 149, 149]), np.array([5, 66, 149, 0])
+    assert torch.allclose(seen(Tile(slice(0, 2), slice(0, LENGTH))), own, atol=1e-5)
+    tile = seen(Tile(slice(1, 2), slice(30, 60)))
+    assert torch.allclose(tile, own[1:2, :, 30:60, :60], atol=1e-5)
+    picked = seen(Picked(1, np.array([2, 70, 148])))
+    assert torch.allclose(picked, own[1:2, :, [2, 70, 148], :149], atol=1e-5)
+    # a cell with a later key is never asked for, but in a bias it is one that is not seen
+    use = slice(1, None) if beside.bias is None else slice(None)
+    cells = seen(Cells(1, queries[use], keys[use]))
+    assert torch.allclose(cells, own[1][:, queries[use], keys[use]].T, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["plain", "window", "sink", "cap in a window"])
+def test_gradients_are_those_of_a_plain_softmax(kind):
+    beside, found = KINDS[kind], []
+    tensors = drawn(2, 4, LENGTH, 8), drawn(2, 2, LENGTH, 8), drawn(2, 2, LENGTH, 8)
+    weights = drawn(2, 4, LENGTH, 8)
+    for way in (lambda *t: attend(*t, SCALE, beside)[0], lambda *t: by_hand(*t, beside)[1]):
+        given = [each.clone().requires_grad_() for each in tensors]
+        (way(*given) * weights).sum().backward()
+        found.append([each.grad for each in given])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+
+
+def largest_difference(folder) -> float:
+    model = load_model(str(folder))
+    assert model.engine.name == "fused"
+    tokens = torch.arange(2 * CONTEXT).view(2, -1) % 300
+    seen = []
+    stream_patterns(model.engine, tokens, lambda _, p: seen.append(p.clone()))
+    own = own_attention(folder, tokens)
+    return max(float((a - b).abs().max()) for a, b in zip(seen, own, strict=True))
+
+
+def test_a_cap_is_applied_and_not_merely_harmless(tokenizer, tmp_path):
+    save_tiny("gemma2", tokenizer, tmp_path, attn_logit_softcapping=1.0)
+    tight = own_attention(tmp_path, torch.arange(CONTEXT)[None])
+    assert largest_difference(tmp_path) < 1e-5
+    save_tiny("gemma2", tokenizer, tmp_path, attn_logit_softcapping=50.0)
+    loose = own_attention(tmp_path, torch.arange(CONTEXT)[None])
+    assert float((tight[0] - loose[0]).abs().max()) > 0.1
+
+
+def test_a_sink_leaves_rows_that_sum_to_less_than_1(tokenizer, tmp_path):
+    save_tiny("gpt_oss", tokenizer, tmp_path)
+    assert largest_difference(tmp_path) < 1e-5
+    sums = own_attention(tmp_path, torch.arange(CONTEXT)[None])[0].sum(-1)
+    assert float(sums.min()) < 0.7
+    assert load_model(str(tmp_path)).engine.sinks
+
+
+@pytest.mark.parametrize("more", [{"alibi": True}, {"alibi": False}])
+def test_a_falcon_gets_its_bias_once(tokenizer, tmp_path, more):
+    """transformers' own eager attention adds it twice; its kernels, by which it is trained, once."""
+    save_tiny("falcon", tokenizer, tmp_path, multi_query=False, num_kv_heads=4, **more)
+    model = load_model(str(tmp_path), engine="fused")
+    own = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="sdpa").eval()
+    tokens = torch.arange(CONTEXT)[None]
+    with torch.no_grad():
+        assert torch.allclose(model.engine.network(tokens).logits, own(tokens).logits, atol=1e-4)
