@@ -23,7 +23,8 @@ class Layout:
     twin: bool = True
     """Whether its matrices can be shuffled for the twin, and put back."""
     planted: str = ""
-    """Heads that were built by hand in a model of this layout and are found again."""
+    """The tag of a head that was built by hand in a model of this layout and is found again, or of
+    how many such heads each is found."""
 
 
 LAYOUTS = (
@@ -35,7 +36,7 @@ LAYOUTS = (
     Layout("beam", "", "windows"),
     Layout("biogpt", "BioGPT"),
     Layout("bitnet", "BitNet"),
-    Layout("bloom", "BLOOM, BLOOMZ", "ALiBi"),
+    Layout("bloom", "BLOOM, BLOOMZ", "ALiBi", planted="lexical/nearest-VERB"),
     Layout("codegen", "CodeGen"),
     Layout("cohere", "Command R"),
     Layout("cohere2", "Command R7B", "windows"),
@@ -66,11 +67,16 @@ LAYOUTS = (
     Layout("glm_moe_dsa", "", "", engine="lens", twin=False),
     Layout("got_ocr2"),
     Layout("gpt-sw3"),
-    Layout("gpt2", "gpt2 … gpt2-xl, distilgpt2", "learned positions"),
+    Layout("gpt2", "gpt2 … gpt2-xl, distilgpt2", "learned positions", planted="9 of 9"),
     Layout("gpt_bigcode", "StarCoder", "one key for all heads"),
     Layout("gpt_neo", "GPT-Neo", "every other layer local"),
-    Layout("gpt_neox", "EleutherAI/pythia-70m … pythia-12b"),
-    Layout("gpt_oss", "gpt-oss", "windows, a learned sink of each head"),
+    Layout("gpt_neox", "EleutherAI/pythia-70m … pythia-12b", planted="9 of 9"),
+    Layout(
+        "gpt_oss",
+        "gpt-oss",
+        "windows, a learned sink of each head",
+        planted="delimiter/punctuation",
+    ),
     Layout("gptj", "GPT-J"),
     Layout("granite", "Granite 3"),
     Layout("granitemoe"),
@@ -97,7 +103,7 @@ LAYOUTS = (
     Layout("minimax_m3_vl_text"),
     Layout("ministral", "", "windows"),
     Layout("ministral3", "Ministral 3", "windows"),
-    Layout("mistral", "Mistral", "windows"),
+    Layout("mistral", "Mistral", "windows", planted="positional/local"),
     Layout("mixtral", "Mixtral", "windows"),
     Layout("modernbert-decoder", "ModernBERT decoder", "", engine="lens"),
     Layout("mpt", "MPT", "ALiBi"),

@@ -14,6 +14,7 @@ from headscope.studies.validation.calibrate_view import planted_table, random_ta
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import LAYOUTS, save_planted
 from headscope.studies.validation.words import FEATURES, features
+from headscope.views.layouts import LAYOUTS as ROWS
 from tests.helpers.models import SHAPE
 
 
@@ -29,6 +30,8 @@ def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
     assert len(planted) == sum(head.relation is not None for head in HEADS)
     assert planted[~planted["found"]]["name"].tolist() == []
     assert planted[planted["false"] != ""][["name", "false"]].to_dict("records") == []
+    (row,) = (each for each in ROWS if each.name == layout)
+    assert row.planted == f"{planted['found'].sum()} of {len(planted)}"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

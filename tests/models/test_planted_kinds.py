@@ -1,0 +1,158 @@
+"""One head built by hand in each kind of attention: what it looks at is found, by its tag.
+
+That it looks at the nearest, at few, or at nothing where there is nothing to find, is the work of
+what the layout has beside its queries and keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+import headscope as hs
+from headscope.corpus.controlled.sentences import controlled_corpus
+from headscope.models.engines.engine import stream_patterns
+from headscope.models.load import load_model
+from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
+from headscope.studies.validation.words import FEATURES, features, save_tokenizer
+from headscope.views.layouts import LAYOUTS
+
+HEADS, WIDTH, CONTEXT = 8, 16, 256
+D_MODEL = HEADS * WIDTH
+TRAITS, FILLER = len(FEATURES), len(FEATURES)
+ROTARY = {"rope_type": "default", "rope_theta": 1e12}
+SLOW = WIDTH // 2 - 1
+"""The channel that rotary embedding turns by less than a thousandth over all positions."""
+COMMON = {"num_hidden_layers": 1, "bos_token_id": 0, "eos_token_id": 0}
+LLAMA_LIKE = COMMON | {
+    "hidden_size": D_MODEL, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
+    "head_dim": WIDTH, "intermediate_size": 8, "max_position_embeddings": CONTEXT,
+    "rope_parameters": ROTARY,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    file = tmp_path_factory.mktemp("text") / "controlled.conllu"
+    text = controlled_corpus(DOCUMENTS, seed=SEED)
+    file.write_text(text, encoding="utf-8")
+    return file, planted_vocabulary(text)
+
+
+def embedding(words: list[str]) -> torch.Tensor:
+    """What each word is, and what makes all of one length; again with the other sign."""
+    table = np.zeros((len(words), D_MODEL))
+    table[:, :TRAITS] = features(words)
+    table[:, FILLER] = np.sqrt(10 - table[:, :TRAITS].sum(1))
+    half = D_MODEL // 2
+    table[:, half : half + FILLER + 1] = -table[:, : FILLER + 1]
+    return torch.tensor(table, dtype=torch.float32)
+
+
+LENGTH = (2 * 10 / D_MODEL) ** 0.5
+"""The root mean square of every word's embedding, by which norms divide."""
+
+
+def emptied(model) -> dict[str, torch.Tensor]:
+    state = model.state_dict()
+    for name, tensor in state.items():
+        tensor.fill_(float("norm" in name and name.endswith("weight")))
+    return state
+
+
+def look_for(feature: str, score: float, query, key, channel: int) -> None:
+    """Rows of Q and K of one head: any query, keys with the feature; in nats of score."""
+    query[channel, FILLER] = 1.0
+    query[channel, :TRAITS] = 0.0
+    key[channel, FEATURES.index(feature)] = score * WIDTH**0.5 * LENGTH**2 / 3
+
+
+def bloom(words: list[str], slopes: bool) -> BloomForCausalLM:
+    """Its first head's slope is a half of a nat per token."""
+    config = BloomConfig(
+        vocab_size=len(words), hidden_size=D_MODEL, n_layer=1, n_head=HEADS, seq_length=CONTEXT,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    model = BloomForCausalLM(config)
+    state = emptied(model)
+    state["transformer.word_embeddings.weight"].copy_(embedding(words))
+    joined = state["transformer.h.0.self_attention.query_key_value.weight"]
+    by_head = joined.view(HEADS, 3, WIDTH, D_MODEL)
+    head = 0 if slopes else HEADS - 1  # the last one's slope is 1/256
+    look_for("verb", 60.0, by_head[head, 0], by_head[head, 1], 0)
+    return model
+
+
+def mistral(words: list[str], window: int) -> MistralForCausalLM:
+    """Its heads ask nothing, and look at all that they see alike."""
+    model = MistralForCausalLM(
+        MistralConfig(vocab_size=len(words), sliding_window=window, **LLAMA_LIKE)
+    )
+    state = emptied(model)
+    state["model.embed_tokens.weight"].copy_(embedding(words))
+    return model
+
+
+def gpt_oss(words: list[str], sink: float) -> GptOssForCausalLM:
+    config = GptOssConfig(
+        vocab_size=len(words), layer_types=["full_attention"], num_local_experts=2,
+        num_experts_per_tok=1, **LLAMA_LIKE,
+    )  # fmt: skip
+    model = GptOssForCausalLM(config)
+    state = emptied(model)
+    state["model.embed_tokens.weight"].copy_(embedding(words))
+    at = "model.layers.0.self_attn"
+    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], SLOW)
+    state[f"{at}.sinks"].fill_(sink)
+    return model
+
+
+def tags_of(model, corpus, folder, head: int) -> set[str]:
+    file, words = corpus
+    model.save_pretrained(folder)
+    save_tokenizer(words, folder, context=CONTEXT)
+    types = ["lexical", "delimiter", "positional"]
+    run = hs.classify(str(folder), file, max_tokens=3000, max_length=200, types=types)
+    assert run.info["engine"] == "fused"
+    own = run.evidence[(run.evidence["head"] == head) & run.evidence["tagged"].astype(bool)]
+    return set(own["type"] + "/" + own["relation"])
+
+
+def planted_in(layout: str) -> str:
+    """What the table of layouts says is found again in it."""
+    (row,) = (each for each in LAYOUTS if each.name == layout)
+    return row.planted
+
+
+def test_alibi_makes_a_verb_head_one_of_the_nearest_verb(corpus, tmp_path):
+    nearest = planted_in("bloom")
+    assert nearest in tags_of(bloom(corpus[1], slopes=True), corpus, tmp_path / "steep", 0)
+    flat = tags_of(bloom(corpus[1], slopes=False), corpus, tmp_path / "flat", HEADS - 1)
+    assert nearest not in flat
+
+
+def test_a_window_makes_a_head_that_asks_nothing_a_local_one(corpus, tmp_path):
+    assert tags_of(mistral(corpus[1], 5), corpus, tmp_path / "short", 0) == {planted_in("mistral")}
+    assert tags_of(mistral(corpus[1], CONTEXT), corpus, tmp_path / "long", 0) == set()
+
+
+def test_a_sink_takes_what_finds_nothing(corpus, tmp_path):
+    words = corpus[1]
+    model = gpt_oss(words, sink=30.0)
+    assert planted_in("gpt_oss") in tags_of(model, corpus, tmp_path, 0)
+    loaded, seen = load_model(str(tmp_path)), []
+    ids = [0, *(words.index(w) for w in "the king lost a ring . he".split())]
+    stream_patterns(loaded.engine, torch.tensor([ids]), lambda _, p: seen.append(p[0, 0]))
+    sums = seen[0].sum(-1)
+    assert float(sums[:6].max()) < 1e-3  # before the full stop the sink has everything
+    assert float(sums[6:].min()) > 0.999
+    assert float(seen[0][7, 6]) > 0.999
