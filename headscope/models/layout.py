@@ -55,8 +55,8 @@ class Layout:
     vocabulary: int
     context: int | None
     """Longest input in tokens; None where the configuration states none."""
-    window: int | None
-    """Fewest keys that a layer's queries reach; None where all of them see every earlier token."""
+    windows: frozenset[int]
+    """How many keys the queries of some layers reach; empty where all see every earlier token."""
 
     def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Whether in every layer the last of so many tokens sees the first.
@@ -68,9 +68,10 @@ class Layout:
         Raises:
             ModelError: it does not.
         """
-        if self.window is not None and self.window < length and self.window not in known:
+        unknown = [each for each in self.windows - set(known) if each < length]
+        if unknown:
             raise ModelError(
-                f"it does not know layers that reach {self.window} tokens back, and windows of up "
+                f"it does not know layers that reach {min(unknown)} tokens back, and windows of up "
                 f"to {length} are read"
             )
 
@@ -114,7 +115,7 @@ def read_layout(name: str, config: Any) -> Layout:
         d_head=_optional(name, text, HEAD_WIDTH) or d_model // heads,
         vocabulary=_number(name, text, VOCABULARY),
         context=_optional(name, text, CONTEXT),
-        window=_window(name, text),
+        windows=_windows(name, text),
     )
 
 
@@ -179,13 +180,13 @@ def _key_value_heads(name: str, config: Any, heads: int) -> int:
     return found or _optional(name, config, KEY_VALUE_HEADS) or heads
 
 
-def _window(name: str, config: Any) -> int | None:
-    """The shortest reach of all layers; what is said of the kinds of layers comes first."""
+def _windows(name: str, config: Any) -> frozenset[int]:
+    """The reaches that it states; what is said of the kinds of layers comes first."""
     for key in LAYER_KINDS:
         kinds = _field(name, config, key)
         if isinstance(kinds, list | tuple) and kinds and set(kinds) <= set(EVERYTHING):
-            return None
+            return frozenset()
     found = [_optional(name, config, (key,)) for key in WINDOWS]
     if (local := _optional(name, config, ("local_attention",))) is not None:
         found.append(local // 2)  # ModernBERT counts both sides of a query
-    return min((window for window in found if window is not None), default=None)
+    return frozenset(window for window in found if window is not None)

@@ -133,7 +133,7 @@ def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
     [
         ({"sliding_window": 8}, "does not know a sliding_window of 8 without a mask"),
         ({"head_mask": torch.ones(1)}, "does not know head_mask"),
-        ({"indices": torch.ones(1, 9, 2)}, "does not know indices"),
+        ({"block_indices": torch.ones(1, 9, 2)}, "does not know block_indices"),
     ],
 )
 def test_other_kinds_of_attention_are_refused_by_name(more, message):

@@ -78,6 +78,8 @@ WINDOWS = dict.fromkeys(
     "sliding_window window_size local_attention attention_window_size attention_chunk_size "
     "sliding_window_size local_attention_window_len".split(), WINDOW
 )  # fmt: skip
+CHOSEN_KEYS = {"index_topk": 20}
+"""Fewer than the tokens of the text on which an engine is checked."""
 VOCABULARY = dict.fromkeys(
     "vocab_size decoder_vocab_size unpadded_vocab_size vocab_size_per_layer_input pronunciation_vocab_size "
     "shape_vocab_size ngram_vocab_size_base encoder_hash_byte_group_vocab".split(), 320
@@ -85,7 +87,7 @@ VOCABULARY = dict.fromkeys(
 TOKENS = dict.fromkeys("pad_token_id bos_token_id eos_token_id decoder_start_token_id "
                        "forced_eos_token_id cls_token_id sep_token_id".split(), 0)  # fmt: skip
 SMALL = WIDTH | LAYERS | HEADS | KEY_HEADS | PER_HEAD | INNER | RANKS | EXPERTS | CHOSEN | GROUPS
-SMALL |= POSITIONS | WINDOWS | VOCABULARY | TOKENS
+SMALL |= POSITIONS | WINDOWS | CHOSEN_KEYS | VOCABULARY | TOKENS
 
 LINEAR_AND_FULL = {"layer_types": ["linear_attention", "full_attention"]}
 SPECIAL: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from headscope.models.engines.kernels import attend
 from headscope.models.engines.rows import Beside, Heads, Scores, Values
 
 NAME = "headscope"
-_UNKNOWN = ("head_mask", "indices", "block_indices", "sinks")
+_UNKNOWN = ("head_mask", "block_indices", "sinks")
 """Arguments by which a model asks for what is no bias, cap or sink that is known."""
 
 Take = Callable[[int, Scores], None]
@@ -102,6 +102,10 @@ def beside_of(
         asked.append("attention that looks ahead")
     if asked:
         raise ModelError(f"the fused engine does not know {', '.join(asked)}")
+    chosen = more.get("indices")
+    if chosen is not None:
+        mask = _only(chosen, mask, query, key)
+        _masked.add(getattr(getattr(module, "config", None), "index_topk", chosen.shape[-1]))
     bias = _bias(mask, more.get("position_bias"), query, key)
     return Beside(bias, more.get("softcap"), more.get("s_aux"))
 
@@ -120,6 +124,16 @@ def mask_of(*, kv_length: int, local_size: int | None = None, **more: Any) -> Te
 
 
 register(NAME, attention)
+
+
+def _only(chosen: Tensor, mask: Tensor | None, query: Heads, key: Heads) -> Tensor:
+    """The mask without the keys that an indexer left out for each query (DeepSeek-V3.2)."""
+    windows, _, queries, _ = query.shape
+    kept = torch.zeros(windows, queries, key.shape[2], dtype=torch.bool, device=query.device)
+    kept = kept.scatter(-1, chosen.long(), True)[:, None]
+    if mask is None:
+        return kept.tril()
+    return kept & mask if mask.dtype == torch.bool else mask.masked_fill(~kept, -torch.inf)
 
 
 def _bias(

@@ -115,5 +115,5 @@ def _source(name: str, config: Any, shapes: Shapes, counted_from: str, *, weight
         shapes=shapes,
         counted_from=counted_from,
         has_weights=weights,
-        sliding_window=read_layout(name, config).window,
+        sliding_window=min(read_layout(name, config).windows, default=None),
     )
