@@ -238,7 +238,7 @@ def test_what_cannot_be_silenced_is_said(mini_run, gpt2_folder):
         choose_groups(run, "L9H9", seed=0)
     with pytest.raises(ChoiceError, match="choose from: mean, zero, resample"):
         run.ablate(heads="L0H0", how="max")
-    with pytest.raises(ModelError, match="plain causal attention"):
+    with pytest.raises(ModelError, match="attention that the fused engine runs"):
         Rerunner(load_model(str(gpt2_folder), engine="lens"))
     changed = {**run.info, "model": {**run.info["model"], "weights_sha256": {"a": "b"}}}
     other = hs.Run(run.heads, run.evidence, run.rules, changed)
