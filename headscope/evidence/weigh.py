@@ -169,7 +169,8 @@ _CONTESTED = {
 def twin_lift(twin: Tally) -> Float[ndarray, " relation"]:
     """The 99.9th percentile of the twin's heads' lift for each relation; NaN with few queries."""
     queries = twin.queries.sum(0)
-    excess = (twin.target - twin.control).sum(0).reshape(len(queries), -1)
+    # exact, as all that a tally adds
+    excess = (twin.target.sum(0) - twin.control.sum(0)).reshape(len(queries), -1)
     lift = excess / np.maximum(queries, 1)[:, None]
     return np.where(queries >= TWIN_QUERIES, np.quantile(lift, TWIN_PERCENTILE, axis=1), np.nan)
 

@@ -49,9 +49,10 @@ def interval(
     heads = sums.shape[1:]
     if len(counts) < fewest:
         return np.full((2, *heads), np.nan)
-    flat = sums.reshape(len(counts), -1)
+    # single precision is far finer than a thousand draws, and sorted in half the time
+    flat = sums.reshape(len(counts), -1).astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = (flat.T @ draws.T) / (draws @ counts)
+        ratios = (flat.T @ draws.T.astype(np.float32)) / (draws @ counts).astype(np.float32)
     bounds = np.stack(list(_quantiles(ratios, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))))
     bounds[:, np.isnan(ratios).any(-1)] = np.nan
     return bounds.reshape(2, *heads)
@@ -61,10 +62,11 @@ def _quantiles(
     values: Float[ndarray, "row value"], levels: Sequence[float]
 ) -> Iterator[Float[ndarray, " row"]]:
     """Quantiles of each row, as `numpy.quantile` interpolates them; several times faster, for rows
-    lie in memory as they are sorted. The values are reordered.
+    lie in memory as they are sorted, which processors do faster than to part them. The values are
+    reordered.
     """
     places = [divmod(level * (values.shape[1] - 1), 1) for level in levels]
-    values.partition(sorted({int(i) + k for i, _ in places for k in (0, 1)}), axis=-1)
+    values.sort(axis=-1)
     for place, rest in places:
-        below, above = values[:, int(place)], values[:, int(place) + 1]
+        below, above = (values[:, int(place) + k].astype(float) for k in (0, 1))
         yield below + rest * (above - below)

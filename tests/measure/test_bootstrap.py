@@ -29,7 +29,7 @@ def test_the_interval_is_scipys_percentile_bootstrap_of_a_ratio():
 def test_many_heads_at_once_are_the_heads_one_by_one():
     sums, counts, draws = rng().normal(size=(12, 5)), np.arange(1, 13), resample(12, rng())
     one_by_one = [interval(sums[:, head], counts, draws) for head in range(5)]
-    np.testing.assert_allclose(interval(sums, counts, draws), np.stack(one_by_one, 1), rtol=1e-12)
+    np.testing.assert_allclose(interval(sums, counts, draws), np.stack(one_by_one, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("items", [0, 1])
