@@ -58,6 +58,7 @@ def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
         tagged: pd.DataFrame = table[verdicts(table, rules) == TAGGED]
         return set(tagged[CELL].itertuples(index=False, name=None))
 
+    assert run.tally is not None
     whole = tags(run.tally)
     found = {}
     for share, tally, said in kept:
