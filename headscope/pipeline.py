@@ -107,14 +107,16 @@ def classify(
 
     settings = settings_of(settings, changes)
     backend = backend or InProcess()
-    relations = relations_of(settings.types) if relations is None else check_relations(relations)
+    own = None if relations is None else check_relations(relations)
+    relations = own or relations_of(settings.types)
     corpora = asked_corpora(corpus)
     seed, clock = settings.seed, Clock()
     with _place(out) as work:
         if out is not None and work is not None:
             check_free(Path(out), overwrite=overwrite or (work / CHECKPOINT).is_file())
         opened = backend.open(model, **settings.loading())
-        settings = replace(settings, max_length=min(settings.max_length, opened.context))
+        settings = replace(settings, max_length=min(settings.max_length, opened.longest_window))
+        relations = own or relations_of(settings.types, both_ways=opened.both_ways)
         clock.lap("load")
         text, synthetic = windows_of(opened, relations, corpora, settings)
         coming, found = _surveyed(text, synthetic, relations, opened, settings)
@@ -230,7 +232,7 @@ def windows_of(
         CorpusError: a corpus does not exist, or is none.
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
-    length, seed = min(settings.max_length, model.context), settings.seed
+    length, seed = min(settings.max_length, model.longest_window), settings.seed
     text = TextWindows(
         corpora if "text" in stimuli else (),
         model.tokenizer,

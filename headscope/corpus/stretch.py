@@ -13,7 +13,7 @@ from headscope.corpus.window import Window
 def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Window]:
     """The whole sentences that cover each span, and one before; those that meet are one stretch.
 
-    Each begins with the beginning-of-text token, as the window does.
+    Each begins with the beginning-of-text token, and ends with what closes the window.
 
     Args:
         window: natural text.
@@ -30,7 +30,8 @@ def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Wind
             found.append((first, last))
     for number, (first, last) in enumerate(found):
         inside = np.flatnonzero((sentence >= first) & (sentence <= last))
-        yield _stretch(window, max(1, int(inside[0])), int(inside[-1]) + 1, number)
+        stop = min(int(inside[-1]) + 1, window.stop)
+        yield _stretch(window, max(1, int(inside[0])), stop, number)
 
 
 def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
@@ -39,8 +40,10 @@ def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
     return replace(
         window,
         name=f"{window.name}.{number}",
-        tokens=np.concatenate([window.tokens[:1], window.tokens[start:stop]]),
-        strings=(window.strings[0], *window.strings[start:stop]),
+        tokens=np.concatenate(
+            [window.tokens[:1], window.tokens[start:stop], window.tokens[window.stop :]]
+        ),
+        strings=(window.strings[0], *window.strings[start:stop], *window.strings[window.stop :]),
         words=window.words.between(start, stop),
         mentions=window.mentions.between(start, stop),
         inner=inner - start + 1,

@@ -123,6 +123,40 @@ def no_mentions() -> MentionTable:
     return MentionTable(empty, empty, text, text, text, table, table, flag, flag)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """What a model's windows have beside a beginning-of-text token."""
+
+    end: int | None = None
+    """The token that closes a window, such as `[SEP]`."""
+    end_string: str = ""
+    both_ways: bool = False
+    """Whether each token sees those after it too, as in an encoder."""
+
+    @property
+    def room(self) -> int:
+        """Tokens that it takes of each window."""
+        return int(self.end is not None)
+
+    def close(self, window: Window) -> Window:
+        """The window of a model with this frame."""
+        if not self.both_ways:
+            return window
+        if self.end is None:
+            return replace(window, both_ways=True)
+        return replace(
+            window,
+            tokens=np.append(window.tokens, self.end),
+            strings=(*window.strings, self.end_string),
+            both_ways=True,
+            ends=1,
+        )
+
+
+CAUSAL = Frame()
+"""A causal model's: nothing."""
+
+
 @dataclass(frozen=True, eq=False)
 class Window:
     """Tokens that one forward pass reads, with what is known about them."""
@@ -144,6 +178,15 @@ class Window:
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""
+    both_ways: bool = False
+    """Whether each token sees those after it too, as in an encoder."""
+    ends: int = 0
+    """1 where its last token is one that closes it, such as `[SEP]`."""
+
+    @property
+    def stop(self) -> int:
+        """The position after its last token of text."""
+        return len(self) - self.ends
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -160,6 +203,7 @@ class Window:
             mentions=self.mentions.before(length),
             inner=self.inner[self.inner < length],
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
+            ends=0,
         )
 
     @cached_property

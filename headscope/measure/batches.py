@@ -13,6 +13,9 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 
+PADDING = -1
+"""No token's number."""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -24,9 +27,13 @@ class Batch:
     """Rows whose head profile is taken, each with its place among the profiled windows."""
 
     def tokens(self) -> Int[Tensor, "window position"]:
-        """Token ids, padded on the right with the beginning-of-text token."""
-        longest = max(map(len, self.windows))
-        ids = np.full((len(self.windows), longest), self.windows[0].tokens[0])
+        """Token ids, padded on the right with the beginning-of-text token.
+
+        An encoder's with −1: its padding must be hidden.
+        """
+        longest, first = max(map(len, self.windows)), self.windows[0]
+        padding = PADDING if first.both_ways else first.tokens[0]
+        ids = np.full((len(self.windows), longest), padding, first.tokens.dtype)
         for row, window in enumerate(self.windows):
             ids[row, : len(window)] = window.tokens
         return torch.from_numpy(ids)

@@ -136,7 +136,9 @@ def _cells(
     if choice.query < 0:
         yield Cells(choice.layer, square(None), number)
     else:
-        row = (first + choice.query) * length + np.arange(choice.query + 1)
+        window = reading.sample[choice.window]
+        seen = len(window) if window.both_ways else choice.query + 1
+        row = (first + choice.query) * length + np.arange(seen)
         yield Cells(choice.layer, row, number, square)
 
 

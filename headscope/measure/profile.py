@@ -21,6 +21,8 @@ STRIPE_SHARE = 1 / 16
 """Share of a window's keys that count as a vertical stripe when most attention falls on them."""
 # A shape is named when it holds half of the attention; a uniform head gives the diagonal at most
 # 2 % of a 256-token window, the stripes about 24 %, its own sentence about 10 %.
+AHEAD = OFFSETS // 2
+"""Of an encoder the offsets from so many tokens ahead on are summed, and fewer back."""
 DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
 SENTENCE_FLOOR = 0.75
 SPREAD_FLOOR = 0.75
@@ -65,7 +67,8 @@ class ProfileRows:
             if first >= end:
                 continue
             queries = slice(first - tile.queries.start, end - tile.queries.start)
-            own = rows[row - tile.windows.start, :, queries, :end].float()
+            seen = end if tile.width is None else length
+            own = rows[row - tile.windows.start, :, queries, :seen].float()
             if self.logarithms:
                 # −∞ for later keys; no probability that is left is as small as this
                 self._add_window(row, first, own.exp(), own.clamp_min(-1e3))
@@ -82,16 +85,22 @@ class ProfileRows:
     ) -> None:
         profile, layer = self.profile, self.layer
         window, place = self.batch.windows[row], self.batch.profiled[row]
-        length, end = min(LONG, len(window)), own.shape[-1]
-        distance, inside = _by_key(own, first, window.sentence_of_token[:end])
+        length, end = min(LONG, len(window)), first + own.shape[1]
+        distance, inside = _by_key(own, first, window.sentence_of_token[: own.shape[-1]])
+        if window.both_ways:
+            distance = _apart(own, first)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
         entropy = -(own * logs).sum(-1)
-        _add_row_sums(profile, layer, first, (own[..., 0], row_sums(own)), entropy)
+        others = torch.arange(first, end, device=own.device, dtype=own.dtype)
+        if window.both_ways:
+            others = torch.full_like(others, length - 1)
+        _add_row_sums(profile, layer, others, (own[..., 0], row_sums(own)), entropy)
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
+        ahead = AHEAD if window.both_ways else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = rest.diagonal(offset=first - 1 - offset, dim1=-2, dim2=-1).sum(-1)
+            sums = rest.diagonal(offset=first - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
         if layer == 0:
             profile.queries += end - first
@@ -102,15 +111,17 @@ class ProfileRows:
             corner[:, first : first + part.shape[1], : part.shape[2]] = part
             profile.corner[place, layer] += _numpy(corner.flatten(1))
             profile.corners[place] += layer == 0 and first == 1
-        self._add_stripe(row, length, rest.sum(-2))
+        self._add_stripe(row, length, end, rest.sum(-2))
 
-    def _add_stripe(self, row: int, length: int, columns: Float[Tensor, "head key"]) -> None:
+    def _add_stripe(
+        self, row: int, length: int, end: int, columns: Float[Tensor, "head key"]
+    ) -> None:
         """Keys' sums are known when the last query has come."""
         before = self.columns.pop(row, None)
         if before is not None:
             columns = columns.clone()
             columns[:, : before.shape[1]] += before
-        if columns.shape[1] < length - 1:
+        if end < length:
             self.columns[row] = columns
             return
         count = max(1, round((length - 1) * STRIPE_SHARE))
@@ -132,19 +143,25 @@ def _by_key(
     return keys[start:] * row_sums(own) - sums[..., 0], inside
 
 
+def _apart(own: Float[Tensor, "head query key"], start: int) -> Float[Tensor, "head query"]:
+    """Each query's mean distance from its keys, whichever side they are on."""
+    queries = start + torch.arange(own.shape[1], device=own.device)
+    keys = torch.arange(own.shape[2], device=own.device)
+    return (own * (queries[:, None] - keys).abs()).sum(-1)
+
+
 def _add_row_sums(
     profile: Profile,
     layer: int,
-    start: int,
+    others: Float[Tensor, " query"],
     first_and_sums: tuple[Tensor, Tensor],
     entropy: Float[Tensor, "head query"],
 ) -> None:
     first, sums = first_and_sums
-    query = torch.arange(start, start + first.shape[-1], device=first.device, dtype=first.dtype)
     # entropy of the attention beyond the first token, by algebra rather than a second pass
     outside = (sums - first).clamp_min(1e-6)  # below a millionth there is nothing left to spread
     within = (entropy - torch.special.entr(first)) / outside + outside.log()
-    spread = torch.where(query > 1, within / query.log().clamp_min(1e-9), 0)
+    spread = torch.where(others > 1, within / others.log().clamp_min(1e-9), 0)
     profile.entropy[layer] += _numpy(entropy.sum(-1))
     profile.first_token[layer] += _numpy(first.sum(-1))
     profile.spread[layer] += _numpy((spread.clamp(0, 1) * outside).sum(-1))
@@ -154,14 +171,15 @@ def describe(profile: Profile) -> pd.DataFrame:
     """The descriptive columns, a row per head: layer, head, and
 
     - `entropy`: mean of −Σ p ln p over queries, in nats; 0 for one key, ln n for n even keys.
-    - `mean_distance`: mean of Σ p · (query − key), in tokens.
+    - `mean_distance`: mean of Σ p · |query − key|, in tokens.
     - `first_token_mass`: mean attention on the first token, in [0, 1].
     - `variability`: Σ|p − p̄| / 2 Σp over the first 10 tokens, the first key left out, p̄ the mean
       over windows (Vig & Belinkov 2019, section 5.1): 0 for a pattern that does not depend on
       content, towards 1 for one that does.
     - `shape`: of the attention beyond the first token: `diagonal` (half of it at one offset of 0
-      to 8), `vertical` (half of it on a sixteenth of the keys), `block` (evenly spread, three
-      quarters inside the query's sentence), `horizontal` (evenly spread), or `mixed`.
+      to 8, in an encoder of −4 to 4), `vertical` (half of it on a sixteenth of the keys), `block`
+      (evenly spread, three quarters inside the query's sentence), `horizontal` (evenly spread), or
+      `mixed`.
 
     All are measured on up to 16 text windows, of long ones on their first 512 tokens; without text
     they are missing.

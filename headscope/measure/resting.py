@@ -35,7 +35,8 @@ class Resting:
     """What one layer's heads do at the late queries of a batch's windows."""
 
     columns: Int[ndarray, "window column"]
-    """Key positions of each window of the batch, −1 where there is none."""
+    """Key positions of each window of the batch, −1 where there is none; an encoder's last token,
+    where it closes the window, in a column of its own."""
     mass: Float[ndarray, "window head"]
     """Attention on them, summed over late queries; 0 for windows that are too short."""
     other: Float[ndarray, "window head"]
@@ -51,7 +52,11 @@ class Resting:
 def late_tiles(windows: Sequence[Window]) -> list[Tile]:
     """The rows to read first, those of each window's late queries; none of short windows."""
     return [
-        Tile(slice(i, i + 1), slice(len(window) - LATE, len(window)))
+        Tile(
+            slice(i, i + 1),
+            slice(len(window) - LATE, len(window)),
+            len(window) if window.both_ways else None,
+        )
         for i, window in enumerate(windows)
         if len(window) >= SHORTEST
     ]
@@ -61,7 +66,10 @@ def find_resting(
     windows: Sequence[Window], rows: Iterable[tuple[Tile, Rows]], *, logarithms: bool
 ) -> Resting:
     """The resting columns of each window in one layer, from the rows of `late_tiles`."""
-    columns = np.full((len(windows), MOST), -1)
+    closed = [window.ends for window in windows]
+    columns = np.full((len(windows), MOST + max(closed, default=0)), -1)
+    # what closes an encoder's window is a resting place too, and in no arg-max
+    columns[:, MOST:] = [[len(w) - 1] if w.ends else [-1] for w in windows] if any(closed) else -1
     sums: dict[int, ndarray] = {}
     for tile, found in rows:
         place = tile.windows.start
@@ -72,6 +80,8 @@ def find_resting(
         columns[place, : len(kept)] = kept.cpu().numpy()
         on = own[:, :, kept].sum(-1)
         keys = torch.arange(tile.queries.start, tile.queries.stop, device=own.device)
+        if tile.width is not None:
+            keys = torch.full_like(keys, tile.width - 1)
         rest = (
             (row_sums(own) - own[..., 0] - on).clamp_min(0)
             * len(kept)

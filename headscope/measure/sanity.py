@@ -19,6 +19,7 @@ from torch import nn
 
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
+from headscope.models.layout import looks_both_ways
 from headscope.models.load import Model
 
 WINDOWS = 8
@@ -26,6 +27,10 @@ WINDOWS = 8
 ROWS = 64
 """Tokens of each that are predicted: logits of so few rows fit into memory whatever the vocabulary,
 and 512 tokens give the mean loss to about 0.15 nats, where unigrams are some nats away."""
+
+
+MASKED = 0.15
+"""Share of a window that is masked at a time, which is what BERT was trained on."""
 
 
 class Targets(NamedTuple):
@@ -88,7 +93,7 @@ class TokenCounts:
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows."""
         for window in windows:
-            self.counts.update(np.asarray(window.tokens[1:]).tolist())
+            self.counts.update(np.asarray(window.tokens[1 : window.stop]).tolist())
             yield window
 
     def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:
@@ -110,11 +115,11 @@ class TokenCounts:
 def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     """Some tokens of some windows, each with the same chance in its window."""
     rng = np.random.default_rng(seed)
-    usable = [window for window in windows if len(window) > 1]
+    usable = [window for window in windows if window.stop > 1]
     chosen = rng.permutation(len(usable))[:WINDOWS]
     drawn = []
     for i in sorted(chosen.tolist()):
-        places = 1 + rng.permutation(len(usable[i]) - 1)[:ROWS]
+        places = 1 + rng.permutation(usable[i].stop - 1)[:ROWS]
         drawn.append(Targets(np.asarray(usable[i].tokens), np.sort(places)))
     return drawn
 
@@ -157,6 +162,8 @@ def sanity(
 def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
     """The model's loss of each target, in nats; only their rows are unembedded.
 
+    An encoder fills in the targets, masked some at a time (Devlin et al. 2019, 3.1).
+
     Raises:
         ModelError: the model has no unembedding, or cannot be asked for some of its logits.
     """
@@ -165,7 +172,10 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
     if unembed is None:
         raise ModelError(f"{model.name} has no unembedding")
     try:
-        each = [_window_losses(network, unembed, target) for target in targets]
+        if model.both_ways:
+            each = [_masked_losses(model, network, unembed, target) for target in targets]
+        else:
+            each = [_window_losses(network, unembed, target) for target in targets]
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
@@ -174,20 +184,48 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
 
 def _window_losses(network: Any, unembed: nn.Module, target: Targets) -> Float[ndarray, " target"]:
     # the row at i predicts the token at i + 1
-    rows = torch.from_numpy(target.places - 1)
+    return _losses(network, unembed, target.tokens, target.places - 1, target.tokens[target.places])
 
-    def keep(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return given[0][:, rows.to(given[0].device)], *given[1:]
+
+def _masked_losses(
+    model: Model, network: Any, unembed: nn.Module, target: Targets
+) -> Float[ndarray, " target"]:
+    if model.tokenizer.mask is None:
+        raise ModelError(f"{model.name}'s tokenizer has no token for what is to be filled in")
+    found = np.empty(len(target.places))
+    turns = max(1, round(len(target.places) / len(target.tokens) / MASKED))
+    for turn in range(turns):
+        own = slice(turn, None, turns)
+        tokens = target.tokens.copy()
+        tokens[target.places[own]] = model.tokenizer.mask
+        labels = target.tokens[target.places[own]]
+        found[own] = _losses(network, unembed, tokens, target.places[own], labels)
+    return found
+
+
+def _losses(
+    network: Any,
+    unembed: nn.Module,
+    given: Int[ndarray, " position"],
+    places: Int[ndarray, " target"],
+    expected: Int[ndarray, " target"],
+) -> Float[ndarray, " target"]:
+    """What the rows at some places give of what is expected there."""
+    rows = torch.from_numpy(places)
+
+    def keep(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return states[0][:, rows.to(states[0].device)], *states[1:]
 
     # before the unembedding, so that what a model does to its logits is still done
     hook = unembed.register_forward_pre_hook(keep)
     try:
-        tokens = torch.from_numpy(target.tokens).long()[None].to(network.device)
-        logits = network(tokens, use_cache=False).logits[0]
+        tokens = torch.from_numpy(given).long()[None].to(network.device)
+        how = {} if looks_both_ways(network.config) else {"use_cache": False}
+        logits = network(tokens, **how).logits[0]
     finally:
         hook.remove()
     if len(logits) != len(rows):
         raise RuntimeError("it unembeds more rows than it is asked for")
-    labels = torch.from_numpy(target.tokens[target.places]).long().to(logits.device)
+    labels = torch.from_numpy(expected).long().to(logits.device)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return nn.functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()

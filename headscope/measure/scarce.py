@@ -100,8 +100,10 @@ def _wanted_spans(
         targets = contested_pairs(relation, window, chosen[relation.id])
         if not len(targets):
             continue
-        first = chosen[relation.id].picks(relation, window).copy()
+        picks, places = chosen[relation.id].picks(relation, window), np.arange(len(window))
+        first, last = np.minimum(picks, places), np.maximum(picks, places)
         np.minimum.at(first, targets.query, targets.key)
+        np.maximum.at(last, targets.query, targets.key)
         query = targets.queries
-        near = query - first[query] <= REACH
-        yield from zip(first[query[near]].tolist(), query[near].tolist(), strict=True)
+        query = query[last[query] - first[query] <= REACH]
+        yield from zip(first[query].tolist(), last[query].tolist(), strict=True)

@@ -101,7 +101,9 @@ def select(
         block=rows // len(relations),
         relation=rows % len(relations),
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
-        chance=grained(total([_chance(result) for result in results])),
+        chance=grained(
+            total([_chance(batch.windows[window], result) for window, *_, result in found])
+        ),
         looks=looks,
         parts=tuple(_parts(looks, both, hits, (len(rows), length, heads))),
     )
@@ -211,8 +213,13 @@ def _side(
     return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in parts]))
 
 
-def _chance(found: PairSet) -> float:
-    """The mass of a uniform head, summed over queries: a query at q spreads over q + 1 keys."""
+def _chance(window: Window, found: PairSet) -> float:
+    """The mass of a uniform head, summed over queries: a query at q spreads over q + 1 keys.
+
+    In an encoder over all of the window's.
+    """
+    if window.both_ways:
+        return float(found.targets.weight.sum() / len(window))
     return float((found.targets.weight / (found.targets.query + 1)).sum())
 
 

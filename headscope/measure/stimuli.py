@@ -18,7 +18,7 @@ from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
 from headscope.corpus.shipped import built_corpora, corpus_place
 from headscope.corpus.synthetic import repeat_windows
-from headscope.corpus.window import Window
+from headscope.corpus.window import CAUSAL, Frame, Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.measure.deal import few_documents
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS
@@ -100,6 +100,7 @@ class TextWindows:
             yield from (replace(window, stimulus="further") for window in self._coming)
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
+        frame = frame_of(self.encoder)
         for document in documents:
             self._skipped += document.skipped_mentions
             tokenized = self.encoder.encode(document)
@@ -108,12 +109,12 @@ class TextWindows:
                 tokenized,
                 self.encoder.bos,
                 self.encoder.bos_string,
-                max_length=self.max_length,
+                max_length=self.max_length - frame.room,
                 cuts=self._cuts,
                 number=number,
             ):
                 self._numbers = max(self._numbers, number + 1)
-                yield window
+                yield frame.close(window)
 
     def _number(self, document: Document) -> int:
         """The document's number; all pieces of one text have that of the first."""
@@ -159,41 +160,52 @@ def plan_repeats(
 ) -> list[Window]:
     """Windows of repeated random tokens, each a block of its own."""
     return repeat_windows(
-        vocabulary, encoder.bos, encoder.spell, count=count, seed=seed, max_length=max_length
+        vocabulary,
+        encoder.bos,
+        encoder.spell,
+        count=count,
+        seed=seed,
+        max_length=max_length,
+        frame=frame_of(encoder),
     )
 
 
 def plan_built(encoder: Encoder, *, max_length: int) -> Iterator[Window]:
     """Windows of the sentences that were made so that simple rules are wrong in them."""
-    for number, document in enumerate(read_documents(corpus_files(built_corpora()))):
-        yield from cut_windows(
-            encoder.encode(document),
-            encoder.bos,
-            encoder.bos_string,
-            max_length=max_length,
-            cuts=Cuts(),
-            stimulus="built",
-            number=number,
-        )
+    documents = read_documents(corpus_files(built_corpora()))
+    return _framed(documents, encoder, "built", max_length)
 
 
 def plan_pairs(
     encoder: Encoder, *, max_length: int, seed: int, count: int = MOST_DOCUMENTS
 ) -> list[Window]:
     """Windows of sentences with related words, each document a block of its own."""
-    return [
-        window
-        for number, document in enumerate(pair_documents(shipped_pairs(), count=count, seed=seed))
+    documents = pair_documents(shipped_pairs(), count=count, seed=seed)
+    return list(_framed(documents, encoder, "pairs", max_length))
+
+
+def frame_of(encoder: Encoder) -> Frame:
+    """What its model's windows have beside a beginning-of-text token; else a causal model's."""
+    found: Frame = getattr(encoder, "frame", CAUSAL)
+    return found
+
+
+def _framed(
+    documents: Iterable[Document], encoder: Encoder, stimulus: str, max_length: int
+) -> Iterator[Window]:
+    """Windows of a stimulus, each document with its number."""
+    frame = frame_of(encoder)
+    for number, document in enumerate(documents):
         for window in cut_windows(
             encoder.encode(document),
             encoder.bos,
             encoder.bos_string,
-            max_length=max_length,
+            max_length=max_length - frame.room,
             cuts=Cuts(),
-            stimulus="pairs",
+            stimulus=stimulus,
             number=number,
-        )
-    ]
+        ):
+            yield frame.close(window)
 
 
 def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:

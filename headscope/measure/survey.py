@@ -17,6 +17,7 @@ from headscope.relations.contested import Chosen, contested_pairs, is_part, rule
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.relations.simple_rules import (
+    ALL_RULES,
     CLASS_COUNT,
     OFFSETS,
     RULES,
@@ -35,7 +36,7 @@ class Counts:
     """For one relation: queries, and how many of them each simple rule gets right."""
 
     right: Int[ndarray, "class rule"] = field(
-        default_factory=lambda: np.zeros((CLASS_COUNT, len(RULES)), np.int64)
+        default_factory=lambda: np.zeros((CLASS_COUNT, len(ALL_RULES)), np.int64)
     )
     queries: Int[ndarray, " class"] = field(default_factory=lambda: np.zeros(CLASS_COUNT, np.int64))
 
@@ -47,7 +48,10 @@ class Counts:
         right = rule_picks(relation, window)[:, targets.query] == targets.key
         one_hot = classes[targets.query][:, None] == np.arange(CLASS_COUNT)
         # a product of small whole numbers, which single precision holds exactly
-        self.right += (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
+        counted = (right.astype(np.float32) @ one_hot.astype(np.float32)).T.astype(int)
+        self.right[:, : len(right)] += (
+            counted  # of a causal model's window only rules that look back
+        )
         self.queries += np.bincount(classes[targets.queries], minlength=CLASS_COUNT)
 
     def choose(self, relation: Relation) -> Chosen:
@@ -69,13 +73,14 @@ class Counts:
 
     def best_offset_rate(self) -> float:
         """The same of rules that are a fixed distance."""
-        best = self.right[:, 1 : OFFSETS + 1].sum(0).max()
+        back, ahead = (slice(start, start + OFFSETS) for start in (1, len(RULES)))
+        best = max(self.right[:, each].sum(0).max() for each in (back, ahead))
         return float(best / self.queries.sum())
 
     def best_rule(self, chosen: Chosen) -> str:
         """The name of the rule that the most queries are held against."""
-        of = np.bincount(chosen.rule, weights=self.queries, minlength=len(RULES))
-        return RULES[int(of.argmax())]
+        of = np.bincount(chosen.rule, weights=self.queries, minlength=len(ALL_RULES))
+        return ALL_RULES[int(of.argmax())]
 
     def by_class(self, relation: Relation) -> Float[ndarray, "class rule"]:
         """The share of all queries that each rule gets right, class by class."""

@@ -20,6 +20,7 @@ from headscope.measure.batches import Batch, batches
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.stimuli import TextWindows
 from headscope.models.engines.fused import FusedEngine
+from headscope.models.encoders import refuse_encoder
 from headscope.models.load import Model
 
 MAX_TOKENS = 8_192
@@ -49,12 +50,13 @@ class TextLoss:
 
 
 def network_of(model: Model) -> Any:
-    """The plain Hugging Face network of a model.
+    """The plain Hugging Face network of a causal model.
 
     Raises:
-        ModelError: it runs by another engine, or its logits are more than its last residual
+        ModelError: it is an encoder, or runs by another engine, or its logits are more than its last residual
             stream times the unembedding.
     """
+    refuse_encoder(model, "what changes its heads and reads its loss")
     if not isinstance(model.engine, FusedEngine):
         why = f" ({model.notes[0]})" if model.notes else ""
         raise ModelError(

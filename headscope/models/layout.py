@@ -43,9 +43,15 @@ EVERYTHING = ("full_attention", "global")
 """What `LAYER_KINDS` call a layer whose queries see every earlier token."""
 
 
+ENCODERS = ("bert", "distilbert", "electra", "modernbert", "roberta")
+"""transformers' `model_type` of those models that read a text from both sides and are read here."""
+_POSITIONS_AFTER_PADDING = ("roberta",)
+"""Layouts that count positions from the one after the padding token's number."""
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The numbers of a causal model's attention, as its configuration states them."""
+    """The numbers of a model's attention, as its configuration states them."""
 
     layers: int
     heads: int
@@ -57,6 +63,8 @@ class Layout:
     """Longest input in tokens; None where the configuration states none."""
     windows: frozenset[int]
     """How many keys the queries of some layers reach; empty where all see every earlier token."""
+    both_ways: bool = False
+    """Whether a token sees those after it too, as in an encoder."""
 
     def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Whether in every layer the last of so many tokens sees the first.
@@ -114,9 +122,20 @@ def read_layout(name: str, config: Any) -> Layout:
         d_model=d_model,
         d_head=_optional(name, text, HEAD_WIDTH) or d_model // heads,
         vocabulary=_number(name, text, VOCABULARY),
-        context=_optional(name, text, CONTEXT),
+        context=_context(name, text),
         windows=_windows(name, text),
+        both_ways=looks_both_ways(config),
     )
+
+
+def looks_both_ways(config: Any) -> bool:
+    """Whether a configuration is of an encoder, whose tokens see those after them too.
+
+    >>> from transformers import BertConfig
+    >>> looks_both_ways(BertConfig()), looks_both_ways(BertConfig(is_decoder=True))
+    (True, False)
+    """
+    return config.model_type in ENCODERS and not getattr(config, "is_decoder", False)
 
 
 def text_config(name: str, config: Any) -> Any:
@@ -178,6 +197,13 @@ def _key_value_heads(name: str, config: Any, heads: int) -> int:
     part = getattr(config, "attn_config", None)  # DBRX and MPT keep it there
     found = None if part is None else _optional(name, part, KEY_VALUE_HEADS)
     return found or _optional(name, config, KEY_VALUE_HEADS) or heads
+
+
+def _context(name: str, config: Any) -> int | None:
+    found = _optional(name, config, CONTEXT)
+    if found is not None and config.model_type in _POSITIONS_AFTER_PADDING:
+        found -= (config.pad_token_id or 0) + 1
+    return found
 
 
 def _windows(name: str, config: Any) -> frozenset[int]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.activations import fuse_activations
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
+from headscope.models.encoders import LONGEST, network_class
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -51,10 +51,20 @@ class Model:
     revision: str
     """The hub's commit; empty for local files."""
     weights_sha256: dict[str, str]
+    both_ways: bool = False
+    """Whether a token sees those after it too, as in an encoder."""
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
     origin: Any = None
     """What was in memory before headscope read it; None for what was loaded by its name."""
+
+    @property
+    def longest_window(self) -> int:
+        """Tokens of the longest window that is read of it.
+
+        Of an encoder every row is read whole, and of a longer window some rows are left out.
+        """
+        return min(self.context, LONGEST) if self.both_ways else self.context
 
     @property
     def bridge(self) -> Any:
@@ -71,7 +81,7 @@ class Model:
 
 
 def load_model(name: str, **how: Any) -> Model:
-    """Load a causal language model and check that its patterns are attention patterns.
+    """Load a language model and check that its patterns are attention patterns.
 
     Args:
         name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
@@ -146,7 +156,7 @@ def model_around(
 
     Args:
         name: what the model is called.
-        network: a causal model with eager attention, in evaluation mode and on its device.
+        network: a language model with eager attention, in evaluation mode and on its device.
         backend: its tokenizer, as transformers loads it.
         asked: its `bos`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
@@ -156,8 +166,10 @@ def model_around(
         ModelError: see `load_model`.
     """
     fuse_activations(network)
-    tokenizer = Tokenizer(backend, name=name, bos=asked.bos, rows=_rows(network))
     stated = read_layout(name, network.config)
+    tokenizer = Tokenizer(
+        backend, name=name, bos=asked.bos, rows=_rows(network), both_ways=stated.both_ways
+    )
     context = stated.longest_input(name)
     longest = min(asked.longest or context, context)
     chosen, more = choose_engine(
@@ -173,10 +185,18 @@ def model_around(
         key_value_heads=stated.key_value_heads,
         context=context,
         vocabulary_size=_rows(network),
+        both_ways=stated.both_ways,
         notes=(*notes, *more, *_spread_note(network)),
         **facts,
     )
-    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
+    check_patterns(
+        chosen,
+        name,
+        model.heads,
+        model.vocabulary_size,
+        model.device,
+        both_ways=model.both_ways,
+    )
     return model
 
 
@@ -198,7 +218,7 @@ def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | No
         if getattr(config, "quantization_config", None) is not None:
             del config.quantization_config
         torch.manual_seed(seed)
-        AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        network_class(name, config).from_config(config).save_pretrained(folder)
         load_tokenizer(name, path).save_pretrained(folder)
     return folder
 

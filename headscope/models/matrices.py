@@ -58,8 +58,9 @@ def output_projection(attention: nn.Module) -> nn.Module:
     Raises:
         ModelError: none is known.
     """
-    for name in ("c_proj", "dense", "o_proj", "out_proj"):
+    for name in ("c_proj", "dense", "o_proj", "out_proj", "out_lin", "Wo", "output"):
         found = getattr(attention, name, None)
+        found = getattr(found, "dense", found) if name == "output" else found
         if isinstance(found, nn.Module):
             return found
     raise ModelError(f"no output projection known for {type(attention).__name__}")
@@ -122,6 +123,15 @@ def _separate(attention: Any, stated: Layout) -> _Matrices:
     return [m.weight.data for m in (attention.q_proj, attention.k_proj, attention.v_proj)]
 
 
+def _bert(attention: Any, stated: Layout) -> _Matrices:
+    own = attention.self
+    return [m.weight.data for m in (own.query, own.key, own.value)]
+
+
+def _distilbert(attention: Any, stated: Layout) -> _Matrices:
+    return [m.weight.data for m in (attention.q_lin, attention.k_lin, attention.v_lin)]
+
+
 def _split_by_head(weight: Float[Tensor, "rows d_model"], stated: Layout) -> _Matrices:
     """Each key head's queries, its key and its value: GPT-NeoX, BLOOM, Falcon, Persimmon."""
     shared, width = stated.key_value_heads, stated.d_head
@@ -147,6 +157,8 @@ _READERS: dict[str, Callable[[Any, Layout], _Matrices]] = {
     "c_attn": _beside,
     "query_key_value": _by_head,
     "q_proj": _separate,
+    "q_lin": _distilbert,
+    "self": _bert,
 }
 """How Q, K and V are read, by the name of the module that holds them or the first of them, or by
 the class of the attention where that name says too little."""

@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.errors import ModelError
-from headscope.models.layout import read_layout
+from headscope.models.layout import looks_both_ways, read_layout
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.loading import DTYPES, Loading
 from headscope.models.names import title_of
@@ -129,8 +129,10 @@ def _check_causal(name: str, network: Any) -> None:
             f"{name}: some of its weights are on the meta device, which holds none; load it whole"
         )
     if getattr(network.config, "is_encoder_decoder", False):
-        raise ModelError(f"{name}: a {kind} has an encoder; headscope reads causal models")
-    if network.get_output_embeddings() is None:
+        raise ModelError(
+            f"{name}: a {kind} has an encoder; headscope reads one of the two, not both"
+        )
+    if network.get_output_embeddings() is None and not looks_both_ways(network.config):
         raise ModelError(
             f"{name}: a {kind} predicts no next token; load it with AutoModelForCausalLM"
         )
@@ -163,6 +165,8 @@ def _from_bridge(bridge: Any, asked: Loading) -> Model:
     if asked.engine == "fused":
         raise ModelError(f"{name}: a {kind} is read by the lens engine; for the fused one {_PAIR}")
     _check_causal(name, network)
+    if looks_both_ways(network.config):
+        raise ModelError(f"{name}: encoders are read by the fused engine; {_PAIR}")
     weight = network.get_input_embeddings().weight
     dtype = str(weight.dtype).removeprefix("torch.")
     _check_as_it_is(name, dtype, asked)

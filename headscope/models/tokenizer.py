@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
+from headscope.corpus.window import CAUSAL, Frame
 from headscope.errors import ModelError
 
 FEWEST_TOKENS = 64
@@ -27,6 +28,7 @@ class Tokenizer:
         name: the model's name, for messages.
         bos: text of the token to put before each document; the tokenizer's own when None.
         rows: of the model's embedding; None where no model belongs to it.
+        both_ways: whether it is an encoder's, whose texts stand between two special tokens.
 
     Raises:
         ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
@@ -34,7 +36,13 @@ class Tokenizer:
     """
 
     def __init__(
-        self, backend: Any, *, name: str, bos: str | None = None, rows: int | None = None
+        self,
+        backend: Any,
+        *,
+        name: str,
+        bos: str | None = None,
+        rows: int | None = None,
+        both_ways: bool = False,
     ) -> None:
         if not getattr(backend, "is_fast", False):
             raise ModelError(
@@ -43,11 +51,18 @@ class Tokenizer:
             )
         self._backend = backend
         self.name = name
+        if both_ways and bos is None:
+            bos = backend.cls_token or backend.bos_token
         self.bos_string, self.bos = _find_bos(backend, name, bos)
+        self.frame = _find_frame(backend) if both_ways else CAUSAL
+        """What closes each window, and whether its tokens see those after them."""
+        self.mask: int | None = backend.mask_token_id if both_ways else None
+        """The token that stands for one to be filled in."""
         self._text: dict[int, str] = {}
         self._rows = rows
         if rows is not None:
-            self._check_ids([self.bos, *ordinary_ids(backend)], "its vocabulary")
+            special = [each for each in (self.frame.end, self.mask) if each is not None]
+            self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
 
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""
@@ -126,6 +141,14 @@ def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:
             + (f"; its special tokens are: {', '.join(dict.fromkeys(rest))}" if rest else "")
         )
     return backend.bos_token, int(backend.bos_token_id)
+
+
+def _find_frame(backend: Any) -> Frame:
+    """An encoder's windows end with its separator, or with its end of text, if it has either."""
+    end = backend.sep_token or backend.eos_token
+    if end is None:
+        return Frame(both_ways=True)
+    return Frame(int(backend.convert_tokens_to_ids(end)), str(end), both_ways=True)
 
 
 def load_tokenizer(name: str, path: Path) -> Any:

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
+from headscope.models.encoders import network_class
 from headscope.models.integrity import (
     check_counts,
     check_finite,
@@ -21,7 +22,7 @@ from headscope.models.integrity import (
     check_names,
     check_size,
 )
-from headscope.models.layout import read_layout
+from headscope.models.layout import looks_both_ways, read_layout
 from headscope.models.quiet import quiet
 
 _STRIP = {WRAPPERS.pattern: ""}
@@ -110,10 +111,12 @@ def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
     and no weight is drawn.
 
     Raises:
-        ModelError: transformers has no causal language model for it, or cannot build it.
+        ModelError: transformers has no language model for it, or cannot build it.
     """
     with _one_sentence(name, "transformers cannot build this model"), torch.device("meta"):
-        network: nn.Module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        network: nn.Module = network_class(name, config).from_config(
+            config, trust_remote_code=False
+        )
     return network
 
 
@@ -129,7 +132,7 @@ def _from_pretrained(
         where["key_mapping"] = _STRIP
     with _one_sentence(name, "transformers cannot load this model"), quiet():
         # a shape that does not fit is reported with the others, and refused there
-        network, info = AutoModelForCausalLM.from_pretrained(
+        network, info = network_class(name, config).from_pretrained(
             **where,
             **how,
             config=config,
@@ -140,6 +143,8 @@ def _from_pretrained(
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
+    if looks_both_ways(config):  # what pools an encoder's last layer comes after all attention
+        info["missing_keys"] = [key for key in info["missing_keys"] if "pooler." not in key]
     return network, info
 
 

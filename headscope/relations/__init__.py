@@ -93,8 +93,12 @@ def _relations(value: Any) -> tuple[Relation, ...]:
 RELATIONS = Kind("a list of relations, of at least one", _relations)
 
 
-def relations_of(types: Sequence[str] | None = None) -> list[Relation]:
+def relations_of(types: Sequence[str] | None = None, *, both_ways: bool = False) -> list[Relation]:
     """The relations of these head types, of all types when None.
+
+    Args:
+        types: names of head types.
+        both_ways: whether an encoder is asked, whose tokens see those after them too.
 
     Raises:
         ChoiceError: there is no such type.
@@ -104,7 +108,11 @@ def relations_of(types: Sequence[str] | None = None) -> list[Relation]:
         if name not in known:
             raise ChoiceError("head type", name, known)
     chosen = [each for each in known.values() if types is None or each.name in types]
-    return [relation for each in chosen for relation in each.relations]
+    return [
+        relation
+        for each in chosen
+        for relation in (each.both_ways if both_ways and each.both_ways else each.relations)
+    ]
 
 
 def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:

@@ -65,7 +65,7 @@ class _Contested:
         queries, key = queries[key >= 0], key[key >= 0]
         if not len(queries):
             return no_pairs()
-        drawn = span_pairs(queries, first_of_word(window, key), key)
+        drawn = span_pairs(queries, first_of_word(window, key), key, later=window.both_ways)
         return without(drawn, targets)
 
 

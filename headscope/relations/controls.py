@@ -19,8 +19,8 @@ already far below the differences between documents."""
 def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, other keys: any position from 1 to the query that is no target.
 
-    A head that spreads its attention evenly gains nothing. The first token is left out: it
-    is where heads rest.
+    In an encoder any position of the text. A head that spreads its attention evenly gains nothing.
+    The first token is left out: it is where heads rest, and so is what closes an encoder's text.
 
     >>> window = Window("w", np.arange(4), ("<s>", "a", "b", "c"))
     >>> targets = pairs(np.array([3]), np.array([2]))
@@ -28,18 +28,24 @@ def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
     >>> set(drawn.query.tolist()) | set(drawn.key.tolist()) <= {1, 3}
     True
     """
-    return _same_query(targets, np.arange(1, len(window)), rng)
+    return _same_query(targets, np.arange(1, window.stop), rng, later=window.both_ways)
 
 
-def keys_from(pool: Int[ndarray, " position"], targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, keys from a sorted pool of positions, strictly before the query.
+def keys_from(
+    pool: Int[ndarray, " position"],
+    targets: Pairs,
+    rng: np.random.Generator,
+    *,
+    later: bool = False,
+) -> Pairs:
+    """Same query, keys from a sorted pool of positions, strictly before the query unless `later`.
 
     >>> targets = pairs(np.array([9]), np.array([4]))
     >>> drawn = keys_from(np.array([2, 4, 20]), targets, np.random.default_rng(0))
     >>> set(drawn.key.tolist())
     {2}
     """
-    return _same_query(targets, pool, rng, strict=True)
+    return _same_query(targets, pool, rng, strict=True, later=later)
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -61,16 +67,23 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
 
 
 def _same_query(
-    targets: Pairs, pool: Int[ndarray, " position"], rng: np.random.Generator, strict: bool = False
+    targets: Pairs,
+    pool: Int[ndarray, " position"],
+    rng: np.random.Generator,
+    *,
+    strict: bool = False,
+    later: bool = False,
 ) -> Pairs:
     owner = np.repeat(targets.queries, DRAWS)
     choices = np.searchsorted(pool, owner, side="left" if strict else "right")
+    if later:
+        choices = np.full(len(owner), len(pool))
     owner, choices = owner[choices > 0], choices[choices > 0]
     key = pool[_below(choices, rng)]
     # a token stands against a token, of a word's several too
     tokens, words = np.bincount(targets.owner), np.bincount(targets.owner, targets.share)
     share = (words / tokens.clip(1))[owner]
-    return _no_targets(replace(pairs(owner, key), share=share), targets)
+    return _no_targets(replace(pairs(owner, key, later=later), share=share), targets)
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:

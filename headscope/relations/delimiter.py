@@ -57,8 +57,12 @@ def kinds(token: str) -> frozenset[str]:
 
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
-    """Every query with all earlier tokens of this kind."""
-    return earlier_keys(row_queries(window), np.flatnonzero(_mask(window, kind)))
+    """Every query with all earlier tokens of this kind, in an encoder with all others."""
+    queries, keys = row_queries(window), np.flatnonzero(_mask(window, kind))
+    if not window.both_ways:
+        return earlier_keys(queries, keys)
+    row, column = np.nonzero(queries[:, None] != keys[None, :])
+    return pairs(queries[row], keys[column], later=True)
 
 
 def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
@@ -73,10 +77,14 @@ def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
 
 
 def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, earlier keys that are no delimiter of any kind, nor the first token."""
+    """Same query, earlier keys that are no delimiter of any kind, nor the first token.
+
+    In an encoder later keys too, and not what closes the text.
+    """
     plain = np.array([not own for own in kinds_of(window)])
     plain[0] = False
-    return keys_from(np.flatnonzero(plain), targets, rng)
+    plain[window.stop :] = False
+    return keys_from(np.flatnonzero(plain), targets, rng, later=window.both_ways)
 
 
 def kinds_of(window: Window) -> list[frozenset[str]]:
@@ -90,7 +98,19 @@ def kinds_of(window: Window) -> list[frozenset[str]]:
 def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
     mask = np.array([kind in own for own in kinds_of(window)])
     mask[0] = False
+    mask[window.stop :] = False
     return mask
+
+
+def _row(kind: str, meaning: str) -> Relation:
+    find = partial(earlier_delimiters, kind=kind)
+    return Relation(
+        "delimiter",
+        kind,
+        find,
+        no_delimiters,
+        Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
+    )
 
 
 _MEANING = {
@@ -100,16 +120,14 @@ _MEANING = {
     "quote-bracket": "earlier quotes and brackets",
 }
 
-RELATIONS = [
-    Relation(
-        "delimiter",
-        kind,
-        partial(earlier_delimiters, kind=kind),
-        no_delimiters,
-        Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
-    )
-    for kind, meaning in _MEANING.items()
-]
+_ON_BOTH_SIDES = {
+    "punctuation": "punctuation",
+    "sentence-end": "ends of sentences",
+    "newline": "line breaks",
+    "quote-bracket": "quotes and brackets",
+}
+
+RELATIONS = [_row(kind, meaning) for kind, meaning in _MEANING.items()]
 
 TYPE = HeadType(
     name="delimiter",
@@ -117,6 +135,7 @@ TYPE = HeadType(
     colour="#56b4e9",
     marker="s",
     relations=tuple(RELATIONS),
+    both_ways=tuple(_row(kind, meaning) for kind, meaning in _ON_BOTH_SIDES.items()),
     looks_at="punctuation, ends of sentences, line breaks, quotes",
     rivals="same query, keys that are no delimiter",
     behaviour="text",

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.arguments import Kind, maybe, takes
+from headscope.arguments import FLAG, Kind, maybe, takes
 from headscope.errors import ShapeError
 
 
@@ -57,9 +57,11 @@ def _places(value: Any) -> ndarray:
 _PLACES = Kind("a row of whole numbers, the places of tokens", _places)
 
 
-@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES))
-def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
-    """Cells of weight 1; keys after the query are left out.
+@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES), later=FLAG)
+def pairs(
+    query: ndarray, key: ndarray, owner: ndarray | None = None, *, later: bool = False
+) -> Pairs:
+    """Cells of weight 1; keys after the query are left out, unless `later` keeps them.
 
     Raises:
         ShapeError: there are not as many of one as of the other.
@@ -71,11 +73,11 @@ def pairs(query: ndarray, key: ndarray, owner: ndarray | None = None) -> Pairs:
     if len({len(each) for each in (query, key, owner) if each is not None}) > 1:
         raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
     owner = query if owner is None else owner
-    return _cells(query, key, owner, np.ones(len(query)))
+    return _cells(query, key, owner, np.ones(len(query)), later)
 
 
-def _cells(query: ndarray, key: ndarray, owner: ndarray, share: ndarray) -> Pairs:
-    back = key <= query
+def _cells(query: ndarray, key: ndarray, owner: ndarray, share: ndarray, later: bool) -> Pairs:
+    back = (key <= query) | later
     if not back.all():
         query, key, owner, share = query[back], key[back], owner[back], share[back]
     return Pairs(query, key, owner, np.ones(len(query)), share)
@@ -100,7 +102,7 @@ def without(drawn: Pairs, targets: Pairs) -> Pairs:
     >>> without(drawn, pairs(np.array([5]), np.array([2]))).key.tolist()
     [1]
     """
-    size = 1 + int(max(targets.query.max(initial=0), drawn.query.max(initial=0)))
+    size = 1 + int(max(each.max(initial=0) for p in (targets, drawn) for each in (p.query, p.key)))
     taken, own = (np.sort(targets.query * size + targets.key), drawn.query * size + drawn.key)
     place = np.minimum(np.searchsorted(taken, own), len(taken) - 1)
     return drawn.where(taken[place] != own)
@@ -112,7 +114,7 @@ def distinct(found: Pairs) -> Pairs:
     >>> len(distinct(pairs(np.array([5, 5]), np.array([2, 2]))))
     1
     """
-    size = int(found.query.max(initial=0)) + 1
+    size = int(max(found.query.max(initial=0), found.key.max(initial=0))) + 1
     cell = found.query * size + found.key
     if len(distinct_values(cell)) == len(cell):
         return found
@@ -120,9 +122,16 @@ def distinct(found: Pairs) -> Pairs:
 
 
 def span_pairs(
-    query: ndarray, first: ndarray, last: ndarray, owner: ndarray | None = None
+    query: ndarray,
+    first: ndarray,
+    last: ndarray,
+    owner: ndarray | None = None,
+    *,
+    later: bool = False,
 ) -> Pairs:
     """Every query with all positions of its span `first` … `last` (both included), one word.
+
+    Positions after the query are left out, unless `later` keeps them.
 
     >>> found = span_pairs(np.array([9]), np.array([3]), np.array([5]))
     >>> found.query.tolist(), found.key.tolist()
@@ -131,10 +140,10 @@ def span_pairs(
     owner = query if owner is None else owner
     length = np.asarray(last) - first + 1
     if (length == 1).all():
-        return _cells(query, first, owner, np.ones(len(query)))
+        return _cells(query, first, owner, np.ones(len(query)), later)
     row = np.repeat(np.arange(len(length)), length)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    return _cells(query[row], first[row] + step, owner[row], 1 / length[row])
+    return _cells(query[row], first[row] + step, owner[row], 1 / length[row], later)
 
 
 def no_pairs() -> Pairs:

@@ -6,6 +6,7 @@ head that follows words may look like one that counts positions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import Relation, Rule, draws_nothing
+from headscope.relations.relation import FindPairs, Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
 
 OFFSETS = range(9)
@@ -44,14 +45,27 @@ def at_offset(window: Window, offset: int) -> Pairs:
     [(3, 1), (4, 2)]
     """
     # on repeated random tokens only the first copy is random: the second can be predicted
-    end = window.copy_length + 1 if window.copy_length else len(window)
+    end = window.copy_length + 1 if window.copy_length else window.stop
     query = np.arange(1 + offset, end)
     return pairs(query, query - offset)
 
 
+def ahead(window: Window, offset: int) -> Pairs:
+    """Every query with the key `offset` positions on, what closes the window left out.
+
+    >>> window = Window("w", np.arange(5), ("a",) * 5, both_ways=True, ends=1)
+    >>> found = ahead(window, 1)
+    >>> list(zip(found.query.tolist(), found.key.tolist()))
+    [(1, 2), (2, 3)]
+    """
+    end = window.copy_length + 1 if window.copy_length else window.stop
+    query = np.arange(1, end - offset)
+    return pairs(query, query + offset, later=True)
+
+
 def near_tokens(window: Window) -> Pairs:
     """Every query with the keys 1 to 4 back, the first token left out as a key."""
-    return _back(np.arange(1, len(window)), range(1, NEAR + 1))
+    return _back(np.arange(1, window.stop), range(1, NEAR + 1))
 
 
 @draws_nothing
@@ -66,11 +80,9 @@ def _back(queries: Int[ndarray, " query"], distances: range) -> Pairs:
     return pairs(query[found], (query - distance)[found])
 
 
-def _rows() -> list[Relation]:
+def _rows(asked: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
     rows = []
-    for offset in OFFSETS:
-        name, find = f"offset-{offset}", partial(at_offset, offset=offset)
-        place = _PLACES.get(offset, f"the token {offset} back")
+    for name, find, place in asked:
         on_text = Rule(FLOOR, SOURCE, place, companion=f"positional/{name}-random")
         on_random = Rule(
             FLOOR, SOURCE, f"{place}, in random tokens", companion=f"positional/{name}"
@@ -83,9 +95,13 @@ def _rows() -> list[Relation]:
 
 
 _PLACES = {0: "the current token", 1: "the previous token"}
+_AHEAD = {1: "the next token"}
 
 RELATIONS = [
-    *_rows(),
+    *_rows(
+        (f"offset-{n}", partial(at_offset, offset=n), _PLACES.get(n, f"the token {n} back"))
+        for n in OFFSETS
+    ),
     Relation(
         "positional",
         "local",
@@ -95,12 +111,19 @@ RELATIONS = [
     ),
 ]
 
+AHEAD = _rows(
+    (f"offset+{n}", partial(ahead, offset=n), _AHEAD.get(n, f"the token {n} ahead"))
+    for n in OFFSETS[1:]
+)
+"""Asked of encoders alone."""
+
 TYPE = HeadType(
     name="positional",
     letter="P",
     colour="#0072b2",
     marker="o",
     relations=tuple(RELATIONS),
+    both_ways=(*RELATIONS, *AHEAD),
     looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
     rivals="same query, other keys; for the four before, those before them",
     behaviour="text",

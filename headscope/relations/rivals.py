@@ -32,11 +32,13 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
         left = alone.copy()
         for step in pair:
             found = _skip(query, step[key], step, taken)
-            kept = left & (found >= 0) & (words.last[found] < words.last[query])
+            seen = (words.last[found] < words.last[query]) | window.both_ways
+            kept = left & (found >= 0) & seen
             rows.append(query[kept])
             rivals.append(found[kept])
             alone &= ~kept
-    return spans(words, np.concatenate(rows), np.concatenate(rivals), targets)
+    drawn = np.concatenate(rows), np.concatenate(rivals)
+    return spans(words, *drawn, targets, later=window.both_ways)
 
 
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
@@ -51,11 +53,14 @@ def spans(
     query: Int[ndarray, " pair"],
     key: Int[ndarray, " pair"],
     targets: Pairs,
+    *,
+    later: bool = False,
 ) -> Pairs:
     """Words as cells, without those that are targets: two words can share a token."""
     if not len(query):
         return no_pairs()
-    return without(span_pairs(words.last[query], words.first[key], words.last[key]), targets)
+    places = words.last[query], words.first[key], words.last[key]
+    return without(span_pairs(*places, later=later), targets)
 
 
 @lru_cache(maxsize=8)

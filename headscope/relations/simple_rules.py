@@ -48,6 +48,19 @@ RULES = (
     "capitalised",
 )
 """Every simple rule by name; `own` is the one that a relation brings itself, if any."""
+_AHEAD = (
+    *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
+    *(f"{d}-words-ahead" for d in range(1, WORDS_BACK + 1)),
+    *(f"later-{name}" for name in RULES[OFFSETS + WORDS_BACK + 1 :]),
+)
+ALL_RULES = (
+    *RULES,
+    *_AHEAD,
+    *(f"nearest-{name}-on-either-side" for name in CLASSES),
+    "same-class-on-either-side",
+)
+"""`RULES`, and behind them what an encoder's heads may follow too: each rule read from the end of
+the text (`later-first-VERB` is its last verb), and the nearest of a class on either side."""
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
@@ -56,7 +69,8 @@ CLASS_COUNT = len(UPOS) + 1
 def picks(window: Window) -> Int[ndarray, "rule position"]:
     """The key position that each rule names at each query, −1 where it names none.
 
-    A rule about words speaks at a word's last token, of an earlier word's last token.
+    A rule about words speaks at a word's last token, of an earlier word's last token. In an
+    encoder's window the rules are those of `ALL_RULES`.
 
     >>> window = Window("w", np.arange(4), ("a",) * 4)
     >>> picks(window)[RULES.index("offset-2")].tolist()
@@ -68,11 +82,50 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     for d in range(1, OFFSETS + 1):
         found[d, d:] = place[: max(0, length - d)]
     if len(words):
-        by_word = np.stack(list(_by_word(window)))
+        by_word = np.stack(list(_by_word(words, _capitals(window))))
         earlier = (by_word >= 0) & (words.last[by_word] < words.last[None, :])
         rows = np.arange(OFFSETS + 1, len(RULES))
         found[rows[:, None], words.last[None, :]] = np.where(earlier, words.last[by_word], -1)
+    return np.concatenate([found, _ahead(window, found)]) if window.both_ways else found
+
+
+def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
+    """What the rules of `ALL_RULES` after those of `RULES` pick."""
+    length, words, stop = len(window), window.words, window.stop
+    found = np.full((len(ALL_RULES) - len(RULES), length), -1)
+    place = np.arange(length)
+    for d in range(1, OFFSETS + 1):
+        found[d - 1, : max(0, stop - d)] = place[d : max(d, stop)]
+    if not len(words):
+        return found
+    mirrored = np.stack(list(_by_word(_mirror(words), _capitals(window)[::-1])))
+    by_word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
+    apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
+    found[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
+    names = [*(f"nearest-{name}" for name in CLASSES), "same-class"]
+    before = earlier[[RULES.index(name) for name in names]]
+    after = found[[_AHEAD.index(f"later-{name}") for name in names]]
+    nearer = (before >= 0) & ((after < 0) | (place - before <= after - place))
+    found[len(_AHEAD) :] = np.where(nearer, before, after)
     return found
+
+
+def _mirror(words: WordTable) -> WordTable:
+    """The words from the last to the first, without heads."""
+    last = words.last.max()
+    return WordTable(
+        first=(last - words.last)[::-1],
+        last=(last - words.first)[::-1],
+        sentence=(words.sentence.max() - words.sentence)[::-1],
+        head=np.full(len(words), -1),
+        deprel=words.deprel[::-1],
+        upos=words.upos[::-1],
+        lemma=words.lemma[::-1],
+    )
+
+
+def _capitals(window: Window) -> Bool[ndarray, " word"]:
+    return np.array([window.strings[p].strip()[:1].isupper() for p in window.words.first], bool)
 
 
 @lru_cache(maxsize=32)
@@ -107,9 +160,8 @@ def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
     return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)
 
 
-def _by_word(window: Window) -> Iterator[Int[ndarray, " word"]]:
+def _by_word(words: WordTable, capitals: Bool[ndarray, " word"]) -> Iterator[Int[ndarray, " word"]]:
     """What each rule about words picks at each word, in the order of `RULES`."""
-    words = window.words
     count = np.arange(len(words))
     for d in range(1, WORDS_BACK + 1):
         yield np.where(count >= d, count - d, -1)
@@ -134,7 +186,7 @@ def _by_word(window: Window) -> Iterator[Int[ndarray, " word"]]:
     yield _nearest_other(words.upos)
     yield starts - 1
     yield _after(of_class(words, "PUNCT"))
-    yield nearest(np.array([window.strings[p].strip()[:1].isupper() for p in words.first], bool))
+    yield nearest(capitals)
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:

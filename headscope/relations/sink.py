@@ -20,6 +20,11 @@ FIRST_SOURCE = (
     "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
     "(Vig & Belinkov 2019, 5.2.3)"
 )
+SEPARATOR_FLOOR = 0.5
+SEPARATOR_SOURCE = (
+    "more than half of a head's attention at rest; Clark et al. 2019 (3.2) find over half of "
+    "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
+)
 COLUMN_FLOOR = 0.25
 COLUMN_SOURCE = (
     "ours: a quarter of a head's attention on one or two columns, whatever the query is; Xiao et "
@@ -33,9 +38,19 @@ def first_token(window: Window) -> Pairs:
     return pairs(query, np.zeros_like(query))
 
 
+def separator(window: Window) -> Pairs:
+    """Every query with the token that closes an encoder's window, such as `[SEP]`."""
+    query = np.arange(1, window.stop)
+    return (
+        pairs(query, np.full_like(query, len(window) - 1), later=True)
+        if window.ends
+        else no_pairs()
+    )
+
+
 def earlier_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, any earlier key but the first token."""
-    return keys_from(np.arange(1, len(window)), targets, rng)
+    """Same query, any earlier key but the first token; in an encoder any other of the text."""
+    return keys_from(np.arange(1, window.stop), targets, rng, later=window.both_ways)
 
 
 def resting_columns(window: Window) -> Pairs:
@@ -61,6 +76,15 @@ RELATIONS = (
         has_hits=False,
     ),
 )
+SEPARATOR = Relation(
+    "sink",
+    "separator",
+    separator,
+    earlier_keys,
+    Rule(SEPARATOR_FLOOR, SEPARATOR_SOURCE, "the separator that closes the text"),
+    has_hits=False,
+)
+"""Asked of encoders alone."""
 RESTING = RELATIONS[1].id
 """What is summed where the patterns are read."""
 
@@ -70,6 +94,7 @@ TYPE = HeadType(
     colour="#b8b8b8",
     marker=".",
     relations=RELATIONS,
+    both_ways=(*RELATIONS, SEPARATOR),
     looks_at="a resting place: the first token, or an early position where its layer rests",
     rivals="same query, other keys",
     behaviour="text",

@@ -2,7 +2,8 @@
 
 One relation per Universal Dependencies relation and direction: `obj:dep>head` is the query at
 the object with its verb as key, `obj:head>dep` the query at the verb with its object as key.
-A causal model shows a direction only where the key comes first.
+A causal model shows a direction only where the key comes first; an encoder shows both, wherever the
+key stands (Clark et al. 2019, 4.2, score both directions of each relation).
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ BEAT_RULE_BY = 0.10
 
 
 def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
-    """The query at a word's last sub-token with all sub-tokens of its earlier dependent or head."""
+    """The query at a word's last sub-token with all sub-tokens of its earlier dependent or head.
+
+    In an encoder of its later ones too.
+    """
     words = window.words
     dependent = words.dependents.get(deprel)
     if dependent is None:
@@ -35,11 +39,14 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     head = words.head[dependent]
     query, key = (head, dependent) if query_is_head else (dependent, head)
     # the whole key word must have been read before the query word begins to be complete
-    earlier = words.last[key] < words.last[query]
-    query, key = query[earlier], key[earlier]
+    apart = words.last[key] < words.last[query]
+    if window.both_ways:
+        apart |= words.first[key] > words.last[query]
+    query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
-    return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
+    places = words.last[query], words.first[key], words.last[key]
+    return distinct(span_pairs(*places, later=window.both_ways))
 
 
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}

@@ -24,9 +24,12 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     """Word pairs that no dependency links, at the target's distance and with a key of its class.
 
     Where the window has none of that class, any unlinked pair at that distance serves; where it
-    has none at all, the query gets no control and does not count.
+    has none at all, the query gets no control and does not count; nor do an encoder's later
+    targets.
     """
     words = window.words
+    if window.both_ways:
+        targets = targets.take(targets.key < targets.owner)
     if window not in _unlinked:
         _unlinked[window] = _Unlinked(words)
     unlinked = _unlinked[window]

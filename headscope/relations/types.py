@@ -31,6 +31,8 @@ class HeadType:
     letter: str
     """One letter, for where there is no colour."""
     relations: tuple[Relation, ...]
+    both_ways: tuple[Relation, ...] = ()
+    """What is asked instead of an encoder, whose tokens see those after them; the same if empty."""
     colour: str = "#8a6fdf"
     """Told apart by colour-blind readers too, among the others (Okabe and Ito 2008)."""
     marker: str = "X"
@@ -59,6 +61,6 @@ class HeadType:
             )
         if self.behaviour not in BEHAVIOURS:
             raise ChoiceError(f"behaviour of {self.name}", self.behaviour, BEHAVIOURS)
-        for relation in self.relations:
+        for relation in (*self.relations, *self.both_ways):
             if relation.type != self.name:
                 raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")

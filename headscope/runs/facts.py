@@ -37,6 +37,8 @@ def describe_input(
         settings: what else was asked for.
     """
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
+    if model.both_ways:
+        facts["both_ways"] = True
     return {
         "model": {**facts, "name": title_of(model.name)},
         "types": sorted({relation.type for relation in relations}),

@@ -36,7 +36,7 @@ class AttentionView:
     title: str
     tokens: tuple[str, ...]
     pattern: Float[ndarray, "query key"]
-    """Attention in [0, 1]; rows sum to 1 over keys at or before the query."""
+    """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
 
     def __post_init__(self) -> None:
         size = len(self.tokens)
@@ -44,6 +44,11 @@ class AttentionView:
             raise PatternError(
                 f"{self.title}: a pattern of shape {np.shape(self.pattern)} for {size} tokens"
             )
+
+    @property
+    def both_ways(self) -> bool:
+        """Whether some query looks at keys after it, as in an encoder."""
+        return bool(np.triu(self.pattern, 1).any())
 
     def html(self) -> str:
         """A whole page that asks no network."""
@@ -64,7 +69,7 @@ class AttentionView:
             "tokens": [visible(token) for token in self.tokens],
             "attention": [np.asarray(self.pattern, float).round(4).tolist()],
             "attentionHeadNames": [self.title],
-            "maskUpperTri": True,
+            "maskUpperTri": not self.both_ways,
         }
         # every view brings the script: a notebook may show any of its cells without the others
         return (
@@ -87,10 +92,11 @@ class AttentionView:
         lines = [Text(self.title, style="bold")]
         for query, name in enumerate(names):
             line = Text(f"{name:>{width}} ")
-            for share in self.pattern[query, : query + 1]:
+            seen = self.pattern[query] if self.both_ways else self.pattern[query, : query + 1]
+            for share in seen:
                 mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
                 line.append(mark * 2, Style(color="blue"))
-            best = int(self.pattern[query, : query + 1].argmax())
+            best = int(seen.argmax())
             line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
             lines.append(line)
         return Group(*lines)

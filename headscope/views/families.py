@@ -36,7 +36,7 @@ def describe_models() -> RenderableType:
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
         Text("  model.gguf     de-quantised when it is loaded (needs the gguf extra)\n"),
         Text(
-            "Causal layouts that are read (model_type in config.json), each measured on a tiny "
+            "Layouts that are read (model_type in config.json), each measured on a tiny "
             "model with random weights: the engine, how far its attention is from that of the "
             "model's own code, and whether it can have a twin. Any other is tried.\n"
         ),

@@ -124,7 +124,8 @@ def pattern_figure(view: AttentionView) -> Figure:
         )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
-    shown = np.ma.array(view.pattern, mask=np.triu(np.ones((size, size), bool), 1))
+    hidden = np.triu(np.ones((size, size), bool), 1) & (not view.both_ways)
+    shown = np.ma.array(view.pattern, mask=hidden)
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1)
     # `$` would start a formula
     names = [visible(token).replace("$", r"\$") for token in view.tokens]

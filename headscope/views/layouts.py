@@ -1,4 +1,4 @@
-"""The layouts of causal models that headscope reads, as measured; a test measures them again."""
+"""The layouts of models that headscope reads, as measured; a test measures them again."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ LAYOUTS = (
     Layout("axk1", "", "latent attention"),
     Layout("axk2", "", "latent attention, chosen keys"),
     Layout("beam", "", "windows"),
+    Layout("bert", "bert-base-uncased, bert-large", "keys on both sides", planted="5 of 5"),
     Layout("biogpt", "BioGPT"),
     Layout("bitnet", "BitNet"),
     Layout("bloom", "BLOOM, BLOOMZ", "ALiBi", planted="lexical/nearest-VERB"),
@@ -47,7 +48,9 @@ LAYOUTS = (
     Layout("deepseek_v3", "DeepSeek-V3, R1", "latent attention"),
     Layout("deepseek_v32", "DeepSeek-V3.2", "latent attention, chosen keys"),
     Layout("diffllama"),
+    Layout("distilbert", "DistilBERT", "keys on both sides"),
     Layout("dots1"),
+    Layout("electra", "ELECTRA", "keys on both sides"),
     Layout("ernie4_5"),
     Layout("ernie4_5_moe"),
     Layout("exaone4", "EXAONE 4", "windows"),
@@ -108,6 +111,7 @@ LAYOUTS = (
     Layout("ministral3", "Ministral 3", "windows"),
     Layout("mistral", "Mistral", "windows", planted="positional/local"),
     Layout("mixtral", "Mixtral", "windows"),
+    Layout("modernbert", "ModernBERT", "keys on both sides, windows"),
     Layout("modernbert-decoder", "ModernBERT decoder", "", engine="lens"),
     Layout("mpt", "MPT", "ALiBi"),
     Layout("nanochat", "nanochat"),
@@ -127,6 +131,7 @@ LAYOUTS = (
     Layout("qwen2_moe", "Qwen 2 MoE"),
     Layout("qwen3", "Qwen 3"),
     Layout("qwen3_moe", "Qwen 3 MoE"),
+    Layout("roberta", "RoBERTa", "keys on both sides"),
     Layout("seed_oss", "Seed-OSS"),
     Layout("smollm3", "SmolLM3"),
     Layout("solar_open"),
@@ -136,5 +141,5 @@ LAYOUTS = (
     Layout("xglm", "XGLM", "", engine="lens"),
     Layout("youtu", "", "latent attention"),
 )
-"""Of all causal layouts of the installed transformers those that are read, one line each. What is
+"""Of all causal layouts of the installed transformers, and of encoders, those that are read, one line each. What is
 not here is refused by a sentence that says why, as far as two tiny layers can be built of it."""

@@ -32,7 +32,8 @@ def show(
     Args:
         model: a model's name as for `classify`, a run or its folder, or a loaded model.
         head: `L5H1` or `5.1`.
-        text: any text; the beginning-of-text token is put before it.
+        text: any text; the beginning-of-text token is put before it, and an encoder's separator
+            after it.
         revision: branch, tag or commit on the hub, for a name; a run has its own.
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         source: the run's model, or where it is now if it is not where it was.
@@ -56,12 +57,13 @@ def show(
     tokens = loaded.tokenizer.encode(Document("text", text, ())).tokens
     if not len(tokens):
         raise HeadscopeError("the text is empty: there is nothing to attend to")
-    if len(tokens) + 1 > loaded.context:
+    frame = loaded.tokenizer.frame
+    if len(tokens) + 1 + frame.room > loaded.context:
         raise HeadscopeError(
             f"the text has {len(tokens)} tokens; with its beginning {loaded.name} reads "
             f"{loaded.context} at most"
         )
-    ids = [loaded.tokenizer.bos, *tokens.tolist()]
+    ids = [loaded.tokenizer.bos, *tokens.tolist(), *([] if frame.end is None else [frame.end])]
     kept: list[torch.Tensor] = []
 
     def take(at: int, pattern: torch.Tensor) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import load_model
 from headscope.models.shuffled import shuffled
 from headscope.views.layouts import LAYOUTS, Layout
-from tests.models.tiny import CONTEXT, LARGEST, tiny_config
+from tests.models.tiny import CONTEXT, ENCODERS, LARGEST, tiny_config
 
 LONGEST_SENTENCE = 500
 ROWS = {layout.name: layout for layout in LAYOUTS}
@@ -30,11 +30,11 @@ def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
         for name, value in more.items():
             setattr(config, name, value)
         with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config)
+            empty = kind_of(model_type).from_config(config)
         size = sum(weights.numel() for weights in empty.parameters())
         if size > LARGEST:
             raise ValueError(f"{size:,} parameters")
-        network = AutoModelForCausalLM.from_config(config)
+        network = kind_of(model_type).from_config(config)
     except Exception as error:
         pytest.skip(f"transformers cannot build it tiny: {str(error).splitlines()[0]}")
     generator = torch.Generator().manual_seed(0)
@@ -47,11 +47,18 @@ def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def own_attention(folder: Path, tokens) -> list[torch.Tensor]:
+def kind_of(model_type: str):
+    """The class of transformers that loads such a model."""
+    return AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
+
+
+def own_attention(folder: Path, tokens, model_type: str = "") -> list[torch.Tensor]:
     """What transformers itself gives."""
-    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    kind = kind_of(model_type)
+    network = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    how = {} if model_type in ENCODERS else {"use_cache": False}
     with torch.no_grad():
-        found = network.base_model(tokens, use_cache=False, output_attentions=True)
+        found = network.base_model(tokens, output_attentions=True, **how)
     return list(found.attentions)
 
 
@@ -97,9 +104,11 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
         assert "\n" not in message
         assert len(message) < LONGEST_SENTENCE + len(str(folder))
         return
-    tokens = torch.randint(1, 300, (2, CONTEXT), generator=torch.Generator().manual_seed(1))
-    seen, own = patterns(model, tokens), own_attention(folder, tokens)
-    assert model.context == CONTEXT
+    # RoBERTa counts positions from behind the number of its padding
+    context = CONTEXT - (model_type == "roberta")
+    tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
+    seen, own = patterns(model, tokens), own_attention(folder, tokens, model_type)
+    assert (model.context, model.both_ways) == (context, model_type in ENCODERS)
     assert [each.shape for each in seen] == [each.shape for each in own]
     measured = Layout(
         model_type,

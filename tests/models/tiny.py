@@ -18,7 +18,9 @@ UNBUILT = {
     "zamba": "two layers are too few to share weights",
 }
 """What cannot be made tiny by the common names alone."""
-MODEL_TYPES = tuple(sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(UNBUILT)))
+ENCODERS = ("bert", "distilbert", "electra", "modernbert", "roberta")
+"""Those that are read as encoders."""
+MODEL_TYPES = tuple(sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *ENCODERS} - set(UNBUILT)))
 CONTEXT = 96
 WINDOW = 56
 """Longer than the text on which an engine is checked when it is loaded, and shorter than the context."""
@@ -97,6 +99,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4},
         "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2},
     },
+    "distilbert": {"dim": 32, "hidden_dim": 64},
     "dots1": {"n_shared_experts": 1},
     "dots3_note_text": {"num_key_value_heads": 4},
     "falcon_h1": {"mamba_d_head": 16},

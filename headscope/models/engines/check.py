@@ -13,9 +13,16 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 
 
 def check_patterns(
-    engine: Engine, name: str, heads: int, vocabulary_size: int, device: str, length: int = 12
+    engine: Engine,
+    name: str,
+    heads: int,
+    vocabulary_size: int,
+    device: str,
+    *,
+    both_ways: bool = False,
+    length: int = 12,
 ) -> None:
-    """Run one short batch and check that what the hooks give is causal attention.
+    """Run one short batch and check that what the hooks give is attention, causal but of encoders.
 
     Raises:
         ModelError: a layer gave no pattern, another number of heads than configured, rows that
@@ -38,7 +45,7 @@ def check_patterns(
         worst = float(off.abs().nan_to_num(nan=torch.inf).max())
         if worst > TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(f"{where}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
-        if bool(pattern.triu(1).any()):
+        if not both_ways and bool(pattern.triu(1).any()):
             raise ModelError(f"{where} attends to later positions: not a causal model")
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size

@@ -40,6 +40,11 @@ def choose_engine(
         config.architectures = [type(hf_model).__name__]
     attend_by(hf_model, EAGER)
     probed = probe(name, hf_model, stated)
+    if asked == "lens" and stated.both_ways:
+        raise ModelError(
+            f"{name}: an encoder is read by the fused engine alone; what takes TransformerLens' "
+            "view of a model (--engine lens, weights) does not know it"
+        )
     if asked == "lens":
         return _lens(name, hf_model, backend, stated, probed), ()
     # each engine's library takes seconds to import
@@ -51,7 +56,7 @@ def choose_engine(
         return engine, ()
     except Exception as error:  # a model's own code may fail in any way
         reason = _reason(error)
-        if asked == "fused":
+        if asked == "fused" or stated.both_ways:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(hf_model, EAGER)
     try:

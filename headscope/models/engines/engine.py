@@ -28,16 +28,18 @@ OnPattern = Callable[[int, Float[Tensor, "batch head query key"]], None]
 class Tile:
     """A stretch of attention rows: whole windows of a batch, or some queries of one window.
 
-    Its keys are those up to its last query.
+    Its keys are those up to its last query, or as many as `width` says.
     """
 
     windows: slice
     queries: slice
+    width: int | None = None
+    """Keys of a row where a query sees those after it too."""
 
     @property
     def keys(self) -> int:
         """How many keys a row of this tile has."""
-        return int(self.queries.stop)
+        return int(self.queries.stop) if self.width is None else self.width
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,8 +111,9 @@ class Engine(Protocol):
     ) -> None:
         """Run right-padded tokens and hand on each layer's rows, a tensor for each tile.
 
-        Right padding needs no mask: a causal model's earlier positions never see it. The run
-        stops after the last rows of the first `layers` layers (all when None).
+        Right padding needs no mask: a causal model's earlier positions never see it. An encoder's
+        padding is below 0, and nothing sees it. The run stops after the last rows of the first
+        `layers` layers (all when None).
         """
 
     def matrices(self) -> list[Float[Tensor, ...]]:

@@ -17,8 +17,8 @@ from torch import Tensor
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Look, OnLayer, Tile
 from headscope.models.engines.interface import NAME, noting_windows, reading
-from headscope.models.engines.modules import attend_by, attention_layers, reaches
-from headscope.models.engines.probe import Probe, check_probe
+from headscope.models.engines.modules import attend_by, attention_layers, reaches, with_outputs
+from headscope.models.engines.probe import Probe, check_probe, only_forward
 from headscope.models.engines.rows import Scores, log_probabilities
 from headscope.models.layout import Layout
 from headscope.models.matrices import attention_matrices
@@ -56,13 +56,16 @@ class FusedEngine:
     def layout(self, windows: int, length: int) -> list[Tile]:
         """Tiles of at most about a million cells."""
         room = BLOCK_CELLS // (self.heads * length)
+        width = length if self.stated.both_ways else None
         at_once = room // length
         if at_once:
             starts = range(0, windows, at_once)
-            return [Tile(slice(w, min(w + at_once, windows)), slice(0, length)) for w in starts]
+            return [
+                Tile(slice(w, min(w + at_once, windows)), slice(0, length), width) for w in starts
+            ]
         rows = max(LEAST_ROWS, room)
         return [
-            Tile(slice(w, w + 1), slice(q, min(q + rows, length)))
+            Tile(slice(w, w + 1), slice(q, min(q + rows, length)), width)
             for w in range(windows)
             for q in range(0, length, rows)
         ]
@@ -84,12 +87,16 @@ class FusedEngine:
             if layer == last:
                 raise _LastLayerError
 
+        more: dict[str, Any] = only_forward(self.stated)
+        if self.stated.both_ways:
+            seen = tokens >= 0
+            tokens, more = tokens.clamp_min(0), {"attention_mask": None if seen.all() else seen}
         with reading(take), _stopped():
-            self.network.base_model(tokens, use_cache=False)
+            self.network.base_model(tokens, **more)
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer, in place."""
-        layers = attention_layers(self.network)
+        layers = with_outputs(self.network, attention_layers(self.network))
         return [matrix for layer in layers for matrix in attention_matrices(layer, self.stated)]
 
 

@@ -98,8 +98,7 @@ def beside_of(
     window = more.get("sliding_window")
     if mask is None and window is not None and window < query.shape[2]:
         asked.append(f"a sliding_window of {window} without a mask")
-    if mask is None and not getattr(module, "is_causal", True):
-        asked.append("attention that looks ahead")
+    later = not getattr(module, "is_causal", True)
     if asked:
         raise ModelError(f"the fused engine does not know {', '.join(asked)}")
     chosen = more.get("indices")
@@ -107,7 +106,9 @@ def beside_of(
         mask = _only(chosen, mask, query, key)
         _masked.add(getattr(getattr(module, "config", None), "index_topk", chosen.shape[-1]))
     bias = _bias(mask, more.get("position_bias"), query, key)
-    return Beside(bias, more.get("softcap"), more.get("s_aux"))
+    if bias is None and later:
+        bias = query.new_zeros(1, 1, 1, key.shape[2]).float().expand(1, 1, query.shape[2], -1)
+    return Beside(bias, more.get("softcap"), more.get("s_aux"), later)
 
 
 def mask_of(*, kv_length: int, local_size: int | None = None, **more: Any) -> Tensor | None:

@@ -46,7 +46,7 @@ def attend(
     # no kernel caps; and none has a derivative of the sums by which a sink scales the output
     if beside.cap is not None or (beside.sink is not None and backward):
         return by_rows(query, key, value, scale, beside)
-    output, normaliser = _kernel(query, key, value, scale, beside.bias)
+    output, normaliser = _kernel(query, key, value, scale, beside)
     if beside.sink is None:
         return output, normaliser
     whole = torch.logaddexp(normaliser, beside.sink.to(normaliser)[:, None])
@@ -60,7 +60,7 @@ def by_rows(
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     outputs, sums = [], []
-    for tile in _tiles(query):
+    for tile in _tiles(query, beside):
         scores = tile_scores(query, key, scale, beside, tile)
         normaliser = normaliser_of(scores, beside)
         pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
@@ -71,21 +71,23 @@ def by_rows(
 
 def tiled_normaliser(query: Heads, key: Heads, scale: float, beside: Beside = PLAIN) -> Sums:
     """The log-sum-exp of every row of scores, some rows at a time, by any device."""
-    parts = (tile_scores(query, key, scale, beside, tile) for tile in _tiles(query))
+    parts = (tile_scores(query, key, scale, beside, tile) for tile in _tiles(query, beside))
     return torch.cat([normaliser_of(part, beside) for part in parts], -1)
 
 
-def _tiles(query: Heads) -> list[Tile]:
+def _tiles(query: Heads, beside: Beside) -> list[Tile]:
     windows, _, length, _ = query.shape
+    width = length if beside.later else None
     parts = [slice(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
-    return [Tile(slice(0, windows), part) for part in parts]
+    return [Tile(slice(0, windows), part, width) for part in parts]
 
 
 def _kernel(
-    query: Heads, key: Heads, value: Values, scale: float, bias: Tensor | None
+    query: Heads, key: Heads, value: Values, scale: float, beside: Beside
 ) -> tuple[Values, Sums]:
-    width = value.shape[-1]
+    width, bias = value.shape[-1], beside.bias
     query, key, value = _same_width(query, key, value)
+    plain = Beside(bias, later=beside.later)
     device = query.device.type
     if device == "cpu":
         mask = None if bias is None else bias.to(query.dtype)
@@ -97,23 +99,24 @@ def _kernel(
         if groups > 1:
             key, value = (x.repeat_interleave(groups, 1) for x in (key, value))
         if device == "cuda":
-            output, normaliser = _cuda(query, key, value, scale, bias)
+            output, normaliser = _cuda(query, key, value, scale, plain)
         elif bias is None:
             output = nn.functional.scaled_dot_product_attention(
                 query, key, value, is_causal=True, scale=scale
             )
             normaliser = tiled_normaliser(query, key, scale)
         else:
-            output, normaliser = by_rows(query, key, value, scale, Beside(bias))
+            output, normaliser = by_rows(query, key, value, scale, plain)
     return output[..., :width], normaliser
 
 
 def _cuda(
-    query: Heads, key: Heads, value: Values, scale: float, bias: Tensor | None
+    query: Heads, key: Heads, value: Values, scale: float, beside: Beside
 ) -> tuple[Values, Sums]:
+    bias = beside.bias
     half = query.dtype in (torch.float16, torch.bfloat16)
     if bias is not None and not _kernel_adds_biases(query.device, query.dtype):
-        return by_rows(query, key, value, scale, Beside(bias))
+        return by_rows(query, key, value, scale, beside)
     if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
         flash = torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, 0.0, True, scale=scale

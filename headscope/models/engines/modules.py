@@ -8,7 +8,7 @@ from torch import nn
 
 from headscope.models.engines.adapters import adapt, adapted_modules, reaches, undo
 
-__all__ = ["attend_by", "attention_layers", "reaches"]
+__all__ = ["attend_by", "attention_layers", "reaches", "with_outputs"]
 
 EAGER = "eager"
 """transformers' name for a model's own code, which computes whole patterns."""
@@ -18,9 +18,10 @@ def attend_by(network: Any, name: str) -> None:
     """Let a network's attention be computed by a function of transformers' interface.
 
     Args:
-        network: a causal model of transformers.
+        network: a model of transformers.
         name: by which the function is registered, or `eager`.
     """
+    _number(network)
     if not adapted_modules(network):
         network.set_attn_implementation(name)
     elif name == EAGER:
@@ -33,3 +34,20 @@ def attention_layers(network: Any) -> list[nn.Module]:
     """The modules that hold a layer's attention, in the order of the layers."""
     found = [m for m in network.modules() if hasattr(m, "layer_idx") and hasattr(m, "is_causal")]
     return sorted(found, key=lambda module: module.layer_idx)
+
+
+def with_outputs(network: nn.Module, layers: list[nn.Module]) -> list[nn.Module]:
+    """The modules that hold Q, K, V and O: BERT keeps O beside its attention, in their parent."""
+    parents: dict[int, nn.Module] = {}
+    for module in network.modules():
+        own = getattr(module, "self", None)
+        if isinstance(own, nn.Module) and hasattr(getattr(module, "output", None), "dense"):
+            parents[id(own)] = module
+    return [parents.get(id(layer), layer) for layer in layers]
+
+
+def _number(network: nn.Module) -> None:
+    """DistilBERT does not tell its layers which of them they are."""
+    own = [m for m in network.modules() if type(m).__name__ == "DistilBertSelfAttention"]
+    for layer, module in enumerate(own):
+        setattr(module, "layer_idx", layer)  # noqa: B010

@@ -46,7 +46,7 @@ def probe(name: str, network: Any, stated: Layout) -> Probe:
     tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
     try:
         with torch.inference_mode():
-            found = network.base_model(tokens, use_cache=False, output_attentions=True)
+            found = network.base_model(tokens, output_attentions=True, **only_forward(stated))
     except Exception as error:  # a model's own code may fail in any way
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
@@ -62,11 +62,16 @@ def probe(name: str, network: Any, stated: Layout) -> Probe:
                 f"{name}: layer {layer} gives a pattern of shape {tuple(pattern.shape)}, but the "
                 f"configuration says {stated.heads} heads, {length} × {length}"
             )
-        if bool(pattern.triu(1).any()):
+        if not stated.both_ways and bool(pattern.triu(1).any()):
             raise ModelError(f"{name}: layer {layer} attends to later positions: no causal model")
     # the layers of a large model may lie on several devices
     kept = tuple(pattern.float().cpu() for pattern in patterns)
     return Probe(tokens, kept, embedding.dtype)
+
+
+def only_forward(stated: Layout) -> dict[str, bool]:
+    """What a model is told beside its tokens: that no next token is asked of it, if it writes."""
+    return {} if stated.both_ways else {"use_cache": False}
 
 
 def check_probe(engine: Engine, probed: Probe, what: str, *, slack: float = 1.0) -> None:

@@ -33,6 +33,8 @@ class Beside(NamedTuple):
     """Scores s become cap · tanh(s / cap) (Gemma 2)."""
     sink: Float[Tensor, " head"] | None = None
     """A score that takes its share of every row and belongs to no token (GPT-OSS)."""
+    later: bool = False
+    """Whether a query sees keys after it too; then there is a bias."""
 
 
 PLAIN = Beside()
@@ -67,7 +69,7 @@ def pattern(query: Heads, key: Heads, scale: float, beside: Beside) -> Rows:
     With a sink a row sums to what the sink leaves.
     """
     windows, _, length, _ = query.shape
-    tile = Tile(slice(0, windows), slice(0, length))
+    tile = Tile(slice(0, windows), slice(0, length))  # all keys come up to the last query
     scores = tile_scores(query, key, scale, beside, tile)
     return (scores - normaliser_of(scores, beside)[..., None]).exp()
 

@@ -17,6 +17,7 @@ from headscope.errors import ChoiceError
 from headscope.evidence.result import Result
 from headscope.evidence.tags import RESTING_PLACES
 from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+from headscope.models.encoders import refuse_encoder
 from headscope.models.load import Model
 from headscope.relations import head_types
 from headscope.relations.relation import Relation
@@ -78,6 +79,7 @@ def ablate(
     files = [pairs] if isinstance(pairs, str | Path) else pairs
     given = [pair for path in files for pair in read_pairs(Path(path))]
     model = model_of(run, longest=TEXT_LENGTH, **again)
+    refuse_encoder(model, "ablate")
     rerunner = Rerunner(model)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     found = _stimuli(run, model, groups, given, corpora, seed)

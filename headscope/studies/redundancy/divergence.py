@@ -45,12 +45,14 @@ def divergence_sums(
 
     Args:
         rows: each head's attention at each query over the keys of a window.
-        queries: the position of each query; keys after it hold no attention and are not read.
+        queries: the position of each query; keys after it are not read where they hold no
+            attention, as in a causal model.
     """
     heads = rows.shape[0]
     sums = np.zeros(heads * (heads - 1) // 2)
     for row, query in enumerate(queries.tolist()):
-        sums += divergences(rows[:, row, : query + 1])
+        seen = None if rows[:, row, query + 1 :].any() else query + 1  # an encoder sees all
+        sums += divergences(rows[:, row, :seen])
     return sums
 
 

@@ -20,10 +20,11 @@ function visible(token) {
 const bytesOf = (packed) => Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
 
 function unpack(packed, size) {
-  const bytes = bytesOf(packed);
+  const bytes = bytesOf(packed), whole = bytes.length === size * size;
   let place = 0;
-  return Array.from({ length: size }, (_, query) =>
-    Array.from({ length: size }, (_, key) => (key <= query ? bytes[place++] / 255 : 0)));
+  const rows = Array.from({ length: size }, (_, query) =>
+    Array.from({ length: size }, (_, key) => (whole || key <= query ? bytes[place++] / 255 : 0)));
+  return Object.assign(rows, { whole });
 }
 
 let views = 0;
@@ -60,13 +61,14 @@ function later(className, label, draw) {
 function rowView(example, matrix) {
   const row = matrix[example.query];
   const gaps = new Map(example.gaps.map(([place, ...gap]) => [place, gap]));
+  const seen = (i) => matrix.whole || i <= example.query;
   const shade = (share) => `--share:${Math.round(share * 100)}%`;
   const gap = ([first, end, share]) => [el("span", { class: "gap", style: shade(share), title: `tokens ${first} to ${end - 1} are not shown: ${number(share)}` },
     ` … ${share < 0.005 ? "" : `${number(share)} … `}`), el("span", { class: "at" }, `${end}:`)];
   return el("p", { class: "tokens" }, example.tokens.map((token, i) => [gaps.has(i) ? gap(gaps.get(i)) : null, el("span", {
-    class: ["token", i === example.query ? "query" : "", example.targets.includes(i) ? "target" : "", i > example.query ? "after" : ""].join(" ").trim(),
-    style: i <= example.query ? shade(row[i]) : null,
-    title: i <= example.query ? `${visible(token)} ${number(row[i])}` : null,
+    class: ["token", i === example.query ? "query" : "", example.targets.includes(i) ? "target" : "", seen(i) ? "" : "after"].join(" ").trim(),
+    style: seen(i) ? shade(row[i]) : null,
+    title: seen(i) ? `${visible(token)} ${number(row[i])}` : null,
   }, visible(token))]).flat(2), el("span", { class: "at" }, example.positions.at(-1) + 1 < example.length ? " …" : ""));
 }
 
@@ -87,15 +89,15 @@ function patternOf(example, matrix) {
   return [["(not shown)", ...names], [[0, ...rest.map(() => 0)], ...matrix.map((row, i) => [rest[i], ...row])]];
 }
 
-function drawPattern(id, tokens, attention) {
-  CircuitsVis.render(id, CircuitsVis.AttentionPattern, { tokens, attention });
+function drawPattern(id, tokens, attention, whole) {
+  CircuitsVis.render(id, CircuitsVis.AttentionPattern, { tokens, attention, maskUpperTri: !whole });
 }
 
 function exampleView(example, open) {
   const matrix = unpack(example.pattern, example.tokens.length);
   const [tokens, attention] = patternOf(example, matrix);
   const label = `attention pattern of ${headName(example.layer, example.head)}, ${example.kind}, ${example.window}`;
-  const draw = () => later("circuit", label, (id) => drawPattern(id, tokens, attention));
+  const draw = () => later("circuit", label, (id) => drawPattern(id, tokens, attention, matrix.whole));
   const about = example.query < 0
     ? `ordinary text, ${example.window}`
     : `${example.kind}: mass ${number(example.mass)} from “${visible(example.tokens[example.query]).trim()}”${example.positions.length ? ` at ${example.positions[example.query]} of ${example.length}` : ""}, ${example.window}`;

@@ -1,0 +1,61 @@
+"""Encoders: models whose tokens see those after them too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+from headscope.errors import ModelError
+from headscope.models.layout import looks_both_ways
+
+LONGEST = 512
+"""Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
+_DISENTANGLED = ("deberta", "deberta-v2")
+_WITH_MASKS = "ForMaskedLM"
+_SAME_AS_MASKED = ("BertForPreTraining",)
+"""Architectures that hold all of the masked language model, and more beside it."""
+
+
+def network_class(name: str, config: Any) -> Any:
+    """The class of transformers that builds or loads a model of this configuration.
+
+    An encoder that was not trained to fill in masked tokens, or whose head for that is not in its
+    files, is read without it: its attention is the same.
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration of transformers.
+
+    Raises:
+        ModelError: its attention is no softmax over products of queries and keys.
+    """
+    if config.model_type in _DISENTANGLED:
+        raise ModelError(
+            f"{name}: a {config.model_type} has disentangled attention, whose scores are sums of "
+            "products with positions too, gathered anew for each pair; headscope does not read it"
+        )
+    if not looks_both_ways(config):
+        return AutoModelForCausalLM
+    stated = (config.architectures or [_WITH_MASKS])[0]
+    if stated.endswith(_WITH_MASKS) or stated in _SAME_AS_MASKED:
+        return AutoModelForMaskedLM
+    return AutoModel
+
+
+def refuse_encoder(model: Any, what: str) -> None:
+    """Refuse what is about predicting the next token.
+
+    Args:
+        model: a loaded model.
+        what: was asked for, for the message.
+
+    Raises:
+        ModelError: the model is an encoder.
+    """
+    if model.both_ways:
+        raise ModelError(
+            f"{model.name}: {what} is about predicting the next token, and an encoder "
+            f"({model.architecture}) predicts none; classify, report, show, heads, why, atlas, "
+            "compare and verify work with it"
+        )

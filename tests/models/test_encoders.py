@@ -1,0 +1,159 @@
+"""Encoders, whose tokens see those after them too: what is read of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, BertConfig, BertModel, DebertaV2Config
+from transformers import DebertaV2ForMaskedLM, ElectraConfig, ElectraForPreTraining
+
+import headscope as hs
+from headscope.errors import ModelError
+from headscope.models.load import load_model
+from headscope.views.layouts import LAYOUTS
+from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built
+from tests.helpers.encoders import save_tokenizer
+from tests.helpers.shell import headscope
+from tests.models.every_layout import patterns, save_tiny
+from tests.models.tiny import ENCODERS
+
+SMALL = {
+    "vocab_size": len(WORDS), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 32, "max_position_embeddings": 64, "initializer_range": 0.4,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_hand_built(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "pairs.conllu"
+    path.write_text(corpus(24, seed=0), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(folder, text, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "run"
+    return hs.classify(str(folder), text, max_tokens=6000, max_length=120, out=out), out
+
+
+@pytest.mark.parametrize("model_type", ENCODERS)
+def test_padding_is_seen_by_no_token(model_type, tokenizer, tmp_path):
+    save_tiny(model_type, tokenizer, tmp_path)
+    model = load_model(str(tmp_path))
+    tokens = torch.randint(1, 300, (2, 80), generator=torch.Generator().manual_seed(1))
+    tokens[1, 50:] = -1
+    own = AutoModelForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    with torch.no_grad():
+        alone = own.base_model(tokens[1:, :50], output_attentions=True).attentions
+    for seen, expected in zip(patterns(model, tokens), alone, strict=True):
+        assert float((seen[1, :, :50, :50] - expected[0]).abs().max()) < 1e-5
+        assert not seen[1, :, :50, 50:].any()
+        assert float(expected[0].triu(1).max()) > 0.1
+
+
+def test_what_each_head_was_built_to_do_is_found(run):
+    found = run[0].evidence[run[0].evidence["tagged"].astype(bool)]
+    tags = {(f"{row.type}/{row.relation}", row.head) for row in found.itertuples()}
+    beside = {("positional/offset+1-random", 0), ("positional/offset-1-random", 1)}
+    assert tags == {*HEADS.items(), *beside, ("positional/local", 1)}
+    (row,) = (each for each in LAYOUTS if each.name == "bert")
+    assert row.planted == f"{len(HEADS)} of {len(HEADS)}"
+
+
+def test_a_dependency_is_scored_wherever_its_other_end_stands(run, text, folder):
+    """A noun's head looks at its own verb alike wherever that stands in the window."""
+    windows = hs.windows(text, load_model(str(folder)).tokenizer, max_length=120, max_tokens=6000)
+    shares, later = [], 0
+    for window in windows:
+        assert window.strings[0], window.strings[-1] == ("[CLS]", "[SEP]")
+        words = Counter(window.strings)
+        for row in window.words.dependents["obj"]:
+            verb = window.strings[window.words.first[row]].replace("n", "v")
+            shares.append(1 / words[verb])
+            later += window.words.head[row] > row
+    assert 0.4 < later / len(shares) < 0.6
+    evidence = run[0].evidence.set_index(["head", "relation"])
+    for head, relation in ((3, "obj:dep>head"), (4, "obj:head>dep")):
+        row = evidence.loc[(head, relation)]
+        assert row["n"] == len(shares)
+        assert row["mass"] == pytest.approx(np.mean(shares), abs=0.01)
+        # of all other verbs, or nouns, on either side none is looked at
+        assert row["control"] < 0.02
+
+
+def test_a_head_of_even_attention_has_the_closed_forms(run):
+    row = run[0].heads.loc["L0H7"]
+    assert row["shape"] == "horizontal"
+    evidence = run[0].evidence.set_index(["head", "type", "relation"])
+    ahead = evidence.loc[(7, "positional", "offset+1")]
+    assert ahead["mass"] == pytest.approx(ahead["control"], abs=1e-6)
+    assert ahead["mass"] == pytest.approx(row["first_token_mass"], abs=1e-3)
+    assert row["entropy"] == pytest.approx(-np.log(row["first_token_mass"]), abs=0.01)
+    assert run[0].heads.loc["L0H0", "shape"] == "diagonal"
+
+
+def test_the_run_says_that_the_model_looks_both_ways(run):
+    assert json.loads((run[1] / "run.json").read_text())["model"]["both_ways"] is True
+    assert run[0].info["text_loss"]["tokens"] > 100
+
+
+def test_report_and_show_have_the_later_half_of_a_pattern(run):
+    view = run[0].show("L0H0", "n1 so v1")
+    assert view.tokens == ("[CLS]", "n1", "so", "v1", "[SEP]")
+    assert view.pattern[1, 2] > 0.99
+    assert view._repr_html_().count('"maskUpperTri":false') == 1
+    told = headscope("show", str(run[1]), "L0H0", "n1 so v1").stdout
+    assert "so 1.00" in told
+    example = next(e for e in run[0].examples if e.head == 0 and e.relation == "positional/offset+1")
+    assert example.pattern[example.query, example.targets[0]] > 0.99
+    assert example.targets[0] > example.query
+    assert (run[1] / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("command", ["ablate", "explain", "prune", "collapse", "weights"])
+def test_what_is_about_the_next_token_is_refused_in_one_line(command, run):
+    told = headscope(command, str(run[1]), expect=2)
+    assert "an encoder" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_an_encoder_without_its_head_for_words_is_read(tmp_path):
+    for name, model in (
+        ("bert", BertModel(BertConfig(**SMALL), add_pooling_layer=False)),
+        ("electra", ElectraForPreTraining(ElectraConfig(embedding_size=32, **SMALL))),
+    ):
+        model.save_pretrained(tmp_path / name)
+        save_tokenizer(WORDS, tmp_path / name)
+        loaded = load_model(str(tmp_path / name))
+        assert loaded.both_ways
+        assert (loaded.tokenizer.bos_string, loaded.tokenizer.frame.end_string) == SPECIAL[:2]
+        assert len(patterns(loaded, torch.arange(20)[None])) == 2
+
+
+def test_a_pair_in_memory_is_read_and_the_lens_engine_is_refused(folder):
+    from transformers import AutoTokenizer
+
+    network = AutoModelForMaskedLM.from_pretrained(folder)
+    view = hs.show((network, AutoTokenizer.from_pretrained(folder)), "L0H1", "n1 so v1")
+    assert view.pattern[3, 2] > 0.99
+    with pytest.raises(ModelError, match="read by the fused engine alone"):
+        load_model(str(folder), engine="lens")
+
+
+def test_disentangled_attention_is_refused_with_its_reason(tmp_path):
+    small = {**SMALL, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+    DebertaV2ForMaskedLM(DebertaV2Config(**small)).save_pretrained(tmp_path)
+    save_tokenizer(WORDS, tmp_path)
+    with pytest.raises(ModelError, match="disentangled attention"):
+        load_model(str(tmp_path))
+
+
