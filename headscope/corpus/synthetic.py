@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.window import CAUSAL, Frame, Window
+from headscope.corpus.window import Window
 
 SHORTEST, LONGEST = 25, 64
 """Bounds of the copied stretch in tokens. It varies between windows, so that no fixed distance
@@ -27,7 +27,6 @@ def repeat_windows(
     count: int,
     seed: int,
     max_length: int,
-    frame: Frame = CAUSAL,
 ) -> list[Window]:
     """`count` windows `[bos, r, r]`, r of 25 to 64 random tokens, none of them twice in r.
 
@@ -38,7 +37,6 @@ def repeat_windows(
         count: number of windows.
         seed: the same seed gives the same windows.
         max_length: the model's context; shorter contexts get shorter copies.
-        frame: what else the model's windows have.
 
     >>> spell = lambda tokens: [f"<{token}>" for token in tokens]
     >>> (window,) = repeat_windows(np.arange(1, 40), 0, spell, count=1, seed=0, max_length=7)
@@ -46,7 +44,7 @@ def repeat_windows(
     >>> n, len(window), bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
     (3, 7, True)
     """
-    longest = min(LONGEST, (max_length - 1 - frame.room) // 2, len(vocabulary))
+    longest = min(LONGEST, (max_length - 1) // 2, len(vocabulary))
     shortest = min(SHORTEST, longest)
     rng = np.random.default_rng(seed)
     windows = []
@@ -58,5 +56,5 @@ def repeat_windows(
         window = Window(
             f"repeat#{i}", tokens, strings, copy_length=n, stimulus="repeat", document=i
         )
-        windows.append(frame.close(window))
+        windows.append(window)
     return windows

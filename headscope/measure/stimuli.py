@@ -159,15 +159,10 @@ def plan_repeats(
     count: int = MOST_DOCUMENTS,
 ) -> list[Window]:
     """Windows of repeated random tokens, each a block of its own."""
-    return repeat_windows(
-        vocabulary,
-        encoder.bos,
-        encoder.spell,
-        count=count,
-        seed=seed,
-        max_length=max_length,
-        frame=frame_of(encoder),
-    )
+    frame = frame_of(encoder)
+    how = {"count": count, "seed": seed, "max_length": max_length - frame.room}
+    found = repeat_windows(vocabulary, encoder.bos, encoder.spell, **how)
+    return [frame.close(window) for window in found]
 
 
 def plan_built(encoder: Encoder, *, max_length: int) -> Iterator[Window]:

@@ -19,8 +19,8 @@ from headscope.measure.backend import batch_tokens_on
 from headscope.measure.batches import Batch, batches
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.stimuli import TextWindows
-from headscope.models.engines.fused import FusedEngine
 from headscope.models.encoders import refuse_encoder
+from headscope.models.engines.fused import FusedEngine
 from headscope.models.load import Model
 
 MAX_TOKENS = 8_192
@@ -53,8 +53,8 @@ def network_of(model: Model) -> Any:
     """The plain Hugging Face network of a causal model.
 
     Raises:
-        ModelError: it is an encoder, or runs by another engine, or its logits are more than its last residual
-            stream times the unembedding.
+        ModelError: it is an encoder, or runs by another engine, or its logits are more than its
+            last residual stream times the unembedding.
     """
     refuse_encoder(model, "what changes its heads and reads its loss")
     if not isinstance(model.engine, FusedEngine):

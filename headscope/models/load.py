@@ -189,14 +189,7 @@ def model_around(
         notes=(*notes, *more, *_spread_note(network)),
         **facts,
     )
-    check_patterns(
-        chosen,
-        name,
-        model.heads,
-        model.vocabulary_size,
-        model.device,
-        both_ways=model.both_ways,
-    )
+    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
     return model
 
 

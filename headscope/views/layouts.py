@@ -141,5 +141,6 @@ LAYOUTS = (
     Layout("xglm", "XGLM", "", engine="lens"),
     Layout("youtu", "", "latent attention"),
 )
-"""Of all causal layouts of the installed transformers, and of encoders, those that are read, one line each. What is
-not here is refused by a sentence that says why, as far as two tiny layers can be built of it."""
+"""Of all causal layouts of the installed transformers, and of encoders, those that are read, one
+line each. What is not here is refused by a sentence that says why, as far as two tiny layers can be
+built of it."""

@@ -64,7 +64,10 @@ def corpus(documents: int, seed: int) -> str:
 def _row(words: list[str], place: int, root: int) -> str:
     word = words[place]
     upos = {"n": "NOUN", "v": "VERB", "s": "ADV", ".": "PUNCT"}[word[0]]
-    head, deprel = root + 1, {"NOUN": "obj", "VERB": "conj", "ADV": "advmod", "PUNCT": "punct"}[upos]
+    head, deprel = (
+        root + 1,
+        {"NOUN": "obj", "VERB": "conj", "ADV": "advmod", "PUNCT": "punct"}[upos],
+    )
     if upos == "NOUN":
         head = words.index("v" + word[1:]) + 1
     if place == root:
@@ -94,7 +97,9 @@ def hand_built() -> torch.nn.Module:
     places[:, PLACE + 1 : PLACE + WIDTH : 2] = np.sin(angles)
     state["bert.embeddings.position_embeddings.weight"].copy_(_mirrored(places))
     at = "bert.encoder.layer.0.attention.self"
-    query, key = (state[f"{at}.{name}.weight"].view(ALL, WIDTH, D_MODEL) for name in ("query", "key"))
+    query, key = (
+        state[f"{at}.{name}.weight"].view(ALL, WIDTH, D_MODEL) for name in ("query", "key")
+    )
     gain = WIDTH**0.5 * SPREAD**2
     for head, step in ((0, 1), (1, -1)):
         query[head, :, PLACE : PLACE + WIDTH] = 3 * gain * _turned(step * turn)

@@ -175,7 +175,7 @@ class Faulty:
 def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
     stated = Layout(
         layers=3, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
-        window=None,
+        windows=frozenset(),
     )  # fmt: skip
     engine = LensEngine(Faulty(change), stated)
     with pytest.raises(ModelError, match=message):

@@ -18,8 +18,6 @@ def check_patterns(
     heads: int,
     vocabulary_size: int,
     device: str,
-    *,
-    both_ways: bool = False,
     length: int = 12,
 ) -> None:
     """Run one short batch and check that what the hooks give is attention, causal but of encoders.
@@ -45,7 +43,7 @@ def check_patterns(
         worst = float(off.abs().nan_to_num(nan=torch.inf).max())
         if worst > TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(f"{where}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
-        if not both_ways and bool(pattern.triu(1).any()):
+        if not getattr(engine, "both_ways", False) and bool(pattern.triu(1).any()):
             raise ModelError(f"{where} attends to later positions: not a causal model")
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size

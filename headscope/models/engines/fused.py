@@ -43,6 +43,8 @@ class FusedEngine:
         self.stated = stated
         self.heads = stated.heads
         self.layers = stated.layers
+        self.both_ways = stated.both_ways
+        """Whether a token sees those after it too."""
         self.sinks = False
         """Whether a learned sink takes a share of some rows, so that they sum to less than 1."""
         attend_by(network, NAME)
