@@ -58,6 +58,10 @@ def relation_tables() -> str:
         rows = list(own)
         module = inspect.getmodule(plain(rows[0].pairs))
         parts += [f"### {name}", inspect.cleandoc(module.__doc__ or ""), relation_table(rows)]
+        also = [r for r in relations_of([name], both_ways=True) if r.id not in {s.id for s in rows}]
+        if also:
+            parts += ["Asked of encoders too:", relation_table(also)]
+            rows += also
         parts += definitions("Control", {plain(row.control) for row in rows})
         parts += definitions("Second control", {row.matched for row in rows if row.matched})
         own_rules = {row.baseline.own for row in rows if row.baseline and row.baseline.own}

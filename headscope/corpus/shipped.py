@@ -80,5 +80,7 @@ ALIASES = {
     "openai-community/gpt2": "gpt2-small",
     "distilbert/distilgpt2": "distilgpt2",
     "openai-community/gpt2-xl": "gpt2-xl",
+    "bert-base-uncased": "bert-base",
+    "google-bert/bert-base-uncased": "bert-base",
 }
 """The literature's names for models that the hub calls otherwise."""

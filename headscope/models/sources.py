@@ -130,7 +130,8 @@ def _check_causal(name: str, network: Any) -> None:
         )
     if getattr(network.config, "is_encoder_decoder", False):
         raise ModelError(
-            f"{name}: a {kind} has an encoder; headscope reads one of the two, not both"
+            f"{name}: a {kind} has an encoder and a decoder; headscope reads models of "
+            "one of the two"
         )
     if network.get_output_embeddings() is None and not looks_both_ways(network.config):
         raise ModelError(

@@ -164,3 +164,38 @@ def test_disentangled_attention_is_refused_with_its_reason(tmp_path):
     save_tokenizer(WORDS, tmp_path)
     with pytest.raises(ModelError, match="disentangled attention"):
         load_model(str(tmp_path))
+
+
+def test_what_is_published_for_bert_is_compared_and_said_to_be_of_other_text(
+    tokenizer, keys_file, tmp_path
+):
+    shape = {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 48}
+    config = BertConfig(**{**SMALL, **shape, "vocab_size": len(tokenizer)})
+    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / "own")
+    tokenizer.save_pretrained(tmp_path / "own")
+    run = hs.classify(
+        str(tmp_path / "own"),
+        keys_file,
+        types=["syntactic", "coreference"],
+        twin=False,
+        examples=False,
+    )
+    found = hs.verify(run, model="bert-base-uncased")
+    assert "other text and labels" in found.notes[0]
+    asked = {f"{r.type}/{r.relation}" for r in run.evidence.itertuples()}
+    # Clark et al. 2019, table 1, whose heads count from 1
+    clark = {
+        (8, 11, "syntactic/det:dep>head"): 0.943,
+        (8, 10, "syntactic/obj:dep>head"): 0.868,
+        (6, 7, "syntactic/compound:prt:dep>head"): 0.991,
+        (9, 6, "syntactic/case:dep>head"): 0.763,
+        (7, 6, "syntactic/nmod:poss:dep>head"): 0.805,
+        (8, 2, "syntactic/nsubj:dep>head"): 0.585,
+        (5, 4, "coreference/chain"): 0.65,
+    }
+    published = {
+        (r.layer + 1, r.head + 1, r.relation): r.published for r in found.heads.itertuples()
+    }
+    assert published == {key: score for key, score in clark.items() if key[2] in asked}
+    assert len(published) >= 4
+    assert not found.holds

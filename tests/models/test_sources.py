@@ -10,8 +10,8 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
+    BartConfig,
+    BartForConditionalGeneration,
 )
 
 import headscope as hs
@@ -92,10 +92,10 @@ def meta(folder):
         return AutoModelForCausalLM.from_config(config)
 
 
-def encoder(tokenizer):
-    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                        intermediate_size=64, vocab_size=len(tokenizer))  # fmt: skip
-    return BertForMaskedLM(config)
+def with_decoder(tokenizer):
+    config = BartConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+                        decoder_attention_heads=4, vocab_size=len(tokenizer))  # fmt: skip
+    return BartForConditionalGeneration(config)
 
 
 WRONG = {
@@ -105,7 +105,7 @@ WRONG = {
     "three": (lambda m, t, f: (m, t, 1), "are 3 things; give"),
     "no model": (lambda m, t, f: (1, t), "is no model of transformers"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
-    "encoder": (lambda m, t, f: (encoder(t), t), "attends to later positions|no causal"),
+    "two halves": (lambda m, t, f: (with_decoder(t), t), "has an encoder and a decoder; headscope"),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
     "number": (lambda m, t, f: 123, "expected the name or path of a model"),

@@ -29,6 +29,14 @@ FUZZY = {("gpt2-small", 5, 8), ("gpt2-small", 5, 9), ("gpt2-small", 0, 10)}
 """Heads that Wang et al. 2022 (appendix C) call fuzzy: they do not show on random repeats."""
 
 
+ELSEWHERE = {
+    "bert-base": "published on other text and labels (Wall Street Journal in Stanford "
+    "Dependencies; OntoNotes for coreference; BERT-base uncased), as the share of words whose "
+    "arg-max word is right: hit_rate in evidence.csv is the like of it, and mass is not"
+}
+"""What is to be known of scores that no run repeats."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A published score matrix: which diagonal of which stimulus, and what to compare it with."""
@@ -71,7 +79,8 @@ def verify(
     """Compare a run with what is published for its model.
 
     Args:
-        run: a run, or its folder, of GPT-2, DistilGPT-2 or another model with published heads.
+        run: a run, or its folder, of GPT-2, DistilGPT-2, BERT-base or another model with published
+            heads.
         model: the published name, when the run's model has another (a local folder).
         measure: run the model again on the stimulus of the published matrices, if it can be had;
             otherwise the run's own masses are compared, which have another stimulus.
@@ -92,7 +101,7 @@ def verify(
         raise ChoiceError("published model", asked, names)
     known, scores = known[known["model"] == name], scores[scores["model"] == name]
     _check_shape(run, name, known, scores)
-    notes: list[str] = []
+    notes = [ELSEWHERE[name]] if name in ELSEWHERE else []
     own = None
     if measure and len(scores):
         own = _measure_again(run, source, device, set(scores["metric"]), notes)
