@@ -110,6 +110,13 @@ class Settings:
         _LOADED,
         loads=True,
     )
+    adapter: str | None = _option(
+        None,
+        NAME,
+        "Folder of a PEFT adapter to merge into the model, e.g. a LoRA.",
+        _LOADED,
+        loads=True,
+    )
     dtype: str = _option("float32", NAME, "float32, bfloat16 or float16.", _LOADED, loads=True)
     engine: str = _option(
         "auto",

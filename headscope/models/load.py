@@ -16,6 +16,7 @@ import torch
 
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.activations import fuse_activations
+from headscope.models.adapter import adapter_sha256, find_adapter, merged
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.encoders import LONGEST, network_class
 from headscope.models.engines.check import check_patterns
@@ -95,14 +96,17 @@ def load_model(name: str, **how: Any) -> Model:
     """
     asked = Loading(**how)
     if asked.device_map is not None:
-        _check_map(asked.device_map, asked.device, asked.engine)
+        _check_map(asked)
         asked = replace(asked, engine="fused")
+    adapter = None if asked.adapter is None else find_adapter(asked.adapter)
     device = _device(asked.device)
     path, commit = locate(name, asked.revision)
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
     hf_model, backend, unread = _read(name, checkpoint, sha256, asked)
+    if adapter is not None:
+        hf_model, sha256 = merged(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
     with quiet():
         if asked.device_map is None:
             hf_model = hf_model.to(device)
@@ -232,12 +236,14 @@ def _device(asked: str) -> str:
     return asked
 
 
-def _check_map(device_map: str, device: str, engine: str) -> None:
-    if device_map not in DEVICE_MAPS:
-        raise ChoiceError("device map", device_map, DEVICE_MAPS)
-    if device != "auto":
-        raise ModelError(f"--device-map chooses the devices; leave --device {device} out")
-    if engine == "lens":
+def _check_map(asked: Loading) -> None:
+    if asked.device_map not in DEVICE_MAPS:
+        raise ChoiceError("device map", str(asked.device_map), DEVICE_MAPS)
+    if asked.device != "auto":
+        raise ModelError(f"--device-map chooses the devices; leave --device {asked.device} out")
+    if asked.adapter is not None:
+        raise ModelError("--adapter is merged on one device; merge, save, and spread that model")
+    if asked.engine == "lens":
         raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
     if find_spec("accelerate") is None:
         raise ModelError("--device-map needs accelerate; install it with: pip install accelerate")

@@ -33,6 +33,8 @@ class Loading:
     device_map: str | None = None
     """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
     of them, the processor too, with accelerate; fused engine only."""
+    adapter: str | None = None
+    """The folder of a PEFT adapter that is merged into the weights."""
     longest: int | None = None
     """Tokens of the longest window that will be read, the whole context when None; the fused
     engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""

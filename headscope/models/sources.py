@@ -141,7 +141,13 @@ def _check_causal(name: str, network: Any) -> None:
 
 def _check_as_it_is(name: str, dtype: str, asked: Loading) -> None:
     """Refuse what is asked of the loading of a model that is loaded."""
-    fixed = ["device", "revision", "device_map", *(["dtype"] if asked.dtype != dtype else [])]
+    fixed = [
+        "device",
+        "revision",
+        "device_map",
+        "adapter",
+        *(["dtype"] if asked.dtype != dtype else []),
+    ]
     if odd := [what for what in fixed if what in asked.changed()]:
         raise ModelError(
             f"{name} is in memory already, and {odd[0]} {getattr(asked, odd[0])!r} is asked of it; "

@@ -45,12 +45,15 @@ def describe_input(
         "bos": model.tokenizer.bos_string,
         "corpora": {"asked": [corpus_title(path) for path in corpora], "files": {}},
         PLACES: places_of(
-            None if model.origin is not None else model.name, model.revision, corpora
+            None if model.origin is not None else model.name,
+            model.revision,
+            corpora,
+            settings.adapter,
         ),
         "engine": model.engine.name,
         "command": _command(model, relations, corpora, settings),
         "notes": [],
-        "settings": {**settings.to_json(), "batch_tokens": batch_tokens_on(model.device)},
+        "settings": {**_shown(settings).to_json(), "batch_tokens": batch_tokens_on(model.device)},
     }
 
 
@@ -69,8 +72,14 @@ def _command(
     types = tuple(dict.fromkeys(relation.type for relation in relations))
     every = tuple(head_types())
     known = set(types) <= set(every) and types != every
-    asked = replace(settings, types=types if known else None)
+    asked = replace(_shown(settings), types=types if known else None)
     return shlex.join([*words, *asked.words()])
+
+
+def _shown(settings: Settings) -> Settings:
+    """The same, an adapter by its name and not by where it lies."""
+    adapter = settings.adapter
+    return settings if adapter is None else replace(settings, adapter=name_of(adapter))
 
 
 _MODEL_FACTS = (

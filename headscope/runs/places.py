@@ -21,15 +21,23 @@ SHIPPED = "headscope:"
 """Before the name of a corpus that ships with headscope, which lies elsewhere on each machine."""
 
 
-def places_of(model: str | None, revision: str, corpora: Sequence[str | Path]) -> dict[str, Any]:
+def places_of(
+    model: str | None,
+    revision: str,
+    corpora: Sequence[str | Path],
+    adapter: str | None = None,
+) -> dict[str, Any]:
     """Where the model and the corpora of a run lie on this machine.
 
     Args:
         model: the name or path that was asked for; None for a model that was in memory.
         revision: the hub's commit, which local models do not have.
         corpora: the files and folders that were asked for.
+        adapter: the folder that was merged into the model.
     """
     local: dict[str, Any] = {} if revision or model == MINI else {"model": model and lies(model)}
+    if adapter is not None:
+        local["adapter"] = lies(adapter)
     return {**local, "corpora": [lies(path) for path in corpora]}
 
 
@@ -94,8 +102,9 @@ def _with_places(info: dict[str, Any], change: Callable[[str], str | None]) -> d
     if PLACES not in info:
         return info
     places = dict(info[PLACES])
-    if places.get("model") is not None:
-        places["model"] = change(places["model"])
+    for name in ("model", "adapter"):
+        if places.get(name) is not None:
+            places[name] = change(places[name])
     corpora = places.get("corpora", ())
     places["corpora"] = [None if path is None else change(path) for path in corpora]
     return info | {PLACES: places}

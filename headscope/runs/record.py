@@ -138,7 +138,7 @@ def _check_facts(info: Any) -> None:
 def _check_places(places: dict[str, Any]) -> None:
     corpora = places.get("corpora", [])
     _expect(corpora, list, "the corpora's places")
-    for place in (places.get("model"), *corpora):
+    for place in (places.get("model"), places.get("adapter"), *corpora):
         if place is not None:
             _expect(place, str, "a place")
         if place is not None and ("\0" in place or PurePath(place).is_absolute()):

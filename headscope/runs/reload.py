@@ -56,7 +56,8 @@ def model_of(
     else:
         _check_saved(facts)
         name, revision = _where(run, held)
-        model = open_model(name, revision=revision, dtype=facts["dtype"], device=device, **how)
+        how |= {"adapter": _adapter(run), "dtype": facts["dtype"]}
+        model = open_model(name, revision=revision, device=device, **how)
     # a file may have been given another name
     if sorted(model.weights_sha256.values()) != sorted(facts["weights_sha256"].values()):
         raise RunError(f"{model.name} has other weights now than when this run was made; {ASK}")
@@ -109,6 +110,18 @@ def _check_saved(facts: dict[str, Any]) -> None:
             f"this run's model {facts['name']!r:.100} was in memory, and is not known any more; "
             "give it again with source=(model, tokenizer)"
         )
+
+
+def _adapter(run: Result) -> str | None:
+    """Where the adapter lies that was merged into a run's model, if one was."""
+    asked = run.info.get("settings", {}).get("adapter")
+    place = run.info.get(PLACES, {}).get("adapter")
+    if asked is not None and (place is None or not Path(place).exists()):
+        raise ModelError(
+            f"this run's adapter {asked!r:.100} is no longer where it was; merge it into the "
+            "model, save this, and classify it anew"
+        )
+    return None if place is None else str(place)
 
 
 def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
