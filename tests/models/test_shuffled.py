@@ -95,23 +95,23 @@ def test_both_engines_have_the_same_twin(model_folder):
 def test_the_twin_stops_reading_a_stimulus_after_enough_tokens():
     windows = [Window(str(i), np.arange(256), ("a",) * 256) for i in range(128)]
     share = Share(seed=0)
-    read = [sum(len(windows[i]) for i in share(windows)) for _ in range(4)]
-    assert read[0] == 32 * 256
+    read = [sum(len(windows[i]) for i in share(windows)) for _ in range(5)]
+    assert read[0] == 16 * 256
     assert sum(read) == MOST_TOKENS
-    assert read[3] == 0
+    assert read[4] == 0
 
 
-def test_the_twin_reads_one_of_every_four_windows_of_each_stimulus():
+def test_the_twin_reads_one_of_so_many_windows_of_each_stimulus():
     def window(i, stimulus):
         return Window(f"{stimulus}{i}", np.arange(9), ("a",) * 9, stimulus=stimulus)
 
-    windows = [window(i, s) for i in range(9) for s in ("text", "repeat")]
+    windows = [window(i, s) for i in range(17) for s in ("text", "repeat")]
     for seed in range(20):
         chosen = chosen_by_share(windows, seed)
         assert chosen == sorted(chosen, key=windows.index)
-        for stimulus in ("text", "repeat"):
+        for stimulus, every in (("text", 8), ("repeat", 4)):
             places = [int(w.name.removeprefix(stimulus)) for w in chosen if w.stimulus == stimulus]
-            assert [place // 4 for place in places] == [0, 1, 2]
+            assert [place // every for place in places] == list(range(16 // every + 1))
     assert chosen_by_share(windows, 1) == chosen_by_share(windows, 1)
 
 

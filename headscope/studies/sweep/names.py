@@ -22,8 +22,10 @@ class Names:
     corpora: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path, plan: dict[str, Any]) -> Names:
+    def read(cls, folder: Path, plan: Any) -> Names:
         """Those that a folder's `sweep.json` says; it said none in 0.1.0."""
+        if not isinstance(plan, dict):
+            raise ValueError("it is no object")
         models, corpora = plan.get("models", {}), plan.get("corpora", {})
         pairs = [*models.items(), *corpora.items()]
         if not all(isinstance(text, str) for pair in pairs for text in pair):
