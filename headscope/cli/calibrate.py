@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _ZOO = "Try simple habits, and heads that read the annotation, on natural text instead."
 
 
+_TOKENS = 128_000
+
+
 @command(
     COMPARE,
     "headscope calibrate --out planted.csv",
@@ -40,7 +43,7 @@ def calibrate(
     seeds: Annotated[int, typer.Option(help="Random initialisations of MODEL.")] = 5,
     zoo: Annotated[bool, typer.Option("--zoo", help=_ZOO)] = False,
     corpus: Corpus = None,
-    max_tokens: Tokens = 128_000,
+    max_tokens: Tokens = _TOKENS,
     revision: Revision = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -55,6 +58,8 @@ def calibrate(
         raise ArgumentError(f"--zoo tries no model, and {model} was named; leave out one of them")
     if corpus and not zoo:
         raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
+    if max_tokens != _TOKENS and not zoo:
+        raise ArgumentError("--max-tokens is for --zoo; planted models have a text of their own")
     if zoo and (revision is not None or device != "auto"):
         raise ArgumentError("--zoo runs no model: leave --revision and --device out")
     if zoo:

@@ -56,7 +56,7 @@ DryRun = Annotated[
     "headscope sweep stages.yaml --dry-run",
     "headscope sweep --models checkpoints/ --revisions step128,step1000 --out runs/stages",
 )
-@takes_settings(without=("revision",), said=True)
+@takes_settings(without=("revision", "adapter"), said=True)
 def sweep(
     settings: dict[str, Any],
     file: File = None,

@@ -22,8 +22,11 @@ def find_adapter(path: str) -> Path:
     Raises:
         ModelError: it is no such folder, or PEFT is not installed.
     """
-    folder = Path(path).expanduser()
-    lacks = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+    try:
+        folder = Path(path).expanduser()
+        lacks = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+    except (OSError, RuntimeError, ValueError) as error:  # a home that nobody has, a name too long
+        raise ModelError(f"adapter {path!r:.100} is no folder: {error!s:.200}") from error
     if lacks:
         raise ModelError(
             f"adapter {path}: there is no {lacks[0]}; an adapter is a folder as PEFT's "

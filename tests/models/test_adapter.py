@@ -127,6 +127,12 @@ def test_an_adapter_of_added_tokens_is_refused(tmp_path):
         load_model("mini", adapter=str(tmp_path / "prompt"))
 
 
+@pytest.mark.parametrize("path", ["~nobody/x", "x" * 5000, "a\0b"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ModelError, match="adapter"):
+        load_model("mini", adapter=path)
+
+
 def test_what_is_no_adapter_is_refused(tmp_path):
     with pytest.raises(ModelError, match=f"there is no {CONFIG}"):
         load_model("mini", adapter=str(tmp_path))
