@@ -107,7 +107,8 @@ def beside_of(
         _masked.add(getattr(getattr(module, "config", None), "index_topk", chosen.shape[-1]))
     bias = _bias(mask, more.get("position_bias"), query, key)
     if bias is None and later:
-        bias = query.new_zeros(1, 1, 1, key.shape[2]).float().expand(1, 1, query.shape[2], -1)
+        exact = torch.promote_types(query.dtype, torch.float32)
+        bias = query.new_zeros(1, 1, query.shape[2], key.shape[2], dtype=exact)
     return Beside(bias, more.get("softcap"), more.get("s_aux"), later)
 
 
