@@ -40,13 +40,15 @@ def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
     kept: list[tuple[float, Tally, Outlook]] = []
     relations = relations_of()
 
-    def keep(self: Looks, tally: Tally, look: int) -> bool:
+    def keep(self: Looks, tally: Tally, look: int) -> dict[str, float]:
+        if look >= len(self._shares):
+            return {}
         share = self._shares[look]
         said = outlook(tally, relations, share, self._facts)
         copy = Tally.zeros(tally.relations, tally.layers, tally.heads)
         copy += tally
         kept.append((share, copy, said))
-        return False
+        return {}
 
     with patch.object(Looks, "enough", keep):
         run = hs.classify(model, corpora, examples=False)

@@ -17,8 +17,9 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.outlook import Looks
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
-from headscope.measure.plan import Plan
+from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import Clock, Count, Progress
+from headscope.measure.schedule import portion
 from headscope.measure.stimuli import (
     TextWindows,
     plan_built,
@@ -119,7 +120,9 @@ def classify(
         relations = own or relations_of(settings.types, both_ways=opened.both_ways)
         clock.lap("load")
         text, synthetic = windows_of(opened, relations, corpora, settings)
-        coming, found = _surveyed(text, synthetic, relations, opened, settings)
+        # what may be left out of a reading must not be counted on
+        first = [each for each in synthetic if settings.all or portion(each) == 0]
+        coming, found = _surveyed(text, first, relations, opened, settings)
         parts = found.parts(relations)
         clock.lap("survey")
         info = describe_input(opened, relations, corpora, settings) | found.record(parts)
@@ -130,7 +133,8 @@ def classify(
         sample, counts = Sample(seed=seed), TokenCounts()
         beside = [*synthetic, *found.further, *found.built]
         watch = Count(progress, text, sum(map(len, beside)), clock)
-        looks = Looks(relations, found.facts, _coming(text), all=settings.all)
+        ended = checkpoint.model.ended
+        looks = Looks(relations, found.facts, _coming(text), beside, ended=ended, all=settings.all)
         backend.read(
             Plan(
                 text=counts.watch(sample.watch(coming)),
@@ -142,7 +146,7 @@ def classify(
                 keep=checkpoint.keep,
                 watch=watch,
                 looks=looks.tokens,
-                enough=looks.enough,
+                enough=None if settings.all else looks.enough,
             )
         )
         clock.lap("twin" if settings.twin else "measure")
@@ -156,8 +160,7 @@ def classify(
         clock.lap("text loss")
         info |= text_loss
         info["corpora"]["files"] = text.files
-        read = checkpoint.model.tokens - sum(map(len, beside))
-        info["text_read"] = looks.facts(read)
+        info["text_read"] = looks.facts(counts.tokens)
         notes = [*unsound, *opened.notes, *text.notes, *_halved(checkpoint)]
         info["notes"] = [named(note, [opened.name, *map(str, corpora)]) for note in notes]
         result = judge(
@@ -169,7 +172,7 @@ def classify(
         )
         clock.lap("judge")
         if settings.examples:
-            windows = [*sample.windows, *synthetic]
+            windows = [*sample.windows, *(each for each in synthetic if was_read(each, ended))]
             wanted = wanted_examples(result.evidence, relations)
             shown = backend.find_examples(
                 windows, relations, wanted, seed=seed, progress=watch.of_examples

@@ -10,6 +10,7 @@ Halperin 1982): it asks what the planned reading would still say, not what is si
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,20 +18,25 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy.special import ndtr
 
+from headscope.corpus.window import Window
 from headscope.evidence.conditions import TIMES_CONTROL
 from headscope.evidence.weigh import NO_FACTS, Facts, rule_rate
-from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.measure.schedule import IN_PORTIONS, PORTION
+from headscope.measure.tally import MIN_BLOCKS, Ended, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
 
 TOLERATED = 0.02
 """Share of the tags that may be expected to change when reading ends early."""
+TOLERATED_BESIDE = 0.005
+"""Share of all tags of the run that another stimulus may be expected to change when it ends."""
 SHARES = (0.25, 0.5, 0.75)
 """Of the text: when to ask."""
 LEAST_TOKENS = 10_000
 """Of text, before which one does not ask."""
 _LEAST_ERROR = 1e-9
 _NORMAL_95 = 1.96
+_NONE: Mapping[str, Ended] = MappingProxyType({})
 
 
 class Outlook(NamedTuple):
@@ -48,10 +54,17 @@ class Outlook(NamedTuple):
 
 
 class Looks:
-    """When reading may end before the text does, and what was said at each look."""
+    """When reading a text, or what is read beside it, may end before there is no more of it."""
 
     def __init__(
-        self, relations: Sequence[Relation], facts: Facts, tokens: int, *, all: bool
+        self,
+        relations: Sequence[Relation],
+        facts: Facts,
+        tokens: int,
+        beside: Sequence[Window] = (),
+        *,
+        ended: Mapping[str, Ended] = _NONE,
+        all: bool = False,
     ) -> None:
         """Before anything is read.
 
@@ -59,30 +72,78 @@ class Looks:
             relations: those that give tags.
             facts: what the whole text says of the simple rules.
             tokens: of the whole text.
-            all: never end early.
+            beside: windows of other stimuli.
+            ended: what has ended so far; it may grow.
+            all: whether all is read in one round.
         """
         self._relations, self._facts, self._of = relations, facts, tokens
-        self._shares = [s for s in SHARES if not all and s * tokens >= LEAST_TOKENS]
-        self._last: tuple[int, Outlook] | None = None
+        self._ended = ended
+        self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not all]
+        self._documents = {
+            name: 1 + max(window.document for window in beside if window.stimulus == name)
+            for name in sorted({w.stimulus for w in beside} & {*IN_PORTIONS})
+        }
+        self.rounds = {"text": [*self._shares, 1.0]} | {
+            name: [1.0] if all else [*np.arange(PORTION, count, PORTION) / count, 1.0]
+            for name, count in self._documents.items()
+        }
+        """Of each stimulus the share that has been read after each round."""
 
     @property
     def tokens(self) -> list[int]:
         """Tokens of text after which to look."""
         return [int(share * self._of) for share in self._shares]
 
-    def enough(self, tally: Tally, look: int) -> bool:
-        """Whether the sums at this look, counted from 0, leave so little to change."""
-        found = outlook(tally, self._relations, self._shares[look], self._facts)
-        if found.enough:
-            self._last = look + 1, found
-        return found.enough
+    def enough(self, tally: Tally, number: int) -> dict[str, float]:
+        """The stimuli that the sums of so many rounds, counted from 0, leave so little to change.
+
+        Returns:
+            Each with the tags that the rest of it is expected to change.
+        """
+        left = [
+            name
+            for name, shares in self.rounds.items()
+            if name not in self._ended and number + 1 < len(shares)
+        ]
+        if not left:
+            return {}
+        expected = {
+            name: outlook(
+                tally,
+                [r for r in self._relations if name in r.stimuli],
+                self.rounds[name][min(number, len(self.rounds[name]) - 1)],
+                self._facts,
+            )
+            for name in self.rounds
+        }
+        tags = sum(each.tags for each in expected.values())
+        return {
+            name: round(expected[name].changes, 2)
+            for name in left
+            if expected[name].enough
+            or (name != "text" and 0 < expected[name].changes <= TOLERATED_BESIDE * tags)
+        }
 
     def facts(self, tokens: int) -> dict[str, Any]:
         """What `run.json` says of it, when so many tokens of text were read."""
-        looks, changes = len(self._shares) + 1, None
-        if self._last is not None:
-            looks, changes = self._last[0], round(self._last[1].changes, 2)
-        return {"tokens": tokens, "of": self._of, "looks": looks, "expected_changes": changes}
+        text = self._ended.get("text")
+        looks = max(self._read(stimulus) for stimulus in self.rounds)
+        changes = None if text is None else text.expected_changes
+        found: dict[str, Any] = {"tokens": tokens, "of": self._of, "looks": looks}
+        found["expected_changes"] = changes
+        for stimulus, count in self._documents.items():
+            ended = self._ended.get(stimulus)
+            found[stimulus] = {
+                "documents": round(count * self.rounds[stimulus][self._read(stimulus) - 1]),
+                "of": count,
+                "expected_changes": None if ended is None else ended.expected_changes,
+            }
+        return found
+
+    def _read(self, stimulus: str) -> int:
+        """In how many rounds a stimulus was read."""
+        ended = self._ended.get(stimulus)
+        return len(self.rounds[stimulus]) if ended is None else ended.rounds
 
 
 class _Margin(NamedTuple):
@@ -102,13 +163,12 @@ def outlook(
 ) -> Outlook:
     """What the rest of the text is expected to change.
 
-    Relations between built words and on random tokens are not asked: their stimuli are read as a
-    whole. Nor are those that the whole text cannot decide.
+    Relations that the whole text cannot decide are not asked.
 
     Args:
-        tally: the sums of a part of the text, and of all that is read beside it.
+        tally: the sums of a part of the text.
         relations: those that give tags.
-        share: of the text that this part is, in (0, 1).
+        share: of the text, or of another stimulus, that this part is, in (0, 1).
         facts: what the whole text says of the simple rules, and how many contested queries it has.
     """
     sums = _Sums(tally, share)
@@ -130,7 +190,7 @@ def outlook(
 def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Iterator[_Margin]:
     """One for each condition; none where the text cannot decide the relation."""
     rule, own = relation.rule, relation.id
-    if not rule.taggable or "text" not in relation.stimuli or not sums.decides(own, MIN_QUERIES):
+    if not rule.taggable or not sums.decides(own, MIN_QUERIES):
         return
     contested = part_name(own, NATURAL)
     coming = int(facts.get("contested_queries", sums.queries(contested) / sums.share))

@@ -36,18 +36,24 @@ def with_rules(
         columns=[*evidence.columns, *(c for c in EVIDENCE_COLUMNS if c not in evidence)]
     )
     table["id"] = table["type"] + "/" + table["relation"]
+    # hundreds of thousands of rows have a few hundred names
+    row, names = pd.factorize(table["id"])
+    known = [rules.get(name) for name in names]
     for name in ("floor", "beat_baseline_by", "times_chance"):
-        values = {key: getattr(rule, name) for key, rule in rules.items()}
-        table[name] = table["id"].map(values).astype(float)
+        table[name] = np.array([getattr(rule, name, None) for rule in known], float)[row]
     table["fewest"] = fewest
-    table["companion"] = table["id"].map({key: rule.companion for key, rule in rules.items()})
-    for name in ("taggable", "broad"):  # a table without rows would hold text
-        flags = {key: getattr(rule, name) for key, rule in rules.items()}
-        table[name] = table["id"].map(flags).astype(bool)
-    key = ["layer", "head", "id"]
-    masses = table.set_index(key)["mass"]
-    asked = pd.MultiIndex.from_frame(table[["layer", "head", "companion"]])
-    table["companion_mass"] = masses.reindex(asked).to_numpy()
+    for name in ("taggable", "broad"):  # True where no rule is known
+        table[name] = np.array([getattr(rule, name, True) for rule in known], bool)[row]
+    companion = np.array([getattr(rule, "companion", None) for rule in known], object)[row]
+    table["companion"] = companion
+    asking = np.flatnonzero(pd.notna(companion))
+    table["companion_mass"] = np.nan
+    if len(asking):
+        key = ["layer", "head", "id"]
+        masses = table[table["id"].isin(set(companion[asking]))].set_index(key)["mass"]
+        asked = table.loc[asking, ["layer", "head"]].assign(id=companion[asking])
+        found = masses.reindex(pd.MultiIndex.from_frame(asked)).to_numpy()
+        table.loc[asking, "companion_mass"] = found
     return table
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS
-from headscope.measure.bootstrap import interval, resample
+from headscope.measure.bootstrap import LEVEL, interval, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -23,7 +23,6 @@ Facts = Mapping[str, Mapping[str, Any]]
 NO_FACTS: Facts = MappingProxyType({})
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
-_Heads = slice | Bool[ndarray, " head"]
 
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
@@ -45,7 +44,8 @@ def weigh(
     - `n`: queries. `mass`: mean attention on the targets, in [0, 1]. `control`: the same on the
       control keys, for words the rivals of the same query. `lift`: mass − control, in [−1, 1].
       `matched`: the same on a second control, e.g. other queries at the same distance.
-    - `ci_low`, `ci_high`: 95 % percentile bootstrap of the lift over blocks of documents.
+    - `ci_low`, `ci_high`: 95 % percentile bootstrap of the lift over blocks of documents; where
+      the mass is below the floor, so that no tag hangs on it, Student's interval of the same ratio.
     - `q_value`: one-sided test of lift > 0, Benjamini–Hochberg over all heads × relations with
       at least 50 queries.
     - `hit_rate`: share of queries whose arg-max key, the first token and resting columns left out,
@@ -66,9 +66,7 @@ def weigh(
         facts: what the text says of the simple rules; see `headscope.measure.survey.Survey`.
         seed: seeds the bootstrap.
         twin: the sums of the shuffled twin.
-        half: the blocks to weigh alone, e.g. every other one. Such a table is asked for its tags
-            alone: heads whose mass is below the relation's floor get intervals that reach
-            everywhere, as no tag hangs on them.
+        half: the blocks to weigh alone, e.g. every other one.
     """
     place = {name: index for index, name in enumerate(tally.relations)}
     sums = _Sums(tally, half or slice(None), seed)
@@ -77,7 +75,7 @@ def weigh(
         index = place[relation.id]
         if not sums.queries(index):
             continue
-        bounded = slice(None) if half is None else sums.mass(index) >= relation.rule.floor
+        bounded = sums.mass(index) >= relation.rule.floor
         own = sums.columns(index, bounded)
         if not relation.has_hits:
             own["hit_rate"] = np.full_like(own["mass"], np.nan)
@@ -106,7 +104,7 @@ def _beside(
     sums: _Sums,
     place: dict[str, int],
     facts: Mapping[str, Any],
-    bounded: _Heads,
+    bounded: Bool[ndarray, " head"],
 ) -> _Columns:
     """The columns of a relation's second control and of its contested queries."""
     found: _Columns = dict.fromkeys(_CONTESTED, np.nan)
@@ -194,12 +192,12 @@ class _Sums:
         """The mass on the control keys of one relation."""
         return self._mean(self._tally.control, index)
 
-    def columns(self, index: int, bounded: _Heads) -> _Columns:
+    def columns(self, index: int, bounded: Bool[ndarray, " head"]) -> _Columns:
         """The columns of one relation that has queries.
 
         Args:
             index: its place in the tally.
-            bounded: the heads that get an interval; that of the others reaches everywhere.
+            bounded: the heads whose interval is from resamples.
         """
         tally = self._tally
         of_block = tally.queries[self._blocks, index]
@@ -231,20 +229,21 @@ class _Sums:
         self,
         excess: Float[ndarray, "block head"],
         queries: Float[ndarray, " block"],
-        bounded: _Heads,
+        bounded: Bool[ndarray, " head"],
     ) -> tuple[ndarray, ndarray, ndarray]:
         """Interval and one-sided p value of Σ excess / Σ queries: blocks resampled or compared."""
         blocks, heads = excess.shape
         if blocks < MIN_BLOCKS:
             return tuple(np.full((3, heads), np.nan))  # type: ignore[return-value]
-        low, high = np.full(heads, -np.inf), np.full(heads, np.inf)
-        low[bounded], high[bounded] = interval(excess[:, bounded], queries, self._drawn(blocks))
         # ratio estimator: the residuals of the blocks give the variance (Cochran 1977, 2.11, 6.4)
         lift = excess.sum(0) / queries.sum()
         residual = excess - queries[:, None] * lift
         error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(lift == 0, 0.0, lift / error)
+        wide = stdtrit(blocks - 1, (1 + LEVEL) / 2) * error
+        low, high = lift - wide, lift + wide
+        low[bounded], high[bounded] = interval(excess[:, bounded], queries, self._drawn(blocks))
         return low, high, stdtr(blocks - 1, -t)  # above t in Student's distribution
 
     def _drawn(self, blocks: int) -> Float[ndarray, "resample block"]:

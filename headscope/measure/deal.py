@@ -34,9 +34,9 @@ class Chunk:
 
 
 def chunks(
-    rounds: Iterable[Iterable[Window]], synthetic: Sequence[Window]
+    rounds: Iterable[tuple[Iterable[Window], Sequence[Window]]],
 ) -> Iterator[Iterator[Chunk]]:
-    """Windows of text as they come, the other stimuli after those of the first round.
+    """Windows of text as they come, and those of other stimuli after the text of their round.
 
     A document lies in one block: documents are dealt like cards, so that blocks hold equally many,
     however many come. As long as there are too few for an interval, each is cut into stretches of
@@ -44,8 +44,7 @@ def chunks(
     stretches of each document are put together again.
 
     Args:
-        rounds: windows of text; each round must be taken before the next.
-        synthetic: windows of the other stimuli.
+        rounds: windows of text and of other stimuli; each round must be taken before the next.
     """
     dealer, profiled = _Dealer(), False
 
@@ -59,8 +58,8 @@ def chunks(
         if beside:
             yield Chunk(beside, *deal(beside))
 
-    for number, text in enumerate(rounds):
-        yield own(text, () if number else synthetic)
+    for text, beside in rounds:
+        yield own(text, beside)
 
 
 def deal(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], dict[int, int]]:

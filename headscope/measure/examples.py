@@ -1,8 +1,8 @@
 """Examples of what a head does: its best queries, one from each quarter of the rest, and a text.
 
 What a head does on its best examples rarely matches what it does on all text, so both are shown.
-A sample of the run's windows is read again for the heads that are asked for, and only the patterns
-that are shown are kept.
+A sample of the run's windows is read again for the heads that are asked for. Their patterns are
+kept meanwhile; where that needs too much memory it is read twice, first for the masses.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headscope.measure.chosen import Chosen, choose, targets_of
 from headscope.measure.example import Example, Wanted
 from headscope.measure.excerpt import WIDTH, excerpt, stretches_left_out
 from headscope.measure.gather import Cells
+from headscope.measure.kept import Kept
 from headscope.measure.query_masses import Progress, Reading, masses
 from headscope.models.load import Model
 from headscope.relations.relation import Relation
@@ -48,24 +49,27 @@ def find_examples(
         progress: called with the tokens read and those to read; the sample, then those of its
             windows that examples are cut out of.
     """
-    sample = list(_spread(windows))
+    sample = list(spread(windows))
     if not wanted or not sample:
         return []
     reading = Reading(model, sample, relations, batch_tokens, progress)
+    kept = Kept(sample, ((want.layer, want.head) for want in wanted), model.heads)
     rng = np.random.default_rng(seed)
+    found_masses = masses(reading, wanted, kept if kept.fits else None)
     choices = [
         choice
-        for want, found in zip(wanted, masses(reading, wanted), strict=True)
+        for want, found in zip(wanted, found_masses, strict=True)
         for choice in choose(reading, want, found, rng)
     ]
     text = next((i for i, window in enumerate(sample) if window.stimulus == "text"), None)
     if text is not None:
         heads = dict.fromkeys((want.layer, want.head) for want in wanted)
         choices += [Chosen(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
-    return _cut_out(reading, choices)
+    return _cut_out(reading, choices, kept if kept.fits else reading)
 
 
-def _spread(windows: Sequence[Window]) -> Iterator[Window]:
+def spread(windows: Sequence[Window]) -> Iterator[Window]:
+    """The windows that are read again, taken evenly from those of each stimulus."""
     for stimulus, count in SAMPLE.items():
         own = [window for window in windows if window.stimulus == stimulus]
         for i in np.unique(np.linspace(0, len(own) - 1, min(count, len(own))).round()):
@@ -89,8 +93,8 @@ class Sample:
             yield window
 
 
-def _cut_out(reading: Reading, choices: list[Chosen]) -> list[Example]:
-    """Read the chosen windows once more: the queries' rows, and what these say is to be shown."""
+def _cut_out(reading: Reading, choices: list[Chosen], source: Kept | Reading) -> list[Example]:
+    """From the chosen windows the queries' rows, and what these say is to be shown."""
     by_window: dict[int, list[int]] = {}
     for number, choice in enumerate(choices):
         by_window.setdefault(choice.window, []).append(number)
@@ -104,7 +108,7 @@ def _cut_out(reading: Reading, choices: list[Chosen]) -> list[Example]:
                 yield from _cells(reading, choices[number], number, first, length, shown)
 
     found: dict[int, list[ndarray]] = {}
-    for number, values in reading.read(sorted(by_window), ask):
+    for number, values in source.read(sorted(by_window), ask):
         found.setdefault(number, []).append(values)
     order = sorted(found, key=lambda i: (choices[i].layer, choices[i].head, i))
     return [_example(reading, choices[i], shown[i], *found[i]) for i in order]

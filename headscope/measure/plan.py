@@ -6,13 +6,13 @@ from the last sums that were kept, wherever its model is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.schedule import Choose, Step, rounds_of, split
-from headscope.measure.tally import Pass, Tally
+from headscope.measure.schedule import Choose, Step, portion, rounds_of, split
+from headscope.measure.tally import Ended, Pass, Tally
 from headscope.models.shuffled import Share
 from headscope.relations.relation import Relation
 
@@ -65,10 +65,29 @@ class Plan:
     """Called when sums have been added."""
     watch: Watch = UNWATCHED
     looks: Sequence[int] = ()
-    """Tokens of text after which it is asked whether that was enough."""
-    enough: Callable[[Tally, int], bool] = lambda sums, look: False
-    """Whether the sums at this look, counted from 0, decide so much that reading may end. It must
-    depend on nothing else: after a kill it is asked again."""
+    """Tokens of text after which a round of reading ends; the last goes to the end."""
+    enough: Callable[[Tally, int], Mapping[str, float]] | None = None
+    """Given the sums after a round, counted from 0: the stimuli of which no more need be read,
+    each with the tags that the rest would change. It must depend on nothing else: after a kill it
+    is asked again. None: all is read in one round."""
+
+    def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
+        """What is read in each round, as far as its stimuli have not ended by then."""
+        if self.enough is None:
+            yield self.text, self.synthetic
+            return
+        text = split(self.text, self.looks)
+        count = max([len(self.looks), *map(portion, self.synthetic)]) + 1
+        ended = self.model.ended
+        for number in range(count):
+            beside = [w for w in self.synthetic if portion(w) == number and was_read(w, ended)]
+            more = "text" not in ended or number < ended["text"].rounds
+            yield next(text, iter(())) if more else (), beside
+
+
+def was_read(window: Window, ended: Mapping[str, Ended]) -> bool:
+    """Whether a window of another stimulus than text was read before its stimulus ended."""
+    return window.stimulus not in ended or portion(window) < ended[window.stimulus].rounds
 
 
 class Part(NamedTuple):
@@ -107,14 +126,13 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
             else:
                 yield step
 
-    text = split(plan.text, plan.looks)
-    rounds = rounds_of(text, plan.synthetic, batch_tokens=batch_tokens, share=share)
-    for look, steps in enumerate(rounds):
+    rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share)
+    for number, steps in enumerate(rounds):
         _add(read(coming(steps), False), plan.model, plan.watch.of_model, plan.keep)
         # with more batches than planned so far a run that was broken off went on from here
-        looked = look < len(plan.looks) and planned == plan.model.batches
-        if looked and plan.enough(plan.model.tally, look):
-            break
+        if plan.enough is not None and planned == plan.model.batches:
+            for stimulus, changes in plan.enough(plan.model.tally, number).items():
+                plan.model.ended.setdefault(stimulus, Ended(number + 1, changes))
     if plan.twin is not None:
         plan.watch.twin_begins(sum(step.tokens for step in shared))
         left = shared[plan.twin.batches :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.example import Wanted
 from headscope.measure.gather import Ask, Cells, T, read_cells
+from headscope.measure.kept import Kept, Place
 from headscope.models.load import Model
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation
@@ -43,6 +44,10 @@ class Reading:
         asked = self.relations[relation]
         known = self.sample[window].stimulus in asked.stimuli
         return asked.pairs(self.sample[window]) if known else no_pairs()
+
+    def only_once(self) -> None:
+        """It will not be read a second time."""
+        self._total //= PASSES
 
     def read(self, chosen: Sequence[int], ask: Ask[T]) -> Iterator[tuple[T, ndarray]]:
         """The attention in the cells that are asked for in the chosen windows of the sample."""
@@ -82,11 +87,17 @@ class _Asked(NamedTuple):
     query: Int[ndarray, " query"]
 
 
-def masses(reading: Reading, wanted: Sequence[Wanted]) -> list[Queries]:
-    """For each wanted head and relation the mass of every query of the sample."""
+def masses(reading: Reading, wanted: Sequence[Wanted], kept: Kept | None = None) -> list[Queries]:
+    """For each wanted head and relation the mass of every query of the sample.
+
+    Args:
+        reading: of the sample.
+        wanted: heads and relations.
+        kept: keeps the patterns of these heads, if given; nothing is read a second time then.
+    """
     heads = reading.model.heads
 
-    def ask(members: Sequence[int], length: int) -> Iterator[Cells[tuple[int, _Asked]]]:
+    def ask(members: Sequence[int], length: int) -> Iterator[Cells[Any]]:
         asked = {
             relation: _asked(
                 [reading.targets(i, relation) for i in members], members, heads, length
@@ -97,9 +108,17 @@ def masses(reading: Reading, wanted: Sequence[Wanted]) -> list[Queries]:
             own = asked[want.relation]
             if len(own.flat):
                 yield Cells(want.layer, own.flat + want.head * length * length, (number, own))
+        if kept is not None:
+            yield from kept.ask(members, length)
 
     parts: list[list[Queries]] = [[_NONE] for _ in wanted]
-    for (number, own), values in reading.read(range(len(reading.sample)), ask):
+    if kept is not None:
+        reading.only_once()
+    for what, values in reading.read(range(len(reading.sample)), ask):
+        if kept is not None and isinstance(what, Place):
+            kept.keep(what, values)
+            continue
+        number, own = what
         parts[number].append(Queries(np.bincount(own.place, values), own.window, own.query))
     return [Queries(*map(np.concatenate, zip(*each, strict=True))) for each in parts]
 

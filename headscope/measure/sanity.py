@@ -23,7 +23,9 @@ from headscope.models.layout import looks_both_ways
 from headscope.models.load import Model
 
 WINDOWS = 8
-"""Windows that are read once more: some 2,000 tokens, a few percent of a default run's."""
+"""Windows that are read once more."""
+READ = 129
+"""Tokens of each that are read, from its beginning: some 1,000 in all."""
 ROWS = 64
 """Tokens of each that are predicted: logits of so few rows fit into memory whatever the vocabulary,
 and 512 tokens give the mean loss to about 0.15 nats, where unigrams are some nats away."""
@@ -89,11 +91,14 @@ class TokenCounts:
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
+        self.tokens = 0
+        """Of the windows, the beginning-of-text tokens included."""
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows."""
         for window in windows:
             self.counts.update(np.asarray(window.tokens[1 : window.stop]).tolist())
+            self.tokens += len(window)
             yield window
 
     def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:
@@ -119,8 +124,12 @@ def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     chosen = rng.permutation(len(usable))[:WINDOWS]
     drawn = []
     for i in sorted(chosen.tolist()):
-        places = 1 + rng.permutation(usable[i].stop - 1)[:ROWS]
-        drawn.append(Targets(np.asarray(usable[i].tokens), np.sort(places)))
+        window = usable[i]
+        # what comes after says nothing of the tokens before it, unless it is an encoder's
+        stop = window.stop if window.both_ways else min(window.stop, READ)
+        places = 1 + rng.permutation(stop - 1)[:ROWS]
+        tokens = np.asarray(window.tokens)
+        drawn.append(Targets(tokens if window.both_ways else tokens[:stop], np.sort(places)))
     return drawn
 
 

@@ -12,6 +12,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches
 from headscope.measure.deal import Chunk, chunks
+from headscope.measure.tally import MIN_BLOCKS
 
 Choose = Callable[[Sequence[Window]], set[int]]
 
@@ -48,26 +49,25 @@ def schedule(
         batch_tokens: tokens of one forward pass.
         share: says which of the next windows the twin reads; asked once for each chunk, in order.
     """
-    for steps in rounds_of([text], synthetic, batch_tokens=batch_tokens, share=share):
+    for steps in rounds_of([(text, synthetic)], batch_tokens=batch_tokens, share=share):
         yield from steps
 
 
 def rounds_of(
-    rounds: Iterable[Iterable[Window]],
-    synthetic: Sequence[Window],
+    rounds: Iterable[tuple[Iterable[Window], Sequence[Window]]],
     *,
     batch_tokens: int,
     share: Choose,
 ) -> Iterator[Iterator[Step]]:
-    """The same of a text in several rounds; each round must be taken before the next.
+    """The same in several rounds; each round must be taken before the next.
 
     Args:
-        rounds: windows of natural text, those of each round one after the other.
-        synthetic: windows of the other stimuli, which belong to the first round.
+        rounds: windows of natural text, those of each round one after the other, and beside them
+            those of other stimuli.
         batch_tokens: see `schedule`.
         share: likewise.
     """
-    for own in chunks(rounds, synthetic):
+    for own in chunks(rounds):
         yield _steps(own, batch_tokens, share)
 
 
@@ -103,3 +103,19 @@ def split(text: Iterable[Window], looks: Sequence[int]) -> Iterator[Iterator[Win
 
     for look in (*looks, float("inf")):
         yield until(look)
+
+
+PORTION = 2 * MIN_BLOCKS
+"""Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
+IN_PORTIONS = ("pairs", "repeat")
+"""Stimuli of which a run reads as much as it needs."""
+
+
+def portion(window: Window) -> int:
+    """The round, counted from 0, in which a window of another stimulus than text is read.
+
+    >>> [portion(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
+    ...  for i in (0, 15, 16, 63)]
+    [0, 0, 1, 3]
+    """
+    return window.document // PORTION if window.stimulus in IN_PORTIONS else 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -72,9 +73,9 @@ class Profile:
 
     def __iadd__(self, other: Profile) -> Profile:
         """Add another profile of the same layers and heads."""
-        for field in fields(Profile):
-            array = getattr(self, field.name)
-            array += getattr(other, field.name)
+        for each in fields(Profile):
+            array = getattr(self, each.name)
+            array += getattr(other, each.name)
         return self
 
 
@@ -161,3 +162,14 @@ class Pass:
     """Padding left out."""
     halved: int = 0
     """Batches that did not fit into memory as they were."""
+    ended: dict[str, Ended] = field(default_factory=dict)
+    """Stimuli of which no more is read."""
+
+
+class Ended(NamedTuple):
+    """When the reading of a stimulus ended before there was no more of it."""
+
+    rounds: int
+    """So many of it were read."""
+    expected_changes: float
+    """Tags that the rest was expected to add or to take."""

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.measure.stimuli import TextWindows
-from headscope.measure.tally import Pass
+from headscope.measure.tally import Ended, Pass
 from headscope.runs.lock import CHECKPOINT, unwritable
 from headscope.runs.pattern_cache import UNREADABLE
 from headscope.runs.store import tally_of
@@ -74,6 +74,7 @@ class Checkpoint:
                 name: {count: getattr(getattr(self, name), count) for count in _COUNTS}
                 for name in _PASSES
             },
+            "ended": self.model.ended,
         }
         try:
             _write(self.work, json.dumps(facts), self._arrays())
@@ -108,6 +109,7 @@ class Checkpoint:
                 for name in _PASSES:
                     found = _pass(path, facts["passes"][name], arrays, name, self)
                     setattr(self, name, found)
+                self.model.ended = {name: Ended(*each) for name, each in facts["ended"].items()}
         except UNREADABLE as error:
             raise RunError(
                 f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
@@ -192,4 +194,5 @@ def _pass(
     start = f"{name}."
     own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
     tally = tally_of(path, own, empty.relations, (empty.layers, empty.heads))
-    return Pass(tally, **{count: int(counts[count]) for count in _COUNTS})
+    batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
+    return Pass(tally, batches, tokens, halved)

@@ -16,7 +16,7 @@ from headscope.evidence.outlook import Looks, outlook
 from headscope.evidence.tags import TAGGED, verdicts
 from headscope.evidence.weigh import weigh
 from headscope.measure.plan import Part, Plan, read_plan
-from headscope.measure.tally import BLOCKS, Pass, Tally
+from headscope.measure.tally import BLOCKS, Ended, Pass, Tally
 from headscope.relations import relations_of
 
 (SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
@@ -32,6 +32,13 @@ def near_the_floor(rng: np.random.Generator) -> Tally:
     tally.queries[:, 0] = queries
     tally.target[:, 0, 0] = queries[:, None] * of_block
     return tally
+
+
+def windows(count: int, stimulus: str = "text") -> list[Window]:
+    return [
+        Window(f"{stimulus}{i}#0", np.arange(50), ("a",) * 50, document=i, stimulus=stimulus)
+        for i in range(count)
+    ]
 
 
 def beginning(tally: Tally, blocks: int) -> Tally:
@@ -71,14 +78,53 @@ def test_without_any_tag_reading_goes_on():
 
 
 def test_one_looks_three_times_and_not_before_there_is_some_text():
-    assert Looks([SINK], {}, 40_000, all=False).tokens == [10_000, 20_000, 30_000]
-    assert Looks([SINK], {}, 20_000, all=False).tokens == [10_000, 15_000]
-    assert Looks([SINK], {}, 8_000, all=False).tokens == []
+    assert Looks([SINK], {}, 40_000).tokens == [10_000, 20_000, 30_000]
+    assert Looks([SINK], {}, 20_000).tokens == [10_000, 15_000]
+    assert Looks([SINK], {}, 8_000).tokens == []
     assert Looks([SINK], {}, 40_000, all=True).tokens == []
 
 
-def windows(count: int) -> list[Window]:
-    return [Window(f"{i}#0", np.arange(50), ("a",) * 50, document=i) for i in range(count)]
+def test_what_is_read_beside_a_text_comes_in_portions_that_can_say_how_sure_they_are():
+    beside = windows(64, "repeat")
+    assert Looks([SINK], {}, 8_000, beside).rounds == {
+        "text": [1.0],
+        "repeat": [0.25, 0.5, 0.75, 1.0],
+    }
+    assert Looks([SINK], {}, 8_000, beside[:20]).rounds["repeat"] == [0.8, 1.0]
+    assert Looks([SINK], {}, 8_000, beside[:16]).rounds["repeat"] == [1.0]
+    assert Looks([SINK], {}, 8_000, beside, all=True).rounds["repeat"] == [1.0]
+
+
+REPEAT = replace(SINK, stimuli=("repeat",))
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_another_stimulus_ends_when_its_rest_would_change_next_to_nothing(near):
+    looks = Looks([REPEAT], {}, 8_000, windows(64, "repeat"))
+    tally = near_the_floor(np.random.default_rng(0))
+    if not near:
+        tally.target[:, 0, 0, : HEADS // 2] = 0
+        tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
+    found = looks.enough(beginning(tally, 16), 0)
+    assert set(found) == (set() if near else {"repeat"})
+    assert all(changes < 1 for changes in found.values())
+    # nothing is left to end after the last round
+    assert looks.enough(tally, 3) == {}
+
+
+def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
+    ended = {"repeat": Ended(2, 0.3)}
+    looks = Looks([REPEAT], {}, 40_000, windows(64, "repeat"), ended=ended)
+    tally = near_the_floor(np.random.default_rng(0))
+    tally.target[:] = 0.9 * tally.queries[..., None, None]
+    assert "repeat" not in looks.enough(tally, 2)
+    assert looks.facts(39_990) == {
+        "tokens": 39_990,
+        "of": 40_000,
+        "looks": 4,
+        "expected_changes": None,
+        "repeat": {"documents": 32, "of": 64, "expected_changes": 0.3},
+    }
 
 
 def counting(read: list[str], stop_after: int | None = None) -> Any:
@@ -99,32 +145,38 @@ def counting(read: list[str], stop_after: int | None = None) -> Any:
     return reader
 
 
-@pytest.mark.parametrize("stops_at", [0, 1, None])
-def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(stops_at):
+@pytest.mark.parametrize("text_ends", [0, 1, None])
+@pytest.mark.parametrize("beside_ends", [0, 2, None])
+def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text_ends, beside_ends):
     looks = [400, 800, 1200]
+    ends = {"text": text_ends, "repeat": beside_ends}
 
     def plan(model: Pass, twin: Pass) -> Plan:
-        def enough(tally: Tally, look: int) -> bool:
-            return stops_at is not None and tally.queries.sum() >= looks[stops_at] // 50
+        def enough(tally: Tally, number: int) -> dict[str, float]:
+            return {name: 0.5 for name, last in ends.items() if last == number}
 
-        text, relations = windows(32), [SINK]
-        return Plan(text, (), relations, 0, model, twin=twin, looks=looks, enough=enough)
+        text, beside = windows(32), windows(64, "repeat")
+        return Plan(text, beside, [SINK], 0, model, twin=twin, looks=looks, enough=enough)
 
     def empty() -> Pass:
         return Pass(Tally.zeros((SINK.id,), 1, 1))
 
     model, twin, whole = empty(), empty(), list[str]()
     read_plan(plan(model, twin), counting(whole), batch_tokens=100)
-    tokens = 1600 if stops_at is None else looks[stops_at]
+    tokens = 1600 if text_ends is None else looks[text_ends]
+    tokens += 50 * 64 if beside_ends is None else 50 * 16 * (beside_ends + 1)
     assert model.tokens == tokens == 50 * model.tally.queries.sum()
     assert 0 < twin.tokens < tokens
-    for broken_after in range(len(whole)):
+    ended = {name: Ended(last + 1, 0.5) for name, last in ends.items() if last is not None}
+    assert model.ended == ended
+    for broken_after in range(0, len(whole), 3):
         model, twin, read = empty(), empty(), list[str]()
         with pytest.raises(KeyboardInterrupt):
             read_plan(plan(model, twin), counting(read, broken_after), batch_tokens=100)
         read_plan(plan(model, twin), counting(read), batch_tokens=100)
         assert read == whole
         assert model.tokens == tokens
+        assert model.ended == ended
 
 
 def test_a_run_says_how_much_it_read(monkeypatch, tmp_path):
@@ -141,10 +193,13 @@ def test_a_run_says_how_much_it_read(monkeypatch, tmp_path):
     assert hs.load(tmp_path / "part").info["text_read"] == read
     said = (tmp_path / "part" / "report.html").read_text()
     assert "tags that the rest would change" in said
+    assert read["repeat"]["documents"] <= read["repeat"]["of"]
     whole = hs.classify("mini", "gold", all=True, **how)
+    count = read["repeat"]["of"]
     assert whole.info["text_read"] == {
         "tokens": read["of"],
         "of": read["of"],
         "looks": 1,
         "expected_changes": None,
+        "repeat": {"documents": count, "of": count, "expected_changes": None},
     }

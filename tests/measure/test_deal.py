@@ -27,7 +27,7 @@ def blocks_in_the_end(windows: list[Window]) -> np.ndarray:
     """The block of each window when all have come; the sums are those of the blocks."""
     tally = Tally.zeros(("a/b",), 1, 1)
     found = np.empty(0, int)
-    for chunk in chain.from_iterable(chunks([windows], [])):
+    for chunk in chain.from_iterable(chunks([(windows, [])])):
         if chunk.merge is not None:
             tally.merge(chunk.merge)
             found = chunk.merge[found]

@@ -197,7 +197,7 @@ def test_no_more_windows_than_a_chunk_are_asked_for():
             asked.append(window)
             yield window
 
-    next(next(chunks([stream()], [])))
+    next(next(chunks([(stream(), [])])))
     assert len(asked) == AT_ONCE
 
 

@@ -11,7 +11,9 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError, RunStoppedError
-from headscope.measure import backend
+from headscope.evidence import outlook
+from headscope.measure import backend, schedule
+from headscope.measure.tally import Tally
 from tests.helpers.models import save_model
 from tests.kill.kill import arguments, complete, content, finish, start, state_of
 
@@ -96,6 +98,29 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         str(n) for n in (1, batches // 2, batches - 3)
     )
+
+
+def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
+    gpt2_folder, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(schedule, "PORTION", 2)
+    monkeypatch.setattr(outlook, "PORTION", 2)
+
+    def enough(self: outlook.Looks, tally: Tally, number: int) -> dict[str, float]:
+        # what comes after says of the sums at the third round that nothing has ended
+        return {"repeat": 0.25} if number == 1 else {}
+
+    monkeypatch.setattr(outlook.Looks, "enough", enough)
+    whole = tmp_path / "whole"
+    hs.classify(str(gpt2_folder), corpus, out=whole, **OPTIONS)
+    read = hs.load(whole).info["text_read"]
+    assert read["repeat"] == {"documents": 4, "of": 16, "expected_changes": 0.25}
+    batches = batches_of(gpt2_folder, corpus)
+    for after in range(batches - 8, batches):
+        out = tmp_path / f"{after}"
+        broken(gpt2_folder, corpus, out, after)
+        hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
+        assert content(out) == content(whole)
 
 
 def test_the_line_says_how_much_is_done(gpt2_folder, corpus, tmp_path):
