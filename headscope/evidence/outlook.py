@@ -46,6 +46,8 @@ class Outlook(NamedTuple):
     """Head × relation for which all conditions hold so far; the twin has not been read yet."""
     changes: float
     """Tags that the rest of the text is expected to add or to take."""
+    asked: int
+    """Relations that the whole text can decide."""
 
     @property
     def enough(self) -> bool:
@@ -121,7 +123,11 @@ class Looks:
             name: round(expected[name].changes, 2)
             for name in left
             if expected[name].enough
-            or (name != "text" and 0 < expected[name].changes <= TOLERATED_BESIDE * tags)
+            or (
+                name != "text"
+                and expected[name].asked
+                and expected[name].changes <= TOLERATED_BESIDE * tags
+            )
         }
 
     def facts(self, tokens: int) -> dict[str, Any]:
@@ -172,11 +178,12 @@ def outlook(
         facts: what the whole text says of the simple rules, and how many contested queries it has.
     """
     sums = _Sums(tally, share)
-    tags, changes = 0, 0.0
+    tags, changes, asked = 0, 0.0, 0
     for relation in relations:
         margins = list(_margins(sums, relation, facts.get(relation.id, {})))
         if not margins:
             continue
+        asked += 1
         holds = np.stack([margin.above >= 0 for margin in margins])
         turns = np.stack([margin.changes for margin in margins])
         stays = np.where(holds, 1 - turns, 1).prod(0)
@@ -184,7 +191,7 @@ def outlook(
         tagged = holds.all(0)
         tags += int(tagged.sum())
         changes += float(np.where(tagged, 1 - stays, stays * comes).sum())
-    return Outlook(tags, changes)
+    return Outlook(tags, changes, asked)
 
 
 def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Iterator[_Margin]:
