@@ -200,7 +200,9 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
     if not rule.taggable or not sums.decides(own, MIN_QUERIES):
         return
     contested = part_name(own, NATURAL)
-    coming = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
+    # of what is read in portions the text knew the first alone
+    known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
+    coming = max(known, sums.queries(contested))
     asked, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
     if asked and max(coming, sums.queries(part_name(own, BUILT))) < MIN_QUERIES:
         return  # in the end it cannot be told from a simple rule

@@ -15,6 +15,8 @@ from headscope.measure.deal import Chunk, chunks
 from headscope.measure.tally import MIN_BLOCKS
 
 Choose = Callable[[Sequence[Window]], set[int]]
+EQUAL = 4_096
+"""Keys at which attention takes as long as the model's matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,16 @@ class Step:
     def tokens(self) -> int:
         """Its tokens, padding left out."""
         return sum(map(len, self.batch.windows))
+
+    @property
+    def cost(self) -> int:
+        """About what it takes to run, padding included, so that work can be dealt evenly.
+
+        The model's matrices take as long for every token; attention takes as long as the keys
+        are many, and in GPT-2 small's shape as long as all matrices at some 4,096 of them.
+        """
+        longest = max(map(len, self.batch.windows))
+        return len(self.batch.windows) * longest * (EQUAL + longest)
 
     @property
     def merges(self) -> Int[ndarray, " block"] | None:

@@ -18,6 +18,7 @@ from headscope.evidence.weigh import weigh
 from headscope.measure.plan import Part, Plan, read_plan
 from headscope.measure.tally import BLOCKS, Ended, Pass, Tally
 from headscope.relations import relations_of
+from headscope.relations.contested import NATURAL, part_name
 
 (SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
 HEADS = 4000
@@ -62,6 +63,19 @@ def test_as_many_tags_change_as_were_expected(blocks):
     assert 40 < changed < HEADS / 6
     assert expected.tags == then.sum()
     assert abs(expected.changes - changed) < 4 * changed**0.5
+
+
+def test_contested_queries_that_come_later_than_the_text_was_looked_through_do_no_harm():
+    (relation,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
+    names = (relation.id, part_name(relation.id, NATURAL))
+    tally = Tally.zeros(names, 1, 3)
+    tally.queries[:] = 2
+    tally.target[:] = 1.6
+    tally.hits[:] = 1.6
+    none = {relation.id: {"contested_queries": 0, "natural_rules": ()}}
+    found = outlook(tally, [relation], 0.5, none)
+    assert found.asked == 1
+    assert 0 <= found.changes <= 3
 
 
 def test_far_from_every_threshold_nothing_is_expected_to_change():

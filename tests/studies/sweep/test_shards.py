@@ -105,6 +105,32 @@ def test_sums_come_in_the_order_of_their_steps_whichever_worker_is_done_first(mo
     assert [shard for shard, _ in found] == parts
 
 
+def test_a_shard_goes_to_the_worker_with_the_least_work_and_not_with_the_fewest_shards(monkeypatch):
+    given: list[tuple[int, int]] = []
+
+    class Sent:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def remote(self, asked, shard, *_):
+            given.append((self.number, max(len(w) for step in shard for w in step.batch.windows)))
+            return len(given)
+
+    monkeypatch.setitem(sys.modules, "ray", Ray(list(range(1, 20))))
+    monkeypatch.setattr("headscope.studies.sweep.ray.shards._got", lambda answer: answer)
+    backend = Shards(2)
+    backend._workers = [SimpleNamespace(read=Sent(number)) for number in range(2)]
+    lengths = [4_000, 100, 100, 100]
+    text = [Window(f"w{n}", np.arange(n), ("a",) * n) for n in lengths]
+    parts = [
+        [step]
+        for one in text
+        for step in schedule([one], [], batch_tokens=60, share=lambda _: set())
+    ]
+    list(backend._spread(iter(parts), None, 0, False))
+    assert given == [(0, 4_000), (1, 100), (1, 100), (1, 100)]
+
+
 def test_a_worker_tells_errors_as_messages_and_changes_between_model_and_twin(gpt2_folder):
     worker = Worker(1)
     told = worker.facts(Asked("nowhere/at/all", {}))

@@ -181,11 +181,12 @@ class Shards:
         shuffled_by = seed if twin else None
         coming: deque[tuple[list[Step], Any]] = deque()
         worker_of: dict[Any, int] = {}
+        costs: dict[Any, int] = {}
         load = Counter(dict.fromkeys(range(len(self._workers)), 0))
 
         def finished() -> None:
             (done,), _ = ray.wait(list(worker_of), num_returns=1)
-            load[worker_of.pop(done)] -= 1
+            load[worker_of.pop(done)] -= costs.pop(done)
 
         def ready() -> Iterator[tuple[list[Step], Any]]:
             # sums that came before those of an earlier shard wait for them
@@ -200,13 +201,14 @@ class Shards:
                 finished()
                 yield from ready()
             worker = min(load, key=load.__getitem__)
-            load[worker] += 1
+            cost = sum(step.cost for step in shard)
+            load[worker] += cost
             # a chunk has many more windows than its first batch
             light = [replace(step, opens=None) for step in shard]
             answer = self._workers[worker].read.remote(
                 self._asked, light, relations, seed, shuffled_by
             )
-            worker_of[answer] = worker
+            worker_of[answer], costs[answer] = worker, cost
             coming.append((shard, answer))
         for shard, answer in coming:
             yield shard, _got(answer)
