@@ -55,17 +55,23 @@ class Run(Result):
         Raises:
             ChoiceError: the run scored no such type.
         """
-        return by_name(list_heads(self, type))
+        return by_name(list_heads(self, type), self.stacks)
 
     @takes()
     def show(
-        self, head: str, text: str, *, device: str = "auto", source: Any = None
+        self,
+        head: str,
+        text: str,
+        *,
+        target: str | None = None,
+        device: str = "auto",
+        source: Any = None,
     ) -> AttentionView:
         """A head of the run's model on any text; see `headscope.views.show.show`."""
         # what draws is slow to import
         from headscope.views.show import show
 
-        return show(self, head, text, device=device, source=source)
+        return show(self, head, text, target=target, device=device, source=source)
 
     def report(self) -> str:
         """The visual report as one HTML page; see `headscope.views.report`."""

@@ -261,6 +261,7 @@ KINDS: Mapping[str, Kind] = {
     "heads": Kind("tagged, all, or names such as L5H1,L6H9", _text),
     "how": NAME,
     "text": TEXT,
+    "target": maybe(TEXT),
     "name": NAME,
     "dtype": NAME,
     "device": NAME,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,9 @@ from headscope.measure.stimuli import (
 )
 from headscope.measure.survey import Survey, survey
 from headscope.measure.tally import Pass, Tally
-from headscope.relations import RELATIONS, check_relations, relations_of
+from headscope.measure.translations import TranslationWindows
+from headscope.relations import RELATIONS, check_relations, check_types
+from headscope.relations.asked import LONG
 from headscope.relations.relation import Relation
 from headscope.runs.checkpoint import Checkpoint
 from headscope.runs.facts import describe_input
@@ -39,6 +42,7 @@ from headscope.runs.resume import resume, run_facts
 from headscope.runs.shareable import named
 from headscope.runs.store import save_by
 from headscope.settings import Settings, settings_of
+from headscope.stacked import asked_of, classify_stacks
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -109,15 +113,21 @@ def classify(
     settings = settings_of(settings, changes)
     backend = backend or InProcess()
     own = None if relations is None else check_relations(relations)
-    relations = own or relations_of(settings.types)
+    check_types(settings.types)
     corpora = asked_corpora(corpus)
     seed, clock = settings.seed, Clock()
     with _place(out) as work:
         if out is not None and work is not None:
             check_free(Path(out), overwrite=overwrite or (work / CHECKPOINT).is_file())
         opened = backend.open(model, **settings.loading())
+        if opened.stacks:
+            one = partial(classify, backend=backend, progress=progress)
+            whole = Run.of(classify_stacks(opened, corpora, settings, own, one))
+            if out is not None and work is not None:
+                save_by(work, whole, Path(out), report=whole.report, overwrite=overwrite)
+            return whole
         settings = replace(settings, max_length=min(settings.max_length, opened.longest_window))
-        relations = own or relations_of(settings.types, both_ways=opened.both_ways)
+        relations = asked_of(opened, settings, own)
         clock.lap("load")
         text, synthetic = windows_of(opened, relations, corpora, settings)
         # what may be left out of a reading must not be counted on
@@ -152,7 +162,7 @@ def classify(
         clock.lap("twin" if settings.twin else "measure")
         text_loss, unsound = sanity(
             counts,
-            sample.windows,
+            () if opened.stack else sample.windows,  # half a model predicts nothing
             backend.token_losses,
             vocabulary=opened.vocabulary_size,
             seed=seed,
@@ -205,7 +215,7 @@ def _surveyed(
         [*first, *synthetic],
         relations,
         _up_to(text.further(), tokens * LOOKED_THROUGH),
-        plan_built(model.tokenizer, max_length=settings.max_length),
+        () if model.target else plan_built(model.tokenizer, max_length=settings.max_length),
         room=tokens // 4,
     )
     return chain(first, coming), found
@@ -236,6 +246,9 @@ def windows_of(
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed
+    if model.target is not None:
+        sides = {"max_tokens": settings.max_tokens, "max_length": min(length, LONG // 2)}
+        return TranslationWindows(corpora, model.tokenizer, model.target, **sides), []
     text = TextWindows(
         corpora if "text" in stimuli else (),
         model.tokenizer,

@@ -37,6 +37,7 @@ def heads(
     loaded = load(run)
     chosen = list_heads(loaded, type)
     if format is Format.table:
-        print_rich(head_lines(chosen, undecided(loaded.heads, loaded.evidence)["said"]))
+        untold = undecided(loaded.heads, loaded.evidence)["said"]
+        print_rich(head_lines(chosen, untold, loaded.stacks))
     else:
         put(write_heads(chosen, format.value))

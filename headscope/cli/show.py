@@ -23,6 +23,10 @@ def show(
     model: ModelOrRun,
     head: Head,
     text: Annotated[str, typer.Argument(help="Any text.")],
+    target: Annotated[
+        str | None,
+        typer.Option(help="What the decoder reads, for a head across such as X0H1."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="A .html, .png, .svg or .pdf file; the terminal if none.")
     ] = None,
@@ -35,7 +39,9 @@ def show(
     check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
     from headscope.views.show import show as show_head
 
-    view = show_head(model, head, text, revision=revision, device=device, source=source)
+    view = show_head(
+        model, head, text, target=target, source=source, revision=revision, device=device
+    )
     if out is None:
         print_rich(view.grid())
         return

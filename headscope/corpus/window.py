@@ -14,6 +14,13 @@ from numpy import ndarray
 
 from headscope.corpus.deprels import own_label
 
+PADDING = -1
+"""Behind the end of a window whose padding must be hidden: no token's number, as these are not."""
+NOTHING = -2
+"""At position 0 of the windows of a model whose texts begin with no token of their own."""
+START = -3
+"""Where the decoder begins, in a window of a source with its target."""
+
 _Positions = Int[ndarray, " item"]
 
 
@@ -182,11 +189,20 @@ class Window:
     """Whether each token sees those after it too, as in an encoder."""
     ends: int = 0
     """1 where its last token is one that closes it, such as `[SEP]`."""
+    source: int = 0
+    """Where its target begins, behind the source that this looks at; 0 for a text by itself."""
+    links: Int[ndarray, "link 2"] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """Words of the source and the target that translate each other, as rows of `words`."""
 
     @property
     def stop(self) -> int:
         """The position after its last token of text."""
         return len(self) - self.ends
+
+    @property
+    def closing(self) -> int:
+        """The place of the token that closes it, or the source of its target; −1 for none."""
+        return self.source - 1 if self.source else len(self) - 1 if self.ends else -1
 
     def __len__(self) -> int:
         return len(self.tokens)

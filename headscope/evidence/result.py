@@ -10,7 +10,7 @@ import pandas as pd
 
 from headscope.arguments import takes
 from headscope.errors import ChoiceError
-from headscope.heads import head_name
+from headscope.heads import ONE_STACK, Stacks, head_name
 from headscope.measure.example import Example
 from headscope.measure.tally import Tally
 from headscope.relations.relation import RELIABLE, Rule
@@ -46,7 +46,12 @@ class Result:
     """The model in memory that the run was made from; kept while the run is, and never written."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", by_name(self.heads))
+        object.__setattr__(self, "heads", by_name(self.heads, self.stacks))
+
+    @property
+    def stacks(self) -> Stacks:
+        """How its heads are called."""
+        return Stacks.of(self.info.get("model", {}).get("stacks"))
 
     @property
     def name(self) -> str:
@@ -66,11 +71,11 @@ class Result:
         return value is not None and value < RELIABLE
 
 
-def by_name(rows: pd.DataFrame) -> pd.DataFrame:
+def by_name(rows: pd.DataFrame, stacks: Stacks = ONE_STACK) -> pd.DataFrame:
     """Rows with a `layer` and a `head` each, indexed by the names of their heads.
 
     >>> by_name(pd.DataFrame({"layer": [5], "head": [1]})).index.tolist()
     ['L5H1']
     """
-    names = [head_name(row.layer, row.head) for row in rows.itertuples()]
+    names = [head_name(row.layer, row.head, stacks) for row in rows.itertuples()]
     return rows.set_index(pd.Index(names, name="name"))

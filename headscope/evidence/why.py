@@ -21,16 +21,17 @@ def why(result: Result, head: str) -> str:
     Raises:
         RunError: the run has no such head.
     """
-    layer, number = parse_head(head)
-    heads = result.heads
+    layer, number = parse_head(head, result.stacks)
+    heads, own = result.heads, head_name(layer, number, result.stacks)
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
-        raise RunError(f"no head {head_name(layer, number)} in this run; they go up to {last}")
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.stacks)
+        raise RunError(f"no head {own} in this run; they go up to {last}")
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
-    name, _, conditions = explain(result.evidence, result.rules, layer, number).partition("\n\n")
+    account = explain(result.evidence, result.rules, layer, number)
+    name, _, conditions = account.replace(head_name(layer, number), own, 1).partition("\n\n")
     parts = [
         name,
-        _undecided(result, head_name(layer, number)),
+        _undecided(result, own),
         conditions,
         _unsure(result, layer, number),
         _listed("Rule:", _rule(result, layer, number)),

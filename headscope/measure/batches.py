@@ -11,10 +11,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.corpus.window import Window
-
-PADDING = -1
-"""No token's number."""
+from headscope.corpus.window import PADDING, Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +26,11 @@ class Batch:
     def tokens(self) -> Int[Tensor, "window position"]:
         """Token ids, padded on the right with the beginning-of-text token.
 
-        An encoder's with −1: its padding must be hidden.
+        An encoder's with −1: its padding must be hidden; so must that of a source with its target.
         """
         longest, first = max(map(len, self.windows)), self.windows[0]
-        padding = PADDING if first.both_ways else first.tokens[0]
+        hidden = first.both_ways or first.source
+        padding = PADDING if hidden else first.tokens[0]
         ids = np.full((len(self.windows), longest), padding, first.tokens.dtype)
         for row, window in enumerate(self.windows):
             ids[row, : len(window)] = window.tokens

@@ -63,7 +63,8 @@ class ProfileRows:
                 continue
             length = min(LONG, len(self.batch.windows[row]))
             # the first token has nowhere to look
-            first, end = max(1, tile.queries.start), min(length, tile.queries.stop)
+            before = max(1, self.batch.windows[row].source)
+            first, end = max(before, tile.queries.start), min(length, tile.queries.stop)
             if first >= end:
                 continue
             queries = slice(first - tile.queries.start, end - tile.queries.start)
@@ -87,24 +88,28 @@ class ProfileRows:
         window, place = self.batch.windows[row], self.batch.profiled[row]
         length, end = min(LONG, len(window)), first + own.shape[1]
         distance, inside = _by_key(own, first, window.sentence_of_token[: own.shape[-1]])
-        if window.both_ways:
-            distance = _apart(own, first)
+        # a target's queries stand where they would beside their source
+        place = first - window.source + 1 if window.source else first
+        if window.both_ways or window.source:
+            distance = _apart(own, place)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
         entropy = -(own * logs).sum(-1)
         others = torch.arange(first, end, device=own.device, dtype=own.dtype)
         if window.both_ways:
             others = torch.full_like(others, length - 1)
+        if window.source:
+            others = torch.full_like(others, window.source - 1)
         _add_row_sums(profile, layer, others, (own[..., 0], row_sums(own)), entropy)
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
-        ahead = AHEAD if window.both_ways else 0
+        ahead = AHEAD if window.both_ways or window.source else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = rest.diagonal(offset=first - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
+            sums = rest.diagonal(offset=place - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
         if layer == 0:
             profile.queries += end - first
-        if first < CORNER <= length:
+        if first < CORNER <= length and not window.source:
             corner = own.new_zeros(own.shape[0], CORNER, CORNER)
             corner[:, 0, 0] = first == 1  # the first token sees itself alone
             part = own[:, : CORNER - first, :CORNER]
@@ -124,7 +129,8 @@ class ProfileRows:
         if end < length:
             self.columns[row] = columns
             return
-        count = max(1, round((length - 1) * STRIPE_SHARE))
+        keys = self.batch.windows[row].source or length
+        count = max(1, round((keys - 1) * STRIPE_SHARE))
         stripes = columns.topk(count, dim=-1).values.sum(-1)
         self.profile.stripe[self.layer] += _numpy(stripes)
 
@@ -171,7 +177,8 @@ def describe(profile: Profile) -> pd.DataFrame:
     """The descriptive columns, a row per head: layer, head, and
 
     - `entropy`: mean of −Σ p ln p over queries, in nats; 0 for one key, ln n for n even keys.
-    - `mean_distance`: mean of Σ p · |query − key|, in tokens.
+    - `mean_distance`: mean of Σ p · |query − key|, in tokens; of a target on its source both are
+      counted from their beginnings.
     - `first_token_mass`: mean attention on the first token, in [0, 1].
     - `variability`: Σ|p − p̄| / 2 Σp over the first 10 tokens, the first key left out, p̄ the mean
       over windows (Vig & Belinkov 2019, section 5.1): 0 for a pattern that does not depend on

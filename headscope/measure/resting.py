@@ -58,7 +58,7 @@ def late_tiles(windows: Sequence[Window]) -> list[Tile]:
             len(window) if window.both_ways else None,
         )
         for i, window in enumerate(windows)
-        if len(window) >= SHORTEST
+        if _asked(window)
     ]
 
 
@@ -66,10 +66,11 @@ def find_resting(
     windows: Sequence[Window], rows: Iterable[tuple[Tile, Rows]], *, logarithms: bool
 ) -> Resting:
     """The resting columns of each window in one layer, from the rows of `late_tiles`."""
-    closed = [window.ends for window in windows]
-    columns = np.full((len(windows), MOST + max(closed, default=0)), -1)
+    closing = np.array([window.closing for window in windows])
+    closed = int((closing >= 0).any())
+    columns = np.full((len(windows), MOST + closed), -1)
     # what closes an encoder's window is a resting place too, and in no arg-max
-    columns[:, MOST:] = [[len(w) - 1] if w.ends else [-1] for w in windows] if any(closed) else -1
+    columns[:, MOST:] = closing[:, None][:, :closed]
     sums: dict[int, ndarray] = {}
     for tile, found in rows:
         place = tile.windows.start
@@ -117,4 +118,9 @@ def left_out(
 
 def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:
     """How many queries of each window count for resting columns."""
-    return np.array([LATE if len(window) >= SHORTEST else 0 for window in windows], np.int64)
+    return np.array([LATE if _asked(window) else 0 for window in windows], np.int64)
+
+
+def _asked(window: Window) -> bool:
+    """Whether it is long enough; of a target the rows of whose source are empty it is not."""
+    return len(window) >= SHORTEST and not window.source

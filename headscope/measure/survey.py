@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.scarce import ENOUGH, take_contested
+from headscope.relations.across_rules import ACROSS, DIAGONALS
 from headscope.relations.contested import Chosen, contested_pairs, is_part, rule_picks, with_parts
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -74,7 +75,9 @@ class Counts:
     def best_offset_rate(self) -> float:
         """The same of rules that are a fixed distance."""
         back, ahead = (slice(start, start + OFFSETS) for start in (1, len(RULES)))
-        best = max(self.right[:, each].sum(0).max() for each in (back, ahead))
+        first = len(ALL_RULES) - len(ACROSS)  # across, distances from the diagonal
+        across = slice(first, first + DIAGONALS)
+        best = max(self.right[:, each].sum(0).max() for each in (back, ahead, across))
         return float(best / self.queries.sum())
 
     def best_rule(self, chosen: Chosen) -> str:

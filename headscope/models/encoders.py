@@ -1,13 +1,18 @@
-"""Encoders: models whose tokens see those after them too."""
+"""Models with an encoder, whose tokens see those after them too."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+)
 
 from headscope.errors import ModelError
-from headscope.models.layout import looks_both_ways
+from headscope.models.layout import has_stacks, looks_both_ways
 
 LONGEST = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
@@ -35,6 +40,8 @@ def network_class(name: str, config: Any) -> Any:
             f"{name}: a {config.model_type} has disentangled attention, whose scores are sums of "
             "products with positions too, gathered anew for each pair; headscope does not read it"
         )
+    if has_stacks(config):
+        return AutoModelForSeq2SeqLM
     if not looks_both_ways(config):
         return AutoModelForCausalLM
     stated = (config.architectures or [_WITH_MASKS])[0]
@@ -51,11 +58,18 @@ def refuse_encoder(model: Any, what: str) -> None:
         what: was asked for, for the message.
 
     Raises:
-        ModelError: the model is an encoder.
+        ModelError: the model is an encoder, or has one beside its decoder.
     """
+    if model.stacks:
+        raise ModelError(
+            f"{model.name}: {what} is about predicting the next token of one text, and a model "
+            f"with an encoder and a decoder ({model.architecture}) reads two; {_WORK}"
+        )
     if model.both_ways:
         raise ModelError(
             f"{model.name}: {what} is about predicting the next token, and an encoder "
-            f"({model.architecture}) predicts none; classify, report, show, heads, why, atlas, "
-            "compare and verify work with it"
+            f"({model.architecture}) predicts none; {_WORK}"
         )
+
+
+_WORK = "classify, report, show, heads, why, atlas, compare and verify work with it"

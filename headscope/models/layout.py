@@ -7,16 +7,17 @@ also sees or hears in a part of the configuration. Whoever needs one takes it fr
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headscope.errors import ModelError
+from headscope.heads import CROSS, DECODER, ENCODER, ONE_STACK, Stacks
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads")
 KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
 WIDTH = ("hidden_size", "n_embd", "d_model")
-HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head")
+HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head", "d_kv")
 VOCABULARY = ("vocab_size",)
 CONTEXT = (
     "max_position_embeddings",
@@ -45,6 +46,16 @@ EVERYTHING = ("full_attention", "global")
 
 ENCODERS = ("bert", "distilbert", "electra", "modernbert", "roberta")
 """transformers' `model_type` of those models that read a text from both sides and are read here."""
+ENCODER_DECODERS = ("bart", "marian", "mbart", "mt5", "pegasus", "t5")
+"""transformers' `model_type` of those models with an encoder and a decoder that are read here."""
+STACK_LAYERS = {
+    ENCODER: ("encoder_layers", "num_layers"),
+    DECODER: ("decoder_layers", "num_decoder_layers"),
+}
+STACK_HEADS = ("encoder_attention_heads", "decoder_attention_heads")
+RELATIVE_CONTEXT = {"mt5": 512, "t5": 512}
+"""Of layouts whose positions are distances, so that their configurations need not state a context:
+tokens of the texts that they were trained on (Raffel et al. 2020, 2.1)."""
 _POSITIONS_AFTER_PADDING = ("roberta",)
 """Layouts that count positions from the one after the padding token's number."""
 
@@ -65,6 +76,13 @@ class Layout:
     """How many keys the queries of some layers reach; empty where all see every earlier token."""
     both_ways: bool = False
     """Whether a token sees those after it too, as in an encoder."""
+    stacks: Stacks = ONE_STACK
+    """Of a model with an encoder and a decoder; its layers are then those of all of them."""
+
+    def of_stack(self, letter: str) -> Layout:
+        """The layout of one stack alone."""
+        layers = dict(zip(self.stacks.letters, self.stacks.layers, strict=True))[letter]
+        return replace(self, layers=layers, both_ways=letter == ENCODER, stacks=ONE_STACK)
 
     def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Whether in every layer the last of so many tokens sees the first.
@@ -115,8 +133,9 @@ def read_layout(name: str, config: Any) -> Layout:
     text = text_config(name, config)
     heads = _number(name, text, HEADS)
     d_model = _number(name, text, WIDTH)
+    stacks = _stacks(name, config)
     return Layout(
-        layers=_number(name, text, LAYERS),
+        layers=sum(stacks.layers) or _number(name, text, LAYERS),
         heads=heads,
         key_value_heads=_key_value_heads(name, text, heads),
         d_model=d_model,
@@ -125,7 +144,18 @@ def read_layout(name: str, config: Any) -> Layout:
         context=_context(name, text),
         windows=_windows(name, text),
         both_ways=looks_both_ways(config),
+        stacks=stacks,
     )
+
+
+def has_stacks(config: Any) -> bool:
+    """Whether a configuration is of a model with an encoder and a decoder that is read here.
+
+    >>> from transformers import BartConfig
+    >>> has_stacks(BartConfig()), has_stacks(BartConfig(is_encoder_decoder=False))
+    (True, False)
+    """
+    return bool(config.is_encoder_decoder) and config.model_type in ENCODER_DECODERS
 
 
 def looks_both_ways(config: Any) -> bool:
@@ -150,6 +180,20 @@ def text_config(name: str, config: Any) -> Any:
         raise ModelError(
             f"{name}: its configuration has several parts for text: {error}"
         ) from error
+
+
+def _stacks(name: str, config: Any) -> Stacks:
+    """Those of a model with an encoder and a decoder: their own attention, and that across."""
+    if not has_stacks(config):
+        return ONE_STACK
+    layers = {letter: _number(name, config, keys) for letter, keys in STACK_LAYERS.items()}
+    heads = [_optional(name, config, (key,)) for key in STACK_HEADS]
+    if heads[0] != heads[1]:
+        raise ModelError(
+            f"{name}: its encoder has {heads[0]} heads in a layer and its decoder {heads[1]}; "
+            "headscope reads models with as many in both"
+        )
+    return Stacks((ENCODER, DECODER, CROSS), (*layers.values(), layers[DECODER]))
 
 
 def _number(name: str, config: Any, keys: tuple[str, ...]) -> int:
@@ -200,7 +244,7 @@ def _key_value_heads(name: str, config: Any, heads: int) -> int:
 
 
 def _context(name: str, config: Any) -> int | None:
-    found = _optional(name, config, CONTEXT)
+    found = _optional(name, config, CONTEXT) or RELATIVE_CONTEXT.get(config.model_type)
     if found is not None and config.model_type in _POSITIONS_AFTER_PADDING:
         found -= (config.pad_token_id or 0) + 1
     return found

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from headscope.errors import ChoiceError, ModelError
+from headscope.heads import Stacks
 from headscope.models.activations import fuse_activations
 from headscope.models.adapter import adapter_sha256, find_adapter, merged
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
@@ -22,6 +23,7 @@ from headscope.models.encoders import LONGEST, network_class
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
+from headscope.models.in_stacks import in_stacks, start_of
 from headscope.models.layout import read_layout
 from headscope.models.loading import DTYPES, Loading
 from headscope.models.locate import locate
@@ -54,6 +56,12 @@ class Model:
     weights_sha256: dict[str, str]
     both_ways: bool = False
     """Whether a token sees those after it too, as in an encoder."""
+    stack: str = ""
+    """The letter of the stack that this is of a model with several, as in `headscope.heads`."""
+    stacks: tuple[Model, ...] = ()
+    """Each stack of a model with an encoder and a decoder as a model of its own."""
+    target: Tokenizer | None = None
+    """Of heads across, for what the decoder reads."""
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
     origin: Any = None
@@ -66,6 +74,21 @@ class Model:
         Of an encoder every row is read whole, and of a longer window some rows are left out.
         """
         return min(self.context, LONGEST) if self.both_ways else self.context
+
+    @property
+    def naming(self) -> Stacks:
+        """How its heads are called."""
+        return Stacks(
+            tuple(each.stack for each in self.stacks), tuple(each.layers for each in self.stacks)
+        )
+
+    def at(self, layer: int) -> tuple[Model, int]:
+        """The stack that a layer belongs to, and its number there; of one stack the model."""
+        for each in self.stacks:
+            if layer < each.layers:
+                return each, layer
+            layer -= each.layers
+        return self, layer
 
     @property
     def bridge(self) -> Any:
@@ -171,8 +194,9 @@ def model_around(
     """
     fuse_activations(network)
     stated = read_layout(name, network.config)
+    bos = start_of(name, network, backend, asked.bos) if stated.stacks else asked.bos
     tokenizer = Tokenizer(
-        backend, name=name, bos=asked.bos, rows=_rows(network), both_ways=stated.both_ways
+        backend, name=name, bos=bos, rows=_rows(network), both_ways=stated.both_ways
     )
     context = stated.longest_input(name)
     longest = min(asked.longest or context, context)
@@ -193,6 +217,8 @@ def model_around(
         notes=(*notes, *more, *_spread_note(network)),
         **facts,
     )
+    if stated.stacks:
+        return in_stacks(model, backend)
     check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
     return model
 

@@ -58,7 +58,7 @@ def output_projection(attention: nn.Module) -> nn.Module:
     Raises:
         ModelError: none is known.
     """
-    for name in ("c_proj", "dense", "o_proj", "out_proj", "out_lin", "Wo", "output"):
+    for name in ("c_proj", "dense", "o_proj", "out_proj", "out_lin", "Wo", "output", "o"):
         found = getattr(attention, name, None)
         found = getattr(found, "dense", found) if name == "output" else found
         if isinstance(found, nn.Module):
@@ -132,6 +132,11 @@ def _distilbert(attention: Any, stated: Layout) -> _Matrices:
     return [m.weight.data for m in (attention.q_lin, attention.k_lin, attention.v_lin)]
 
 
+def _single_letters(attention: Any, stated: Layout) -> _Matrices:
+    """T5's names."""
+    return [m.weight.data for m in (attention.q, attention.k, attention.v)]
+
+
 def _split_by_head(weight: Float[Tensor, "rows d_model"], stated: Layout) -> _Matrices:
     """Each key head's queries, its key and its value: GPT-NeoX, BLOOM, Falcon, Persimmon."""
     shared, width = stated.key_value_heads, stated.d_head
@@ -159,6 +164,7 @@ _READERS: dict[str, Callable[[Any, Layout], _Matrices]] = {
     "q_proj": _separate,
     "q_lin": _distilbert,
     "self": _bert,
+    "relative_attention_num_buckets": _single_letters,
 }
 """How Q, K and V are read, by the name of the module that holds them or the first of them, or by
 the class of the attention where that name says too little."""

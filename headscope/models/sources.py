@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.errors import ModelError
-from headscope.models.layout import looks_both_ways, read_layout
+from headscope.models.layout import ENCODER_DECODERS, has_stacks, looks_both_ways, read_layout
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.loading import DTYPES, Loading
 from headscope.models.names import title_of
@@ -128,10 +128,10 @@ def _check_causal(name: str, network: Any) -> None:
         raise ModelError(
             f"{name}: some of its weights are on the meta device, which holds none; load it whole"
         )
-    if getattr(network.config, "is_encoder_decoder", False):
+    if getattr(network.config, "is_encoder_decoder", False) and not has_stacks(network.config):
         raise ModelError(
-            f"{name}: a {kind} has an encoder and a decoder; headscope reads models of "
-            "one of the two"
+            f"{name}: a {kind} has an encoder and a decoder; of those headscope reads "
+            f"{', '.join(ENCODER_DECODERS)}"
         )
     if network.get_output_embeddings() is None and not looks_both_ways(network.config):
         raise ModelError(
@@ -172,7 +172,7 @@ def _from_bridge(bridge: Any, asked: Loading) -> Model:
     if asked.engine == "fused":
         raise ModelError(f"{name}: a {kind} is read by the lens engine; for the fused one {_PAIR}")
     _check_causal(name, network)
-    if looks_both_ways(network.config):
+    if looks_both_ways(network.config) or has_stacks(network.config):
         raise ModelError(f"{name}: encoders are read by the fused engine; {_PAIR}")
     weight = network.get_input_embeddings().weight
     dtype = str(weight.dtype).removeprefix("torch.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ class Tokenizer:
         if rows is not None:
             special = [each for each in (self.frame.end, self.mask) if each is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
+
+    def framed(self, bos: int, bos_string: str, frame: Frame) -> Tokenizer:
+        """The same tokenizer for windows that begin and end in another way."""
+        other = copy.copy(self)
+        other.bos, other.bos_string, other.frame = bos, bos_string, frame
+        other._text = {bos: bos_string} if bos < 0 else {}  # no token of the vocabulary
+        return other
 
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""

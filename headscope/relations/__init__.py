@@ -10,6 +10,7 @@ from typing import Any
 from headscope.arguments import Kind, made_by, takes
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
+    alignment,
     coreference,
     delimiter,
     induction,
@@ -34,6 +35,7 @@ _SHIPPED = (
     syntactic.TYPE,
     coreference.TYPE,
     semantic.TYPE,
+    alignment.TYPE,
 )
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""
@@ -93,12 +95,32 @@ def _relations(value: Any) -> tuple[Relation, ...]:
 RELATIONS = Kind("a list of relations, of at least one", _relations)
 
 
-def relations_of(types: Sequence[str] | None = None, *, both_ways: bool = False) -> list[Relation]:
+def relations_of(
+    types: Sequence[str] | None = None, *, both_ways: bool = False, across: bool = False
+) -> list[Relation]:
     """The relations of these head types, of all types when None.
 
     Args:
         types: names of head types.
         both_ways: whether an encoder is asked, whose tokens see those after them too.
+        across: whether heads are asked that look from a target at its source.
+
+    Raises:
+        ChoiceError: there is no such type.
+    """
+    known = check_types(types)
+    chosen = [each for each in known.values() if types is None or each.name in types]
+    if across:
+        return [relation for each in chosen for relation in each.across]
+    return [
+        relation
+        for each in chosen
+        for relation in (each.both_ways if both_ways and each.both_ways else each.relations)
+    ]
+
+
+def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
+    """All head types by name, if these are some of them.
 
     Raises:
         ChoiceError: there is no such type.
@@ -107,12 +129,7 @@ def relations_of(types: Sequence[str] | None = None, *, both_ways: bool = False)
     for name in types or ():
         if name not in known:
             raise ChoiceError("head type", name, known)
-    chosen = [each for each in known.values() if types is None or each.name in types]
-    return [
-        relation
-        for each in chosen
-        for relation in (each.both_ways if both_ways and each.both_ways else each.relations)
-    ]
+    return known
 
 
 def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:

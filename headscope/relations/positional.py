@@ -14,6 +14,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations.alignment import DIAGONAL
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import FindPairs, Relation, Rule, draws_nothing
@@ -124,6 +125,7 @@ TYPE = HeadType(
     marker="o",
     relations=tuple(RELATIONS),
     both_ways=(*RELATIONS, *AHEAD),
+    across=(DIAGONAL,),
     looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
     rivals="same query, other keys; for the four before, those before them",
     behaviour="text",

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
+from headscope.relations.across_rules import ACROSS, across_picks
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
@@ -58,9 +59,11 @@ ALL_RULES = (
     *_AHEAD,
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
     "same-class-on-either-side",
+    *ACROSS,
 )
 """`RULES`, and behind them what an encoder's heads may follow too: each rule read from the end of
-the text (`later-first-VERB` is its last verb), and the nearest of a class on either side."""
+the text (`later-first-VERB` is its last verb), and the nearest of a class on either side; last
+those of a target on its source."""
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
@@ -77,6 +80,9 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     [-1, -1, 0, 1]
     """
     length, words = len(window), window.words
+    if window.source:
+        none = np.full((len(ALL_RULES) - len(ACROSS), length), -1)
+        return np.concatenate([none, across_picks(window)])
     found = np.full((len(RULES), length), -1)
     place = np.arange(length)
     for d in range(1, OFFSETS + 1):
@@ -92,7 +98,7 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
     """What the rules of `ALL_RULES` after those of `RULES` pick."""
     length, words, stop = len(window), window.words, window.stop
-    found = np.full((len(ALL_RULES) - len(RULES), length), -1)
+    found = np.full((len(ALL_RULES) - len(RULES) - len(ACROSS), length), -1)
     place = np.arange(length)
     for d in range(1, OFFSETS + 1):
         found[d - 1, : max(0, stop - d)] = place[d : max(d, stop)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.corpus.window import Window
+from headscope.corpus.window import NOTHING, Window
 from headscope.relations.controls import keys_from
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Relation, Rule
@@ -24,6 +24,11 @@ SEPARATOR_FLOOR = 0.5
 SEPARATOR_SOURCE = (
     "more than half of a head's attention at rest; Clark et al. 2019 (3.2) find over half of "
     "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
+)
+END_FLOOR = 0.5
+END_SOURCE = (
+    "more than half of a head's attention at rest; Ferrando & Costa-jussà 2021 find that attention "
+    "across rests on the source's end of sentence where nothing is needed of it"
 )
 COLUMN_FLOOR = 0.25
 COLUMN_SOURCE = (
@@ -46,6 +51,25 @@ def separator(window: Window) -> Pairs:
         if window.ends
         else no_pairs()
     )
+
+
+def source_end(window: Window) -> Pairs:
+    """Every query of the target with the token that closes the source."""
+    query = np.arange(window.source, len(window))
+    return pairs(query, np.full_like(query, window.source - 1)) if window.source else no_pairs()
+
+
+def source_start(window: Window) -> Pairs:
+    """Every query of the target with the token that opens the source, where one does."""
+    if not window.source or window.tokens[0] == NOTHING:
+        return no_pairs()
+    query = np.arange(window.source, len(window))
+    return pairs(query, np.zeros_like(query))
+
+
+def source_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, any other token of the source."""
+    return keys_from(np.arange(1, window.source - 1), targets, rng)
 
 
 def earlier_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -85,6 +109,21 @@ SEPARATOR = Relation(
     has_hits=False,
 )
 """Asked of encoders alone."""
+ACROSS = tuple(
+    Relation(
+        "sink",
+        name,
+        find,
+        source_keys,
+        Rule(END_FLOOR, END_SOURCE, meaning, broad=True),
+        has_hits=False,
+    )
+    for name, find, meaning in (
+        ("source-end", source_end, "the token that closes the source"),
+        ("source-start", source_start, "the token that opens the source"),
+    )
+)
+"""Asked of heads from a target to its source."""
 RESTING = RELATIONS[1].id
 """What is summed where the patterns are read."""
 
@@ -95,6 +134,7 @@ TYPE = HeadType(
     marker=".",
     relations=RELATIONS,
     both_ways=(*RELATIONS, SEPARATOR),
+    across=ACROSS,
     looks_at="a resting place: the first token, or an early position where its layer rests",
     rivals="same query, other keys",
     behaviour="text",

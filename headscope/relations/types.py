@@ -33,6 +33,8 @@ class HeadType:
     relations: tuple[Relation, ...]
     both_ways: tuple[Relation, ...] = ()
     """What is asked instead of an encoder, whose tokens see those after them; the same if empty."""
+    across: tuple[Relation, ...] = ()
+    """What is asked of heads that look from a target at its source."""
     colour: str = "#8a6fdf"
     """Told apart by colour-blind readers too, among the others (Okabe and Ito 2008)."""
     marker: str = "X"
@@ -61,6 +63,6 @@ class HeadType:
             )
         if self.behaviour not in BEHAVIOURS:
             raise ChoiceError(f"behaviour of {self.name}", self.behaviour, BEHAVIOURS)
-        for relation in (*self.relations, *self.both_ways):
+        for relation in (*self.relations, *self.both_ways, *self.across):
             if relation.type != self.name:
                 raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")

@@ -39,6 +39,8 @@ def describe_input(
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
     if model.both_ways:
         facts["both_ways"] = True
+    if model.stacks:
+        facts["stacks"] = {each.stack: each.layers for each in model.stacks}
     return {
         "model": {**facts, "name": title_of(model.name)},
         "types": sorted({relation.type for relation in relations}),
@@ -71,7 +73,8 @@ def _command(
             words += ["--corpus", names.get(Path(path)) or name_of(str(path))]
     types = tuple(dict.fromkeys(relation.type for relation in relations))
     every = tuple(head_types())
-    known = set(types) <= set(every) and types != every
+    all_asked = tuple(name for name, each in head_types().items() if each.relations or model.stacks)
+    known = set(types) <= set(every) and types != all_asked
     asked = replace(_shown(settings), types=types if known else None)
     return shlex.join([*words, *asked.words()])
 

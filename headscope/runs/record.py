@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from headscope.errors import RunError
+from headscope.heads import STACKS
 from headscope.relations.relation import Rule
 from headscope.runs.folder import altered
 
@@ -104,6 +105,8 @@ def _check_facts(info: Any) -> None:
     if model.keys() & {"layers", "heads"}:
         for name in ("layers", "heads"):
             _expect(model.get(name), int, f"the model's {name}")
+    for letter, layers in _stacks(model).items():
+        _expect(layers, int, f"the layers of stack {letter!r:.20}")
     if "weights_sha256" in model:
         _expect(info.get("bos"), str, "bos")
         for name in _OF_A_MODEL:
@@ -133,6 +136,15 @@ def _check_facts(info: Any) -> None:
     for name, value in info.get("reliability", {}).items():
         if value is not None:
             _expect(value, _NUMBER, f"the reliability of {name!r:.100}")
+
+
+def _stacks(model: dict[str, Any]) -> dict[str, Any]:
+    """The stacks that a model is said to have, which are all of its layers."""
+    found = model.get("stacks", {})
+    _expect(found, dict, "the model's stacks")
+    if found and (not set(found) <= set(STACKS) or sum(found.values()) != model.get("layers")):
+        raise ValueError(f"the model's stacks are {found!r:.80}, which are not its layers")
+    return dict(found)
 
 
 def _check_places(places: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError
 from headscope.evidence.result import Result
+from headscope.heads import Stacks
 from headscope.measure.tally import Tally
 from headscope.runs.accounts import read_accounts
 from headscope.runs.causal import read_causes
@@ -114,7 +115,7 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     evidence = read_evidence(readable(folder, EVIDENCE))
     heads = read_heads(readable(folder, HEADS))
     try:
-        check_tables(heads, evidence, rules)
+        check_tables(heads, evidence, rules, Stacks.of(info["model"].get("stacks")))
     except RunError as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
     info = inward(info, folder)

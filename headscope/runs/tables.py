@@ -24,6 +24,7 @@ from headscope.evidence.columns import (
     HEAD_COLUMNS,
 )
 from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
+from headscope.heads import ONE_STACK, Stacks
 from headscope.runs.folder import RUN, readable
 
 _TEXTS = ("rule", "baseline", "verdict", "contested_text")
@@ -131,8 +132,15 @@ def read_beside(
     return table
 
 
-def check_tables(heads: pd.DataFrame, evidence: pd.DataFrame, relations: Collection[str]) -> None:
+def check_tables(
+    heads: pd.DataFrame,
+    evidence: pd.DataFrame,
+    relations: Collection[str],
+    stacks: Stacks = ONE_STACK,
+) -> None:
     """The two tables speak of the same heads, and of relations that the run knows.
+
+    A relation is asked of all heads, or of those of one stack.
 
     Raises:
         RunError: a head is missing, double or out of place, or a type or relation is unknown.
@@ -151,7 +159,9 @@ def check_tables(heads: pd.DataFrame, evidence: pd.DataFrame, relations: Collect
     if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
         raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
     for name, own in evidence.groupby(ids):
-        if not np.array_equal(np.sort(_places(own, columns)), range(size)):
+        found = np.sort(_places(own, columns))
+        parts = [range(a * columns, b * columns) for _, a, b in stacks.starts()] or [range(size)]
+        if not any(np.array_equal(found, part) for part in parts):
             raise RunError(f"the evidence for {name!r:.100} does not have each head once")
     if evidence.empty:
         raise RunError("there is no evidence: the table has no rows")

@@ -37,6 +37,9 @@ class AttentionView:
     tokens: tuple[str, ...]
     pattern: Float[ndarray, "query key"]
     """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
+    source: int = 0
+    """Where the target begins whose queries look at the tokens before, the source; 0 where every
+    token may look at others."""
 
     def __post_init__(self) -> None:
         size = len(self.tokens)
@@ -90,9 +93,12 @@ class AttentionView:
         names = [visible(token) for token in self.tokens]
         width = max(map(len, names))
         lines = [Text(self.title, style="bold")]
-        for query, name in enumerate(names):
-            line = Text(f"{name:>{width}} ")
-            seen = self.pattern[query] if self.both_ways else self.pattern[query, : query + 1]
+        if self.source:
+            lines.append(Text(f"source: {' '.join(names[: self.source])}", style="dim"))
+        for query in range(self.source, len(names)):
+            line = Text(f"{names[query]:>{width}} ")
+            keys = len(names) if self.both_ways else self.source or query + 1
+            seen = self.pattern[query, :keys]
             for share in seen:
                 mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
                 line.append(mark * 2, Style(color="blue"))

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+import numpy as np
 import torch
 
-from headscope.arguments import either, takes
+from headscope.arguments import either, kinds_of, takes
+from headscope.corpus.across import joined
 from headscope.corpus.document import Document
+from headscope.corpus.window import NOTHING, Window
 from headscope.errors import HeadscopeError, RunError
-from headscope.heads import head_name, parse_head
+from headscope.heads import CROSS, check_head, head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
-from headscope.runs.named import A_MODEL, A_RUN, run_named, the_model
+from headscope.models.load import Model
+from headscope.runs.named import A_MODEL, A_RUN, Named, run_named, the_model
 from headscope.runs.reload import model_of
 from headscope.views.attention_view import AttentionView
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@takes(model=either(A_RUN, A_MODEL), **kinds_of(Named))
 def show(
     model: Any,
     head: str,
     text: str,
     *,
-    revision: str | None = None,
-    device: str = "auto",
+    target: str | None = None,
     source: Any = None,
+    **named: Unpack[Named],
 ) -> AttentionView:
     """The attention pattern of one head on a text.
 
@@ -33,47 +37,71 @@ def show(
         model: a model's name as for `classify`, a run or its folder, or a loaded model.
         head: `L5H1` or `5.1`.
         text: any text; the beginning-of-text token is put before it, and an encoder's separator
-            after it.
-        revision: branch, tag or commit on the hub, for a name; a run has its own.
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
+            after it. Of a model with an encoder and a decoder it is what both read.
+        target: what its decoder reads instead, for a head from the target to the source.
         source: the run's model, or where it is now if it is not where it was.
+        named: see `Named`.
 
     Raises:
         ModelError: the model cannot be loaded.
         RunError: it has no such head.
         HeadscopeError: the text is empty, or longer than the model's context.
     """
-    layer, number = parse_head(head)
-    if not _is_unicode(text):
-        raise HeadscopeError("the text is not Unicode: it holds half of a character")
-    run = run_named(model, revision=revision, source=source)
+    check_head(head)
+    for each in (text, target or ""):
+        if not _is_unicode(each):
+            raise HeadscopeError("the text is not Unicode: it holds half of a character")
+    run = run_named(model, revision=named.get("revision"), source=source)
     if run is not None:
-        loaded = model_of(run, source=source, device=device)
+        loaded = model_of(run, source=source, device=named.get("device", "auto"))
     else:
-        loaded = the_model(model, revision=revision, device=device)
+        loaded = the_model(model, **named)
+    stacks = loaded.naming
+    layer, number = parse_head(head, stacks)
+    asked = head_name(layer, number, stacks)
     if layer >= loaded.layers or number >= loaded.heads:
-        last = head_name(loaded.layers - 1, loaded.heads - 1)
-        raise RunError(f"no head {head_name(layer, number)} in {loaded.name}; they go up to {last}")
-    tokens = loaded.tokenizer.encode(Document("text", text, ())).tokens
-    if not len(tokens):
-        raise HeadscopeError("the text is empty: there is nothing to attend to")
-    frame = loaded.tokenizer.frame
-    if len(tokens) + 1 + frame.room > loaded.context:
-        raise HeadscopeError(
-            f"the text has {len(tokens)} tokens; with its beginning {loaded.name} reads "
-            f"{loaded.context} at most"
-        )
-    ids = [loaded.tokenizer.bos, *tokens.tolist(), *([] if frame.end is None else [frame.end])]
+        last = head_name(loaded.layers - 1, loaded.heads - 1, stacks)
+        raise RunError(f"no head {asked} in {loaded.name}; they go up to {last}")
+    own, layer = loaded.at(layer)
+    if target is not None and own.stack != CROSS:
+        raise HeadscopeError(f"{asked} reads one text; a target is for heads across, such as X0H0")
+    window = _window(loaded, own, text, text if target is None else target)
     kept: list[torch.Tensor] = []
 
     def take(at: int, pattern: torch.Tensor) -> None:
         if at == layer:
             kept.append(pattern[0, number].float().cpu())
 
-    stream_patterns(loaded.engine, torch.tensor([ids]).to(loaded.device), take, layer + 1)
-    strings = (loaded.tokenizer.bos_string, *loaded.tokenizer.spell(ids[1:]))
-    name = Path(loaded.name).name
-    return AttentionView(f"{name} {head_name(layer, number)}", strings, kept[0].numpy())
+    ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
+    stream_patterns(own.engine, ids, take, layer + 1)
+    shown = slice(int(window.tokens[0] == NOTHING), None)
+    return AttentionView(
+        f"{Path(loaded.name).name} {asked}",
+        window.strings[shown],
+        kept[0].numpy()[shown, shown],
+        source=max(0, window.source - (shown.start or 0)),
+    )
+
+
+def _window(loaded: Model, own: Model, text: str, target: str) -> Window:
+    """What a stack of a model reads of a text; across, of a source and its target."""
+    if own.stack != CROSS:
+        return _text(own, text)
+    return joined(_text(own, text), _text(loaded, target))
+
+
+def _text(model: Model, text: str) -> Window:
+    tokenizer = model.tokenizer
+    tokens = tokenizer.encode(Document("text", text, ())).tokens
+    if not len(tokens):
+        raise HeadscopeError("the text is empty: there is nothing to attend to")
+    if len(tokens) + 1 + tokenizer.frame.room > model.context:
+        raise HeadscopeError(
+            f"the text has {len(tokens)} tokens; with its beginning {model.name} reads "
+            f"{model.context} at most"
+        )
+    strings = (tokenizer.bos_string, *tokenizer.spell(tokens.tolist()))
+    return tokenizer.frame.close(Window("text", np.append(tokenizer.bos, tokens), strings))
 
 
 def _is_unicode(text: str) -> bool:

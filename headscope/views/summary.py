@@ -11,7 +11,7 @@ from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
 from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.evidence.undecided import undecided
-from headscope.heads import head_name
+from headscope.heads import ONE_STACK, Stacks, head_name
 from headscope.runs.shareable import name_of
 from headscope.views.colours import (
     LABELS,
@@ -40,7 +40,7 @@ def summary(run: Result) -> RenderableType:
     parts += [atlas_grid(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
-        parts += [Text(), _strongest_table(best)]
+        parts += [Text(), _strongest_table(best, run.stacks)]
     if len(untold := undecided(run.heads, run.evidence)):
         parts += [Text(), _undecided_table(untold)]
     notes = list(run.info.get("notes", ()))
@@ -94,7 +94,7 @@ def atlas_grid(run: Result) -> Text:
     grid = Text(no_wrap=True)
     drawn = run.heads.assign(mark=marks(run))
     for layer, own in drawn.groupby("layer", sort=True):
-        grid.append(f"L{layer:<3}", "dim")
+        grid.append(f"{run.stacks.row(int(layer)):<4}", "dim")
         for mark in own.sort_values("head")["mark"]:
             grid.append(letter(mark).ljust(cell), _style(mark))
         grid.append("\n")
@@ -112,16 +112,19 @@ def _style(mark: str) -> str:
     return "dim" if faint else f"bold {colour(mark)}"
 
 
-def head_lines(heads: pd.DataFrame, untold: pd.Series | None = None) -> Table:
+def head_lines(
+    heads: pd.DataFrame, untold: pd.Series | None = None, stacks: Stacks = ONE_STACK
+) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
 
     Args:
         heads: a row per head, as in `heads.csv`.
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
+        stacks: how they are called.
     """
     table = plain_table("head", "primary", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
-        name = head_name(row.layer, row.head)
+        name = head_name(row.layer, row.head, stacks)
         said = None if untold is None else untold.get(name)
         table.add_row(
             name,
@@ -159,14 +162,14 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
     return table
 
 
-def _strongest_table(best: pd.DataFrame) -> Table:
+def _strongest_table(best: pd.DataFrame, stacks: Stacks) -> Table:
     table = plain_table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
     for _, of_the_type in best.groupby("type", sort=False):
         group = of_the_type.head(STRONGEST)
         for place, row in enumerate(group.itertuples()):
             table.add_row(
                 row.type if place == 0 else "",
-                head_name(row.layer, row.head),
+                head_name(row.layer, row.head, stacks),
                 row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),

@@ -38,6 +38,8 @@ def choose_engine(
         del config.quantization_config  # a GGUF's weights are no longer quantised
     if not config.architectures:
         config.architectures = [type(hf_model).__name__]
+    if stated.stacks:
+        return _in_stacks(name, hf_model, stated, asked), ()
     attend_by(hf_model, EAGER)
     probed = probe(name, hf_model, stated)
     if asked == "lens" and stated.both_ways:
@@ -64,6 +66,20 @@ def choose_engine(
     except ModelError as error:
         raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
     return other, (f"lens engine, because the fused one does not fit: {reason}",)
+
+
+def _in_stacks(name: str, hf_model: Any, stated: Layout, asked: str) -> Engine:
+    """The engine of a model with an encoder and a decoder."""
+    if asked == "lens":
+        raise ModelError(
+            f"{name}: a model with an encoder and a decoder is read by the fused engine alone"
+        )
+    from headscope.models.engines.stacks import EncoderDecoder
+
+    try:
+        return EncoderDecoder(hf_model, stated)
+    except Exception as error:  # a model's own code may fail in any way
+        raise ModelError(f"{name}: the fused engine does not fit: {_reason(error)}") from error
 
 
 def _lens(name: str, hf_model: Any, backend: Any, stated: Layout, probed: Probe) -> Engine:

@@ -57,20 +57,7 @@ class FusedEngine:
 
     def layout(self, windows: int, length: int) -> list[Tile]:
         """Tiles of at most about a million cells."""
-        room = BLOCK_CELLS // (self.heads * length)
-        width = length if self.stated.both_ways else None
-        at_once = room // length
-        if at_once:
-            starts = range(0, windows, at_once)
-            return [
-                Tile(slice(w, min(w + at_once, windows)), slice(0, length), width) for w in starts
-            ]
-        rows = max(LEAST_ROWS, room)
-        return [
-            Tile(slice(w, w + 1), slice(q, min(q + rows, length)), width)
-            for w in range(windows)
-            for q in range(0, length, rows)
-        ]
+        return tiles_of(windows, length, heads=self.heads, both_ways=self.both_ways)
 
     @torch.inference_mode()
     def run(
@@ -87,13 +74,13 @@ class FusedEngine:
             self.sinks |= scores.beside.sink is not None
             on_layer(layer, (log_probabilities(scores, look) for look in tiles))
             if layer == last:
-                raise _LastLayerError
+                raise LastLayerError
 
         more: dict[str, Any] = only_forward(self.stated)
         if self.stated.both_ways:
             seen = tokens >= 0
             tokens, more = tokens.clamp_min(0), {"attention_mask": None if seen.all() else seen}
-        with reading(take), _stopped():
+        with reading(take), stopped():
             self.network.base_model(tokens, **more)
 
     def matrices(self) -> list[Float[Tensor, ...]]:
@@ -102,13 +89,30 @@ class FusedEngine:
         return [matrix for layer in layers for matrix in attention_matrices(layer, self.stated)]
 
 
-class _LastLayerError(Exception):
+def tiles_of(windows: int, length: int, *, heads: int, both_ways: bool) -> list[Tile]:
+    """All rows of a batch in tiles of at most about a million cells."""
+    room = BLOCK_CELLS // (heads * length)
+    width = length if both_ways else None
+    at_once = room // length
+    if at_once:
+        starts = range(0, windows, at_once)
+        return [Tile(slice(w, min(w + at_once, windows)), slice(0, length), width) for w in starts]
+    rows = max(LEAST_ROWS, room)
+    return [
+        Tile(slice(w, w + 1), slice(q, min(q + rows, length)), width)
+        for w in range(windows)
+        for q in range(0, length, rows)
+    ]
+
+
+class LastLayerError(Exception):
     """Everything that was asked for has been read."""
 
 
 @contextmanager
-def _stopped() -> Iterator[None]:
+def stopped() -> Iterator[None]:
+    """Within this context a run may end by `LastLayerError`."""
     try:
         yield
-    except _LastLayerError:
+    except LastLayerError:
         return

@@ -18,7 +18,7 @@ from transformers.masking_utils import sdpa_mask
 
 from headscope.errors import ModelError
 from headscope.models.engines.kernels import attend
-from headscope.models.engines.rows import Beside, Heads, Scores, Values
+from headscope.models.engines.rows import Beside, Heads, Keys, Scores, Seen
 
 NAME = "headscope"
 _UNKNOWN = ("head_mask", "block_indices", "sinks")
@@ -58,8 +58,8 @@ def register(name: str, function: Callable[..., Any]) -> None:
 def attention(
     module: nn.Module,
     query: Heads,
-    key: Heads,
-    value: Values,
+    key: Keys,
+    value: Seen,
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
@@ -80,7 +80,7 @@ def attention(
 
 
 def beside_of(
-    module: nn.Module, query: Heads, key: Heads, mask: Tensor | None, more: dict[str, Any]
+    module: nn.Module, query: Heads, key: Keys, mask: Tensor | None, more: dict[str, Any]
 ) -> Beside:
     """What a layer's attention has beside its queries, keys and scale.
 
@@ -105,7 +105,7 @@ def beside_of(
     if chosen is not None:
         mask = _only(chosen, mask, query, key)
         _masked.add(getattr(getattr(module, "config", None), "index_topk", chosen.shape[-1]))
-    bias = _bias(mask, more.get("position_bias"), query, key)
+    bias = _bias(mask, more.get("position_bias"), query, key, later=later)
     if bias is None and later:
         exact = torch.promote_types(query.dtype, torch.float32)
         bias = query.new_zeros(1, 1, query.shape[2], key.shape[2], dtype=exact)
@@ -128,7 +128,7 @@ def mask_of(*, kv_length: int, local_size: int | None = None, **more: Any) -> Te
 register(NAME, attention)
 
 
-def _only(chosen: Tensor, mask: Tensor | None, query: Heads, key: Heads) -> Tensor:
+def _only(chosen: Tensor, mask: Tensor | None, query: Heads, key: Keys) -> Tensor:
     """The mask without the keys that an indexer left out for each query (DeepSeek-V3.2)."""
     windows, _, queries, _ = query.shape
     kept = torch.zeros(windows, queries, key.shape[2], dtype=torch.bool, device=query.device)
@@ -139,14 +139,20 @@ def _only(chosen: Tensor, mask: Tensor | None, query: Heads, key: Heads) -> Tens
 
 
 def _bias(
-    mask: Tensor | None, position_bias: Tensor | None, query: Heads, key: Heads
+    mask: Tensor | None,
+    position_bias: Tensor | None,
+    query: Heads,
+    key: Keys,
+    *,
+    later: bool,
 ) -> Float[Tensor, "_ _ query key"] | None:
     """What is added to the scores, −∞ where nothing is seen; None for plain causal attention."""
     if mask is None and position_bias is None:
         return None
     queries, keys = query.shape[2], key.shape[2]
     if mask is None:
-        mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=query.device).tril()
+        mask = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=query.device)
+        mask = mask if later else mask.tril()
     mask = mask[..., :queries, :keys]
     if mask.stride(0) == 0:
         mask = mask[:1]  # every window has the same

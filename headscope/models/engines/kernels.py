@@ -16,6 +16,8 @@ from headscope.models.engines.rows import (
     PLAIN,
     Beside,
     Heads,
+    Keys,
+    Seen,
     Sums,
     Values,
     normaliser_of,
@@ -31,7 +33,7 @@ WIDEST_FLASH = 256
 
 
 def attend(
-    query: Heads, key: Heads, value: Values, scale: float, beside: Beside = PLAIN
+    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside = PLAIN
 ) -> tuple[Values, Sums]:
     """Softmax attention's output, and each row's log-sum-exp with that of the sink.
 
@@ -54,13 +56,13 @@ def attend(
 
 
 def by_rows(
-    query: Heads, key: Heads, value: Values, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
 ) -> tuple[Values, Sums]:
     """The same by plain products, some rows at a time, on any device; differentiable."""
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     outputs, sums = [], []
-    for tile in _tiles(query, beside):
+    for tile in _tiles(query, key, beside):
         scores = tile_scores(query, key, scale, beside, tile)
         normaliser = normaliser_of(scores, beside)
         pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
@@ -69,21 +71,21 @@ def by_rows(
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 
 
-def tiled_normaliser(query: Heads, key: Heads, scale: float, beside: Beside = PLAIN) -> Sums:
+def tiled_normaliser(query: Heads, key: Keys, scale: float, beside: Beside = PLAIN) -> Sums:
     """The log-sum-exp of every row of scores, some rows at a time, by any device."""
-    parts = (tile_scores(query, key, scale, beside, tile) for tile in _tiles(query, beside))
+    parts = (tile_scores(query, key, scale, beside, tile) for tile in _tiles(query, key, beside))
     return torch.cat([normaliser_of(part, beside) for part in parts], -1)
 
 
-def _tiles(query: Heads, beside: Beside) -> list[Tile]:
+def _tiles(query: Heads, key: Keys, beside: Beside) -> list[Tile]:
     windows, _, length, _ = query.shape
-    width = length if beside.later else None
+    width = key.shape[2] if beside.later else None
     parts = [slice(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
     return [Tile(slice(0, windows), part, width) for part in parts]
 
 
 def _kernel(
-    query: Heads, key: Heads, value: Values, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
 ) -> tuple[Values, Sums]:
     width, bias = value.shape[-1], beside.bias
     query, key, value = _same_width(query, key, value)
@@ -111,7 +113,7 @@ def _kernel(
 
 
 def _cuda(
-    query: Heads, key: Heads, value: Values, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
 ) -> tuple[Values, Sums]:
     bias = beside.bias
     half = query.dtype in (torch.float16, torch.bfloat16)
@@ -126,7 +128,7 @@ def _cuda(
 
 
 def _efficient(
-    query: Heads, key: Heads, value: Heads, scale: float, bias: Tensor | None
+    query: Heads, key: Keys, value: Seen, scale: float, bias: Tensor | None
 ) -> tuple[Heads, Sums]:
     mask = None if bias is None else _aligned(bias.to(query.dtype), query.shape[:2])
     output, normaliser, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
@@ -165,13 +167,13 @@ def _aligned(
     return padded.expand(*windows_and_heads, -1, -1)[..., :keys]
 
 
-def _same_width(query: Heads, key: Heads, value: Values) -> tuple[Values, Values, Values]:
+def _same_width(query: Heads, key: Keys, value: Seen) -> tuple[Values, Seen, Seen]:
     """Zeros behind what is narrower: they change no product."""
     widest = max(query.shape[-1], value.shape[-1])
     if query.device.type == "cuda":
         widest += -widest % ALIGNED
 
-    def wide(heads: Values) -> Values:
+    def wide(heads: Seen) -> Seen:
         missing = widest - heads.shape[-1]
         return nn.functional.pad(heads, (0, missing)) if missing else heads
 

@@ -18,6 +18,9 @@ CELLS_AT_ONCE = 512
 """Single cells whose queries and keys are gathered at once, so that they stay in a cache."""
 
 Heads = Float[Tensor, "batch _ position width"]
+Keys = Float[Tensor, "batch _ seen width"]
+"""Across from a target to a source there are not as many as queries."""
+Seen = Float[Tensor, "batch _ seen _"]
 Values = Float[Tensor, "batch _ position _"]
 """Of another width than queries and keys in some layouts."""
 Sums = Float[Tensor, "batch head position"]
@@ -44,7 +47,7 @@ class Scores(NamedTuple):
     """What a row of scores is made of, and each row's log-sum-exp, that of a sink included."""
 
     query: Heads
-    key: Heads
+    key: Keys
     scale: float
     normaliser: Sums
     beside: Beside = PLAIN
@@ -63,7 +66,7 @@ def log_probabilities(scores: Scores, look: Look) -> Float[Tensor, ...]:
     return tile_scores(scores.query, scores.key, scores.scale, scores.beside, look).sub_(rows)
 
 
-def pattern(query: Heads, key: Heads, scale: float, beside: Beside) -> Rows:
+def pattern(query: Heads, key: Keys, scale: float, beside: Beside) -> Rows:
     """Whole patterns, in single precision at least; differentiable.
 
     With a sink a row sums to what the sink leaves.
@@ -92,7 +95,7 @@ def normaliser_of(
     return torch.logaddexp(found, beside.sink.to(found)[:, None])
 
 
-def tile_scores(query: Heads, key: Heads, scale: float, beside: Beside, tile: Tile) -> Rows:
+def tile_scores(query: Heads, key: Keys, scale: float, beside: Beside, tile: Tile) -> Rows:
     """Grouped query heads meet their key head by shape: it is not copied for each of them."""
     query = _exact(query[tile.windows, :, tile.queries]) * scale
     key = _exact(key[tile.windows, :, : tile.keys])

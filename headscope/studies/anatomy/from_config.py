@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from headscope.errors import ModelError
-from headscope.models.layout import read_layout, text_config
+from headscope.models.layout import has_stacks, read_layout, text_config
 from headscope.studies.anatomy.dimensions import GPT2, LLAMA, NEOX, Dimensions, Layout
 
 # biases as transformers' own modelling code sets them, not only as the papers describe them
@@ -40,6 +40,11 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
         ModelError: no attention heads, numbers that no model can have, or attention without
             W_K and W_V of its own.
     """
+    if has_stacks(config):
+        raise ModelError(
+            f"{name}: a {config.model_type} has an encoder and a decoder; anatomy counts models "
+            "with one stack of layers"
+        )
     config = text_config(name, config)
     if getattr(config, "kv_lora_rank", None):
         raise ModelError(

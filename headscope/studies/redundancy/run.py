@@ -74,6 +74,11 @@ def redundancy(
     """
     run = the_run(run)
     model = model_of(run, **again)
+    if model.stacks:
+        raise RunError(
+            f"{model.name}: heads that read different texts, as in an encoder and a decoder, are "
+            "not compared"
+        )
     heads = _heads(run, model)
     asked = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     text = _text(run, model, asked or corpora_of(run), windows)
@@ -102,10 +107,10 @@ def _heads(run: Result, model: Model) -> pd.DataFrame:
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
     grid = [(layer, head) for layer in range(model.layers) for head in range(model.heads)]
     if list(zip(heads["layer"], heads["head"], strict=True)) != grid:
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(
             f"{model.name} has {model.layers} layers × {model.heads} heads, but the run has "
-            f"{len(heads)} heads up to {head_name(*map(int, heads[['layer', 'head']].max()))}; "
-            "classify the model again"
+            f"{len(heads)} heads up to {last}; classify the model again"
         )
     if len(grid) < 2:
         raise HeadscopeError(f"{model.name} has a single head; there is no other to compare with")

@@ -29,7 +29,7 @@ COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
 
 def counted_types() -> tuple[str, ...]:
     """What a sweep counts in each run: the head types, and heads without one."""
-    return (*head_types(), UNCLASSIFIED)
+    return (*(name for name, each in head_types().items() if each.relations), UNCLASSIFIED)
 
 
 class Asked(NamedTuple):

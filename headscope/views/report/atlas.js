@@ -20,7 +20,7 @@ function atlasPage() {
 function grid() {
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = Array.from({ length: DATA.layers }, (_, layer) =>
-    el("tr", {}, el("th", { scope: "row" }, `L${layer}`),
+    el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, cell(rowOf(layer, h))))));
   const box = el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
   box.addEventListener("keydown", moveBetweenCells);

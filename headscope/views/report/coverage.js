@@ -9,7 +9,7 @@ function coverageMap() {
   const title = "Share of each head's bits that its rule explains, in per cent";
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = Array.from({ length: DATA.layers }, (_, layer) =>
-    el("tr", {}, el("th", { scope: "row" }, `L${layer}`),
+    el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, explainedCell(rowOf(layer, h))))));
   return el("section", { class: "coverage" }, el("h2", {}, "What rules explain"),
     el("p", { class: "small" }, `The share of a head's bits above even attention that its rule of few features explains on documents it was not fitted on, in per cent; ${percent(mean)} on average over heads. Pale heads are not accounted for.`),

@@ -46,6 +46,7 @@ def page_data(run: Result) -> dict[str, Any]:
     best = _indexed(best_heads(run.evidence), heads)
     info = shareable(run.info)
     tagged = _indexed(strongest(run.evidence), heads)
+    asked = set(run.evidence["type"])
     return {
         "model": info["model"],
         "layers": layers,
@@ -54,6 +55,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "types": [
             {"name": t.name, "letter": t.letter, "rests": not t.functional}
             for t in head_types().values()
+            if t.relations or t.name in asked
         ],
         "countable": countable_types(run.evidence, run.rules),
         "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
@@ -109,6 +111,7 @@ def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
     own = own.sort_values(["layer", "head"])
     rule = run.rules[name]
     first = own.iloc[0]
+    own = _with_all_heads(own, run)
     return {
         "id": name,
         "type": first["type"],
@@ -126,6 +129,15 @@ def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
         "contested": _short(first.get("contested_n", math.nan)),
         **{column: shortened(own[column].to_numpy(float)) for column in _NUMBERS},
     }
+
+
+def _with_all_heads(own: pd.DataFrame, run: Result) -> pd.DataFrame:
+    """With empty rows for the heads of stacks that were not asked."""
+    if len(own) == len(run.heads):
+        return own
+    places = run.heads[["layer", "head"]].sort_values(["layer", "head"])
+    found = places.merge(own, on=["layer", "head"], how="left")
+    return found.assign(tagged=found["tagged"].eq(True))
 
 
 def _undecided_places(own: pd.DataFrame) -> list[int]:

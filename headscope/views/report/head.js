@@ -36,7 +36,7 @@ function facts(row) {
 
 /* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
 function bars(index) {
-  const order = DATA.relations.filter((r) => r.n >= 50 && r.taggable)
+  const order = DATA.relations.filter((r) => r.n >= 50 && r.taggable && r.mass[index] !== null)
     .sort((a, b) => b.tagged[index] - a.tagged[index] || b.undecided.includes(index) - a.undecided.includes(index) || b.lift[index] - a.lift[index]).slice(0, 12);
   const box = el("div", { class: "bars" });
   for (const r of order) {

@@ -6,7 +6,7 @@ from html import escape
 
 from headscope.evidence.result import Result
 from headscope.evidence.tags import UNCLASSIFIED
-from headscope.heads import head_name
+from headscope.heads import Stacks, head_name
 from headscope.views.colours import LABELS, NO_TYPE, colour, is_resting, letter, marks
 
 
@@ -15,8 +15,9 @@ def atlas_html(run: Result) -> str:
     rows = []
     drawn = run.heads.assign(mark=marks(run))
     for layer, heads in drawn.groupby("layer", sort=True):
-        cells = "".join(_cell(row) for row in heads.sort_values("head").itertuples())
-        rows.append(f'<tr><th style="text-align:right">L{layer}</th>{cells}</tr>')
+        cells = "".join(_cell(row, run.stacks) for row in heads.sort_values("head").itertuples())
+        row_name = run.stacks.row(int(layer))
+        rows.append(f'<tr><th style="text-align:right">{row_name}</th>{cells}</tr>')
     counts = drawn["mark"].value_counts()
     legend = " ".join(
         f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
@@ -30,10 +31,10 @@ def atlas_html(run: Result) -> str:
     )
 
 
-def _cell(row: object) -> str:
+def _cell(row: object, stacks: Stacks) -> str:
     mark, tags = str(row.mark), str(row.tags)  # type: ignore[attr-defined]
     lift = float(row.lift)  # type: ignore[attr-defined]
-    name = head_name(row.layer, row.head)  # type: ignore[attr-defined]
+    name = head_name(row.layer, row.head, stacks)  # type: ignore[attr-defined]
     said = tags.replace(";", ", ") or LABELS.get(mark, UNCLASSIFIED)
     title = f"{name}: {said}, lift {lift:.2f}"
     style = _style(mark, min(1.0, max(0.0, lift)))

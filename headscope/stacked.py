@@ -1,0 +1,96 @@
+"""Classifying a model with an encoder and a decoder: its three stacks, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headscope.corpus.aligned import SOURCE, TARGET, side_of
+from headscope.errors import CorpusError
+from headscope.evidence.join import join
+from headscope.evidence.result import Result
+from headscope.heads import CROSS, DECODER, ENCODER, STACKS
+from headscope.relations import relations_of
+from headscope.relations.relation import Relation
+from headscope.runs.facts import describe_input
+from headscope.settings import Settings
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+Read = Callable[..., Result]
+"""Reads one stack of a model and judges its heads; called as `headscope.classify` is."""
+
+
+def asked_of(
+    model: Model, settings: Settings, own: Sequence[Relation] | None
+) -> Sequence[Relation]:
+    """What a model's heads, or those of one stack, are asked."""
+    if own is not None:
+        return own
+    across = model.stack == CROSS
+    return relations_of(settings.types, both_ways=model.both_ways, across=across)
+
+
+def classify_stacks(
+    model: Model,
+    corpora: Sequence[str | Path],
+    settings: Settings,
+    own: Sequence[Relation] | None,
+    read: Read,
+) -> Result:
+    """The stacks' results as one.
+
+    The encoder reads the text as an encoder does, with keys on both sides. The decoder reads it as
+    a causal model does, with the same text as its source. Across, each sentence of an aligned
+    corpus is read with its translation. Of such a corpus the encoder reads the source and the
+    decoder the target.
+
+    Args:
+        model: with stacks.
+        corpora: what to read.
+        settings: what else was asked for.
+        own: the relations to ask, instead of the table's.
+        read: reads one stack.
+
+    Raises:
+        CorpusError: nothing can be asked of any stack.
+    """
+    # what is loaded is loaded
+    inner = replace(
+        settings,
+        device="auto",
+        revision=None,
+        device_map=None,
+        adapter=None,
+        engine="auto",
+        dtype=model.dtype,
+    )
+    sides = {
+        ENCODER: side_of(corpora, SOURCE),
+        DECODER: side_of(corpora, TARGET),
+        CROSS: list(corpora),
+    }
+    parts: dict[str, Result | str] = {}
+    every: list[Relation] = []
+    for stack in model.stacks:
+        relations = asked_of(stack, settings, own)
+        every += relations
+        parts[stack.stack] = f"nothing was asked of the {STACKS[stack.stack]}"
+        if relations:
+            try:
+                own_text = sides[stack.stack]
+                parts[stack.stack] = read(stack, own_text, settings=inner, relations=relations)
+            except CorpusError as error:
+                if "no relation found a query" not in str(error):
+                    raise
+                parts[stack.stack] = f"the text holds nothing to ask: {error}"
+    if not any(isinstance(part, Result) for part in parts.values()):
+        raise CorpusError("; ".join(dict.fromkeys(map(str, parts.values()))))
+    info = describe_input(model, every, corpora, settings)
+    return replace(
+        join(parts, model.naming, model.heads, info),
+        source=model.origin,
+    )
