@@ -40,9 +40,9 @@ from headscope.runs.lock import CHECKPOINT, workplace
 from headscope.runs.place import check_free
 from headscope.runs.resume import resume, run_facts
 from headscope.runs.shareable import named
+from headscope.runs.stacked import asked_of, classify_stacks
 from headscope.runs.store import save_by
 from headscope.settings import Settings, settings_of
-from headscope.stacked import asked_of, classify_stacks
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
