@@ -37,7 +37,7 @@ Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
     typer.Option(
-        help="CoNLL-U or plain text (also .gz, .xz): a file or a folder, or gum, gold or "
+        help="CoNLL-U or plain text (also .gz, .xz): a file or a folder, or gum, gold, aligned or "
         "controlled, which ship; repeatable.",
         show_default="gum",
     ),

@@ -52,9 +52,10 @@ def named_corpora() -> dict[str, Path]:
     """What ships by the names that `--corpus` takes.
 
     >>> list(named_corpora())
-    ['gum', 'controlled', 'gold']
+    ['gum', 'controlled', 'gold', 'aligned']
     """
-    return {path.stem: path for path in [*shipped_corpora(), *built_corpora()]}
+    ours = [*shipped_corpora(), *built_corpora(), data_folder() / "aligned"]
+    return {path.stem: path for path in ours}
 
 
 def corpus_place(corpus: str | Path) -> str | Path:

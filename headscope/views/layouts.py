@@ -140,6 +140,15 @@ LAYOUTS = (
     Layout("vaultgemma", "VaultGemma", "windows, scores capped by tanh"),
     Layout("xglm", "XGLM", "", engine="lens"),
     Layout("youtu", "", "latent attention"),
+    # those with an encoder and a decoder
+    Layout("bart", "BART", "three stacks, learned positions"),
+    Layout(
+        "marian", "Marian, OPUS-MT", "three stacks", planted="alignment/this-word, sink/source-end"
+    ),
+    Layout("mbart", "mBART", "three stacks, learned positions"),
+    Layout("mt5", "mT5", "three stacks, biases by distance"),
+    Layout("pegasus", "PEGASUS", "three stacks"),
+    Layout("t5", "T5, Flan-T5", "three stacks, biases by distance"),
 )
 """Of all causal layouts of the installed transformers, and of encoders, those that are read, one
 line each. What is not here is refused by a sentence that says why, as far as two tiny layers can be

@@ -14,6 +14,7 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.layout import ENCODER_DECODERS
 from headscope.models.load import load_model
 from headscope.models.shuffled import shuffled
+from headscope.views.layouts import LAYOUTS
 from tests.helpers.shell import headscope
 from tests.helpers.stacks import HEADS, SHAPE, save_stacks
 
@@ -118,6 +119,14 @@ def test_the_twin_shuffles_every_stack_and_puts_all_back(folder, texts):
     ):
         assert float((own - other).abs().amax((0, 2, 3)).min()) > 0.02
         assert torch.equal(own, after)
+
+
+def test_the_list_of_layouts_has_a_row_for_what_is_measured_here(folder):
+    kind = load_model(str(folder)).engine.network.config.model_type
+    (row,) = (each for each in LAYOUTS if each.name == kind)
+    assert (row.engine, row.twin) == ("fused", True)
+    assert float(row.differs_by.removeprefix("< ")) == TOLERANCE
+    assert row.attention.startswith("three stacks")
 
 
 def test_layers_are_counted_through_the_stacks_and_named_by_their_letters(folder):

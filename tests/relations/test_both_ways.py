@@ -10,8 +10,8 @@ import pytest
 from headscope.corpus.window import Frame, Window, WordTable
 from headscope.measure.survey import survey
 from headscope.relations import relations_of
-from headscope.relations.relation import find, targets_of
 from headscope.relations.across_rules import ACROSS
+from headscope.relations.relation import find, targets_of
 from headscope.relations.simple_rules import ALL_RULES, CLASSES, RULES, picks
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()

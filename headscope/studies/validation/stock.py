@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headscope.corpus.aligned import aligned_files, read_translations
 from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import file_sha256, read_corpus
@@ -34,6 +35,7 @@ KEY_RELATIONS = (
     "acl:relcl:dep>head",
 )
 """Relations that the controlled corpus is made for."""
+LINKED = "english-german.align"
 FREE = r"CC-BY-(SA-)?[234]\.\d|CC0-1\.0|public domain"
 """Licences that let anyone pass a text on, changed and for money too."""
 BEST_RULE = 0.6
@@ -121,6 +123,24 @@ def _controlled(path: Path) -> list[Check]:
     return [*checks, Check(name, "is what the generator writes", str(built), built)]
 
 
+def _aligned(path: Path) -> list[Check]:
+    pairs = [pair for files in aligned_files(path) for pair in read_translations(files)]
+    linked = same = 0
+    for pair in pairs:
+        source, target = len(pair.source.words), len(pair.target.words)
+        place = (2 * pair.links[:, 1] + 1) * source // (2 * target)
+        linked += len(place)
+        same += int((place == pair.links[:, 0]).sum())
+    share = same / linked
+    asked = f"links on the diagonal at most {BEST_RULE}"
+    return [
+        _row("aligned", "pairs of sentences", len(pairs), 400),
+        _row("aligned", "documents", 1 + max(pair.document for pair in pairs), 40),
+        _row("aligned", "links between words", linked, 3000),
+        Check("aligned", asked, f"{share:.2f}", share <= BEST_RULE),
+    ]
+
+
 def _pairs(path: Path) -> list[Check]:
     lexicon = read_pairs(path)
     counts = pd.Series([pair.relation for pair in lexicon.pairs]).value_counts()
@@ -160,6 +180,7 @@ ITEMS = (
     Item("gum", "natural English, nine genres, with syntax and coreference", _gum, "documents.csv"),
     Item("corpora/gold.conllu", "English written for headscope with syntax and coreference", _gold),
     Item("corpora/controlled.conllu", "built English with known trees and references", _controlled),
+    Item("aligned", "built English with its German, word by word", _aligned, LINKED),
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
     Item("published_scores.csv", "published scores of every head of two models", _published),
