@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.run import sweep as sweep
     from headscope.studies.validation.calibrate import calibrate as calibrate
     from headscope.studies.validation.calibrate_result import Calibration as Calibration
+    from headscope.studies.validation.translator import save_translator as save_translator
     from headscope.studies.validation.verify import verify as verify
     from headscope.studies.validation.verify_result import Verification as Verification
     from headscope.studies.validation.zoo.result import Zoo as Zoo
@@ -113,6 +114,7 @@ _HOMES = {
     "redundancy": "headscope.studies.redundancy.run",
     "register": "headscope.relations",
     "relation": "headscope.relations.declare",
+    "save_translator": "headscope.studies.validation.translator",
     "score_patterns": "headscope.api",
     "show": "headscope.views.show",
     "sweep": "headscope.studies.sweep.run",
