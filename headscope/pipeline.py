@@ -18,6 +18,7 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.outlook import Looks
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
+from headscope.measure.effects import effect_names
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import Clock, Count, Progress
 from headscope.measure.schedule import portion
@@ -34,6 +35,7 @@ from headscope.measure.translations import TranslationWindows
 from headscope.relations import RELATIONS, check_relations, check_types
 from headscope.relations.asked import LONG
 from headscope.relations.relation import Relation
+from headscope.relations.writes import Effect, effects_of
 from headscope.runs.checkpoint import Checkpoint
 from headscope.runs.facts import describe_input
 from headscope.runs.lock import CHECKPOINT, workplace
@@ -134,9 +136,12 @@ def classify(
         first = [each for each in synthetic if settings.all or portion(each) == 0]
         coming, found = _surveyed(text, first, relations, opened, settings)
         parts = found.parts(relations)
+        writes = settings.writes and not (own or opened.both_ways)  # encoders predict no next token
+        effects = effects_of(settings.types, relations) if writes else []
         clock.lap("survey")
         info = describe_input(opened, relations, corpora, settings) | found.record(parts)
-        checkpoint = _checkpoint(work, opened, parts, info, text)
+        info["parts"] += effect_names(effects)
+        checkpoint = _checkpoint(work, opened, parts, effects, info, text)
         checkpoint.every = settings.keep_every
         if out is not None:
             overwrite = resume(checkpoint, Path(out), overwrite=overwrite, tell=tell)
@@ -157,6 +162,7 @@ def classify(
                 watch=watch,
                 looks=looks.tokens,
                 enough=None if settings.all else looks.enough,
+                effects=effects,
             )
         )
         clock.lap("twin" if settings.twin else "measure")
@@ -179,6 +185,7 @@ def classify(
             seed=seed,
             info=info,
             twin=checkpoint.twin.tally if settings.twin else None,
+            effects=effects,
         )
         clock.lap("judge")
         if settings.examples:
@@ -275,14 +282,15 @@ def _checkpoint(
     work: Path | None,
     model: Model,
     relations: Sequence[Relation],
+    effects: Sequence[Effect],
     info: dict[str, Any],
     text: TextWindows,
 ) -> Checkpoint:
     """A run of which nothing is done yet."""
     rules = {relation.id: relation.rule for relation in relations}
-    model_pass, twin_pass = (
-        Pass(Tally.zeros(tuple(rules), model.layers, model.heads)) for _ in range(2)
-    )
+    names = (*rules, *effect_names(effects))
+    model_pass, twin_pass = (Pass(Tally.zeros(names, model.layers, model.heads)) for _ in range(2))
+    rules |= {effect.id: effect.rule for effect in effects}
     return Checkpoint(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)
 
 

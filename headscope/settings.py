@@ -92,6 +92,10 @@ class Settings:
         True, FLAG, "Compare with the model's shuffled twin, which learned nothing.", _JUDGED
     )
     """On an eighth of the text; each tag must beat what the twin shows by chance."""
+    writes: bool = _option(
+        True, FLAG, "Measure what heads write into the logits, beside where they look.", _JUDGED
+    )
+    """In the same forward passes; see `headscope.relations.writes`."""
     examples: bool = _option(
         True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
     )

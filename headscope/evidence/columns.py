@@ -16,12 +16,37 @@ EVIDENCE_COLUMNS = [
 HEAD_COLUMNS = [
     "layer", "head", "primary", "tags", "relation", "score", "control", "lift", "ci_low",
     "ci_high", "q_value", "first_token_mass", "entropy", "mean_distance", "variability", "shape",
-    "reason", "kv_group", "mass",
+    "reason", "kv_group", "mass", "writes", "write_lift",
 ]  # fmt: skip
 """A row per head. `score` is an older name of `mass`, kept with the
 same numbers until the next version."""
+WRITE_COLUMNS = ["writes", "write_lift"]
+"""Those that headscope 0.2 did not write yet."""
 EXPLAINED_COLUMNS = ["explained", "rule"]
 """After those of `heads.csv`, where a run was explained."""
+EFFECT_COLUMNS = [
+    "layer",
+    "head",
+    "type",
+    "effect",
+    "n",
+    "on",
+    "control",
+    "lift",
+    "ci_low",
+    "ci_high",
+    "q_value",
+    "spread",
+    "second_lift",
+    "second_low",
+    "second_high",
+    "share",
+    "twin_p999",
+    "floor",
+    "tagged",
+    "confirmed",
+]
+"""A row per head and effect."""
 RULE_COLUMNS = [
     "layer",
     "head",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from headscope.errors import CorpusError
 from headscope.evidence.columns import EVIDENCE_COLUMNS
 from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
+from headscope.evidence.effects import weigh_effects
 from headscope.evidence.halves import agreement, confirmed, tags_of_halves
 from headscope.evidence.result import Result
 from headscope.evidence.tags import TAGGED, head_table, verdicts
@@ -21,10 +23,12 @@ from headscope.evidence.weigh import (
     Facts,
     weigh,
 )
+from headscope.evidence.write_tags import effect_facts, with_writes
 from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.profile import describe
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
+from headscope.relations.writes.effect import Effect
 
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 THRESHOLDS = {
@@ -48,6 +52,7 @@ def judge(
     seed: int,
     info: dict[str, Any],
     twin: Tally | None = None,
+    effects: Sequence[Effect] = (),
 ) -> Result:
     """Weigh a tally, tag its heads, and note what was decided how.
 
@@ -57,6 +62,7 @@ def judge(
         seed: seeds the bootstrap.
         info: what `run.json` says of the model, the corpora, the settings and the simple rules.
         twin: the sums of the shuffled twin; without it no tag is tested against chance.
+        effects: what was asked of what heads write.
 
     Raises:
         CorpusError: no relation found a query.
@@ -82,12 +88,20 @@ def judge(
         info = {**info, "notes": [*info.get("notes", ()), f"{note}: {', '.join(names)}"]}
     shared = tally.heads // info.get("model", {}).get("key_value_heads", tally.heads)
     heads = head_table(evidence, rules, describe(tally.profile), shared)
+    written = weigh_effects(tally, effects, seed=seed, twin=twin, looks=looks)
+    if effects and not len(written):
+        note = "what heads write was not measured: no path from them to the logits is known here"
+        info = {**info, "notes": [*info.get("notes", ()), note]}
+    if len(written):
+        heads = with_writes(heads, written)
+        info = {**info, "effects": effect_facts(effects)}
     provenance = {
         "versions": versions(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     judged = {"thresholds": THRESHOLDS, "reliability": agreement(halves), "provenance": provenance}
-    return Result(heads, evidence[EVIDENCE_COLUMNS], rules, {**info, **judged}, tally, twin)
+    result = Result(heads, evidence[EVIDENCE_COLUMNS], rules, {**info, **judged}, tally, twin)
+    return replace(result, effects=written) if len(written) else result
 
 
 def versions() -> dict[str, str]:

@@ -42,6 +42,9 @@ class Result:
     accounts: pd.DataFrame | None = None
     """What heads do as rules, a row per head × feature. None before `explain`; after it `heads` has
     the columns `explained` and `rule`."""
+    effects: pd.DataFrame | None = None
+    """What heads write, a row per head × effect; see `headscope.evidence.effects.weigh_effects`.
+    None where it was not measured."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
 

@@ -97,6 +97,7 @@ def head_table(
         reason=reasons(best, rules),
         kv_group=best["head"] // kv_group_size,
     )
+    heads = heads.assign(writes="", write_lift=np.nan)  # until effects are weighed
     return heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS]
 
 

@@ -8,6 +8,7 @@ from headscope.evidence.causes import cause_lines
 from headscope.evidence.result import Result
 from headscope.evidence.tags import explain
 from headscope.evidence.undecided import undecided
+from headscope.evidence.write_tags import write_lines
 from headscope.heads import head_name, parse_head
 
 
@@ -26,6 +27,7 @@ def why(result: Result, head: str) -> str:
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
         last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.stacks)
         raise RunError(f"no head {own} in this run; they go up to {last}")
+    written = result.info.get("effects", {})
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     account = explain(result.evidence, result.rules, layer, number)
     name, _, conditions = account.replace(head_name(layer, number), own, 1).partition("\n\n")
@@ -35,6 +37,7 @@ def why(result: Result, head: str) -> str:
         conditions,
         _unsure(result, layer, number),
         _listed("Rule:", _rule(result, layer, number)),
+        _listed("Writes:", write_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
         _listed("Examples, [[query]] and «targets»:", _examples(result, layer, number)),
     ]

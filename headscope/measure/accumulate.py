@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,10 +14,12 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
+from headscope.measure.effects import Asked
 from headscope.measure.profile import ProfileRows
 from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.tally import Profile, Tally
+from headscope.measure.written import EffectSums, Written
 from headscope.models.engines.engine import Look, Tile
 from headscope.relations.sink import RESTING
 
@@ -36,6 +38,8 @@ class Prepared:
     selection: Selection | None
     profiled: list[Tile]
     """Rows that are profiled."""
+    effects: Asked | None = None
+    """What is asked of what heads write."""
 
     @property
     def cells(self) -> Sequence[Look]:
@@ -45,6 +49,11 @@ class Prepared:
     @property
     def looks(self) -> list[Look]:
         """All that is read of a layer, in order; rows with cells are profiled as they come."""
+        return [*self.attended, *(() if self.effects is None else self.effects.looks)]
+
+    @property
+    def attended(self) -> list[Look]:
+        """What is read of a layer's attention for its own sake."""
         return [*self.late, *self.cells, *self.alone]
 
     @property
@@ -70,6 +79,7 @@ class BatchSums:
     selection: Selection | None
     layers: dict[int, LayerSums]
     profile: Profile | None
+    effects: EffectSums | None = None
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it."""
@@ -78,26 +88,42 @@ class BatchSums:
             add_sums(tally, self.batch, self.selection, layer, sums)
         if self.profile is not None:
             tally.profile += self.profile
+        if self.effects is not None:
+            self.effects.add_to(tally)
 
 
-def read_batch(model: Model, prepared: Prepared) -> BatchSums:
-    """Run a batch; nothing is added to any tally yet, as a run may break off at any layer."""
+def read_batch(model: Model, prepared: Prepared, written: Written | None = None) -> BatchSums:
+    """Run a batch; nothing is added to any tally yet, as a run may break off at any layer.
+
+    Args:
+        model: the model to run.
+        prepared: the batch.
+        written: reads what its heads write, where that is asked.
+    """
     batch, selection = prepared.batch, prepared.selection
-    looks = prepared.looks
+    looks, attended = prepared.looks, len(prepared.attended)
     profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
     found = BatchSums(batch, selection, {}, profile)
 
-    def on_layer(layer: int, rows: Iterable[Any]) -> None:
+    def on_layer(layer: int, all_rows: Iterable[Any]) -> None:
+        rows = iter(all_rows)
         found.layers[layer] = layer_sums(
             prepared,
             profile,
             layer,
-            zip(looks, rows, strict=True),
+            zip(looks, islice(rows, attended), strict=False),
             logarithms=model.engine.logarithms,
         )
+        if written is not None:
+            for own in rows:
+                written.look(own, logarithms=model.engine.logarithms)
 
-    model.engine.run(prepared.tokens, looks, on_layer)
-    return found
+    if written is None:
+        model.engine.run(prepared.tokens, looks, on_layer)
+        return found
+    with written.watching() as end:
+        model.engine.run(prepared.tokens, looks, on_layer, on=True)
+    return replace(found, effects=written.sums(end))
 
 
 def add_counts(tally: Tally, batch: Batch, selection: Selection | None) -> None:

@@ -57,7 +57,7 @@ class InProcess:
         model, kept = self.model, dict[int, Prepared]()
         if plan.twin is not None:
             check_twin(model.engine)
-        setting = Setting(model, plan.relations, plan.seed)
+        setting = Setting(model, plan.relations, plan.seed, plan.effects)
 
         def read(steps: Iterable[Step], twin: bool) -> Iterator[Part]:
             with shuffled(model.engine, seed=plan.seed) if twin else nullcontext():

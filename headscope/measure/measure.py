@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, Prepared, read_batch
 from headscope.measure.batches import Batch
+from headscope.measure.effects import Asked, ask, effect_names
 from headscope.measure.memory import in_memory
 from headscope.measure.plan import Part, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
@@ -16,7 +18,10 @@ from headscope.measure.resting import late_tiles
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.tally import Pass, Tally
+from headscope.measure.written import Written
+from headscope.models.direct.paths import DirectPaths, known_paths
 from headscope.relations.relation import Relation
+from headscope.relations.writes.effect import Effect
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -29,6 +34,12 @@ class Setting:
     model: Model
     relations: Sequence[Relation]
     seed: int
+    effects: Sequence[Effect] = ()
+
+    @cached_property
+    def paths(self) -> DirectPaths | None:
+        """How what heads write reaches the logits; None where that is not asked or not known."""
+        return known_paths(self.model) if self.effects else None
 
     def prepare(self, batch: Batch) -> Prepared:
         """A batch with its cells found and drawn, on the model's device."""
@@ -41,7 +52,12 @@ class Setting:
             late_tiles(batch.windows),
             selection and selection.to(device),
             profiled_tiles(batch, tiles, heads=self.model.heads),
+            self._asked(batch),
         )
+
+    def _asked(self, batch: Batch) -> Asked | None:
+        found = None if self.paths is None else ask(batch, self.effects, seed=self.seed)
+        return found and found.to(self.model.device)
 
     def read(self, step: Step, prepared: Prepared) -> Part:
         """Run a batch; where it does not fit into memory, its halves.
@@ -53,7 +69,10 @@ class Setting:
         def run(batch: Batch) -> BatchSums:
             # halves have other cells than the whole
             own = prepared if batch is prepared.batch else self.prepare(batch)
-            return read_batch(self.model, own)
+            written = None
+            if self.paths is not None and own.effects is not None:
+                written = Written(self.paths, own.effects, self.effects)
+            return read_batch(self.model, own, written)
 
         found = in_memory(prepared.batch, run)
 
@@ -96,8 +115,7 @@ def measure(
     return done.tally
 
 
-def empty_pass(model: Model, relations: Sequence[Relation]) -> Pass:
+def empty_pass(model: Model, relations: Sequence[Relation], effects: Sequence[Effect] = ()) -> Pass:
     """A reading that has not begun."""
-    return Pass(
-        Tally.zeros(tuple(relation.id for relation in relations), model.layers, model.heads)
-    )
+    names = (*(relation.id for relation in relations), *effect_names(effects))
+    return Pass(Tally.zeros(names, model.layers, model.heads))

@@ -15,6 +15,7 @@ from headscope.measure.schedule import Choose, Step, portion, rounds_of, split
 from headscope.measure.tally import Ended, Pass, Tally
 from headscope.models.shuffled import Share
 from headscope.relations.relation import Relation
+from headscope.relations.writes.effect import Effect
 
 
 @runtime_checkable
@@ -70,6 +71,8 @@ class Plan:
     """Given the sums after a round, counted from 0: the stimuli of which no more need be read,
     each with the tags that the rest would change. It must depend on nothing else: after a kill it
     is asked again. None: all is read in one round."""
+    effects: Sequence[Effect] = ()
+    """What is asked of what heads write; the sums of these stand behind those of the relations."""
 
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """What is read in each round, as far as its stimuli have not ended by then."""

@@ -14,8 +14,9 @@ RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.sa
 REPORT = "report.html"
 CAUSES = "causal.csv"
 RULES = "rules.csv"
+EFFECTS = "effects.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
-CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES)
+CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 OWN = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -31,6 +32,7 @@ _MOST_BYTES = {
     TALLY: 16 * 2**30,
     CAUSES: 64 * 2**20,
     RULES: 64 * 2**20,
+    EFFECTS: 256 * 2**20,
 }
 
 

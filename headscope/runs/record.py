@@ -26,6 +26,7 @@ _FACTS: dict[str, type] = {
     "reliability": dict,
     "simple_rules": dict,
     "parts": list,
+    "effects": dict,
     "settings": dict,
     "corpora": dict,
     "thresholds": dict,
@@ -114,6 +115,10 @@ def _check_facts(info: Any) -> None:
     _expect(info["provenance"].get("versions"), dict, "versions")
     _expect(info.get("corpora", {}).get("files", {}), dict, "the corpora's files")
     _check_places(info.get("places", {}))
+    for name, facts in info.get("effects", {}).items():
+        _expect(facts, dict, f"the effect {name!r:.100}")
+        for key, wanted in _OF_AN_EFFECT.items():
+            _expect(facts.get(key), wanted, f"{key} of the effect {name!r:.100}")
     for name in ("types", "notes", "parts"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")
@@ -145,6 +150,14 @@ def _stacks(model: dict[str, Any]) -> dict[str, Any]:
     if found and (not set(found) <= set(STACKS) or sum(found.values()) != model.get("layers")):
         raise ValueError(f"the model's stacks are {found!r:.80}, which are not its layers")
     return dict(found)
+
+
+_OF_AN_EFFECT: dict[str, type | tuple[type, ...]] = {
+    "floor": _NUMBER,
+    "sign": int,
+    "meaning": str,
+    "source": str,
+}
 
 
 def _check_places(places: dict[str, Any]) -> None:

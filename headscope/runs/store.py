@@ -18,8 +18,10 @@ from headscope.heads import Stacks
 from headscope.measure.tally import Tally
 from headscope.runs.accounts import read_accounts
 from headscope.runs.causal import read_causes
+from headscope.runs.effects import read_effects
 from headscope.runs.folder import (
     CAUSES,
+    EFFECTS,
     EVIDENCE,
     HEADS,
     REPORT,
@@ -125,7 +127,11 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         tally, twin = _read_tallies(
             readable(folder, TALLY), (*rules, *info.get("parts", ())), shape
         )
-    beside = read_causes(folder), read_accounts(folder)
+    beside = (
+        read_causes(folder),
+        read_accounts(folder),
+        read_effects(folder, info.get("effects", {})),
+    )
     if beside[1] is not None and "rule" not in heads:
         raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
     return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside)
@@ -147,6 +153,8 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
     write_file(folder / HEADS, encoded(table_to_csv(run.heads)))
     if run.causes is not None:
         write_file(folder / CAUSES, encoded(table_to_csv(run.causes)))
+    if run.effects is not None:
+        write_file(folder / EFFECTS, encoded(table_to_csv(run.effects)))
     if run.accounts is not None:
         write_file(folder / RULES, encoded(table_to_csv(run.accounts)))
     if run.examples:

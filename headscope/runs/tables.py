@@ -22,14 +22,17 @@ from headscope.evidence.columns import (
     EXPLAINED_COLUMNS,
     FIRST_EVIDENCE_COLUMNS,
     HEAD_COLUMNS,
+    WRITE_COLUMNS,
 )
 from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
 from headscope.heads import ONE_STACK, Stacks
 from headscope.runs.folder import RUN, readable
 
-_TEXTS = ("rule", "baseline", "verdict", "contested_text")
+_TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text")
 _KINDS = {
-    **dict.fromkeys(("type", "relation", "primary", "tags", "shape", "reason", *_TEXTS), str),
+    **dict.fromkeys(
+        ("type", "relation", "primary", "tags", "shape", "reason", "writes", *_TEXTS), str
+    ),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": bool,
 }  # all others are numbers that can be missing
@@ -79,14 +82,16 @@ def read_evidence(path: Path) -> pd.DataFrame:
 def read_heads(path: Path) -> pd.DataFrame:
     """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
 
-    A table of an older headscope has no column `mass`; its `score` is the same. One of a run that
-    was explained has `explained` and `rule`.
+    A table of an older headscope has no column `mass`; its `score` is the same; or says nothing of
+    what heads write. One of a run that was explained has `explained` and `rule`.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
     columns = [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
-    heads = _read(path, columns, added=["mass"], later=EXPLAINED_COLUMNS)
+    heads = _read(path, columns, added=["mass"], later=EXPLAINED_COLUMNS, new=WRITE_COLUMNS)
+    if "writes" not in heads:
+        heads = heads.assign(writes="", write_lift=np.nan)  # an older headscope did not ask
     heads["mass"] = heads.get("mass", heads["score"])
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
@@ -174,7 +179,12 @@ def _places(table: pd.DataFrame, columns: int) -> list[int]:
 
 
 def _read(
-    path: Path, columns: list[str], *, added: Collection[str], later: Collection[str] = ()
+    path: Path,
+    columns: list[str],
+    *,
+    added: Collection[str],
+    later: Collection[str] = (),
+    new: Collection[str] = (),
 ) -> pd.DataFrame:
     kinds = {name: _KINDS.get(name, "float64") for name in columns}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
@@ -188,7 +198,7 @@ def _read(
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
     known = [columns]
-    for optional in (later, added):  # what a study adds, and what older versions lack
+    for optional in (later, new, added):  # what a study adds, and what older versions lack
         known += [[name for name in each if name not in optional] for each in known]
     if list(table.columns) not in known:
         raise RunError(

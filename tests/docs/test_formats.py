@@ -60,7 +60,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
-        "rules.csv": runs[0],
+        "rules.csv": runs[0], "effects.csv": runs[0],
         "sweep.csv": home / "sweep",
     }  # fmt: skip
     groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
@@ -92,7 +92,7 @@ def zoo_heads() -> pd.DataFrame:
 
 
 TABLES = [
-    "heads.csv", "evidence.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
+    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
     "weights writes", "prune", "prune-heads", "collapse", "rules.csv", "anatomy", "anatomy published",
@@ -148,6 +148,7 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
             "relations",
             "reliability",
             "simple_rules",
+            "effects",
             "files",
         }  # keys are relations or files
         nested = isinstance(value, dict) and key not in open_names

@@ -61,10 +61,18 @@ def make_run(folder: Path) -> Path:
         "kind": "position", "queries": "", "weight": 2.5, "weight_beside_content": float("nan"),
         "unique": 0.5, "ci_low": 0.25, "ci_high": 0.625,
     }  # fmt: skip
+    effect = {
+        "layer": 0, "head": 1, "type": "copy", "effect": "looked-at", "n": 80, "on": 1.5,
+        "control": 0.25, "lift": 1.25, "ci_low": 1.0, "ci_high": 1.5, "q_value": 0.001,
+        "spread": 0.5, "second_lift": 1.0, "second_low": 0.75, "second_high": 1.25,
+        "share": float("nan"), "twin_p999": 0.125, "floor": 0.5, "tagged": True, "confirmed": 1.0,
+    }  # fmt: skip
+    facts = {"floor": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
+    info = run.info | {"effects": {"writes/copy/looked-at": facts}}
     heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
     made = hs.Run(
-        heads, run.evidence, run.rules, run.info, run.tally, run.tally, examples,
-        pd.DataFrame([cause]), pd.DataFrame([term]),
+        heads, run.evidence, run.rules, info, run.tally, run.tally, examples,
+        pd.DataFrame([cause]), pd.DataFrame([term]), pd.DataFrame([effect]),
     )  # fmt: skip
     return made.save(folder)
 

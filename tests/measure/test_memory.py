@@ -40,7 +40,7 @@ class Narrow:
     def __getattr__(self, name: str):
         return getattr(self.engine, name)
 
-    def run(self, tokens, tiles, on_layer, layers=None) -> None:
+    def run(self, tokens, tiles, on_layer, layers=None, *, on=False) -> None:
         self.sizes.append(tokens.numel())
 
         def watched(layer, rows) -> None:
@@ -48,7 +48,7 @@ class Narrow:
                 raise self.error
             on_layer(layer, rows)
 
-        self.engine.run(tokens, tiles, watched, layers)
+        self.engine.run(tokens, tiles, watched, layers, on=on)
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,10 @@ def looked_at(pattern: Float[Tensor, "window head query key"], look: Look) -> Fl
     return own[:, queries, torch.from_numpy(look.keys).to(pattern.device)].T
 
 
+class StoppedError(Exception):
+    """Everything that was asked for has been read; a run ends where it is raised."""
+
+
 @runtime_checkable
 class Engine(Protocol):
     """A model that shows its attention."""
@@ -108,12 +112,14 @@ class Engine(Protocol):
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """Run right-padded tokens and hand on each layer's rows, a tensor for each tile.
 
         Right padding needs no mask: a causal model's earlier positions never see it. An encoder's
         padding is below 0, and nothing sees it. The run stops after the last rows of the first
-        `layers` layers (all when None).
+        `layers` layers (all when None); with `on` it goes on, until a hook raises `StoppedError`.
         """
 
     def matrices(self) -> list[Float[Tensor, ...]]:

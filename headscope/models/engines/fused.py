@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Look, OnLayer, Tile
+from headscope.models.engines.engine import Look, OnLayer, StoppedError, Tile
 from headscope.models.engines.interface import NAME, noting_windows, reading
 from headscope.models.engines.modules import attend_by, attention_layers, reaches, with_outputs
 from headscope.models.engines.probe import Probe, check_probe, only_forward
@@ -66,6 +66,8 @@ class FusedEngine:
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """Run tokens and hand on each layer's log-probabilities; see `Engine.run`."""
         last = (layers or self.layers) - 1
@@ -73,7 +75,7 @@ class FusedEngine:
         def take(layer: int, scores: Scores) -> None:
             self.sinks |= scores.beside.sink is not None
             on_layer(layer, (log_probabilities(scores, look) for look in tiles))
-            if layer == last:
+            if layer == last and not on:
                 raise LastLayerError
 
         more: dict[str, Any] = only_forward(self.stated)
@@ -105,7 +107,7 @@ def tiles_of(windows: int, length: int, *, heads: int, both_ways: bool) -> list[
     ]
 
 
-class LastLayerError(Exception):
+class LastLayerError(StoppedError):
     """Everything that was asked for has been read."""
 
 
@@ -114,5 +116,5 @@ def stopped() -> Iterator[None]:
     """Within this context a run may end by `LastLayerError`."""
     try:
         yield
-    except LastLayerError:
+    except StoppedError:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -11,7 +12,14 @@ from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Look, OnLayer, Tile, looked_at, whole
+from headscope.models.engines.engine import (
+    Look,
+    OnLayer,
+    StoppedError,
+    Tile,
+    looked_at,
+    whole,
+)
 from headscope.models.layout import Layout
 from headscope.models.matrices import check_shapes
 
@@ -40,6 +48,8 @@ class LensEngine:
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """Run tokens and hand on each layer's pattern; see `Engine.run`."""
         last = (layers or self.layers) - 1
@@ -47,14 +57,15 @@ class LensEngine:
         def hook_for(layer: int) -> Callable[..., None]:
             def hook(pattern: Tensor, hook: Any) -> None:
                 on_layer(layer, (looked_at(pattern, tile) for tile in tiles))
-                if layer == last:
+                if layer == last and not on:
                     raise StopAtLayerException(pattern)
 
             return hook
 
         names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
         hooks = [(name, hook_for(layer)) for layer, name in names.items()]
-        self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
+        with suppress(StoppedError):
+            self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
 
     def matrices(self) -> list[Float[Tensor, ...]]:
         """Q, K, V and O of each layer, in place.

@@ -61,6 +61,8 @@ class OneStack:
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """Run tokens and hand on each layer's log-probabilities; see `Engine.run`."""
         last = (layers or self.layers) - 1
@@ -71,7 +73,7 @@ class OneStack:
                 return
             own = place(scores)
             on_layer(layer, (log_probabilities(own, look) for look in tiles))
-            if layer == last:
+            if layer == last and not on:
                 raise LastLayerError
 
         with stopped():

@@ -80,6 +80,8 @@ class EncoderDecoder:
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """None: each stack has its own."""
         raise ModelError(_BY_STACK)

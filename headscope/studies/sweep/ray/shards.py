@@ -143,8 +143,8 @@ class Shards:
         """Read a plan, shard by shard; see `headscope.measure.plan.read_plan`."""
         import ray
 
-        sent = ray.put(plan.relations)
-        like = empty_pass(self._like, plan.relations).tally
+        sent = ray.put(plan.relations), ray.put(plan.effects)
+        like = empty_pass(self._like, plan.relations, plan.effects).tally
 
         def read(steps: Iterable[Step], twin: bool) -> Iterator[Part]:
             for shard, (packed, halved) in self._spread(shards(steps), sent, plan.seed, twin):
@@ -173,7 +173,7 @@ class Shards:
         return found
 
     def _spread(
-        self, parts: Iterable[list[Step]], relations: Any, seed: int, twin: bool
+        self, parts: Iterable[list[Step]], sent: tuple[Any, Any], seed: int, twin: bool
     ) -> Iterator[tuple[list[Step], Any]]:
         """Each shard with its sums, in the order in which they were sent."""
         import ray
@@ -206,7 +206,7 @@ class Shards:
             # a chunk has many more windows than its first batch
             light = [replace(step, opens=None) for step in shard]
             answer = self._workers[worker].read.remote(
-                self._asked, light, relations, seed, shuffled_by
+                self._asked, light, sent[0], seed, shuffled_by, sent[1]
             )
             worker_of[answer], costs[answer] = worker, cost
             coming.append((shard, answer))

@@ -22,6 +22,7 @@ from headscope.models.engines.engine import Look, OnLayer, Tile
 from headscope.models.load import Model
 from headscope.models.shuffled import shuffled
 from headscope.relations.relation import Relation
+from headscope.relations.writes.effect import Effect
 
 if TYPE_CHECKING:
     from headscope.measure.example import Example, Wanted
@@ -84,12 +85,14 @@ class Worker:
         relations: Sequence[Relation],
         seed: int,
         twin: int | None,
+        effects: Sequence[Effect] = (),
     ) -> tuple[Packed, int]:
         """The sums of some batches, of the model itself or of its twin, shuffled by this seed, and
         how many of them were read in halves.
         """
         model = self._load(asked, twin)
-        setting, done = Setting(model, relations, seed), empty_pass(model, relations)
+        setting = Setting(model, relations, seed, effects)
+        done = empty_pass(model, relations, effects)
         halved = 0
         for step in steps:
             part = setting.read(step, setting.prepare(step.batch))
@@ -145,6 +148,8 @@ class Elsewhere:
         tiles: Sequence[Look],
         on_layer: OnLayer,
         layers: int | None = None,
+        *,
+        on: bool = False,
     ) -> None:
         """Not here."""
         raise ModelError(_ELSEWHERE)

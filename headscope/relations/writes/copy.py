@@ -1,0 +1,24 @@
+"""Copying: the head raises the token that it looks at (Elhage et al. 2021).
+
+The laziest heads that must not pass: one that raises every token of the text, or whatever is
+frequent in it, is held against all other tokens of the text; one that always raises the same few
+tokens and looks at them too is held against what it looks at from other queries.
+"""
+
+from headscope.relations.relation import Rule
+from headscope.relations.writes.effect import Effect, Looked
+
+FLOOR = 0.5
+SOURCE = (
+    "ours: half a logit makes a token 1.6 times as likely; heads planted without noise write 2 and "
+    "more, and no head of a shuffled twin or of a random model reaches it"
+)
+
+EFFECTS = (
+    Effect(
+        "copy",
+        "looked-at",
+        Rule(FLOOR, SOURCE, "raises the token that it looks at"),
+        looked=Looked(),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Copy suppression: the head lowers the token that it looks at, where it was predicted already.
+
+McDougall et al. 2023 (arXiv 2310.04625) describe it of GPT-2 small's L10H7 and L11H10: if earlier
+layers predict a token and the text holds it, the head looks at it and lowers it.
+"""
+
+from headscope.relations.relation import Rule
+from headscope.relations.writes.effect import Effect, Looked
+
+FLOOR = 0.3
+SOURCE = (
+    "ours: three tenths of a logit take a quarter of a token's odds away; no head of a shuffled "
+    "twin or of a random model reaches it"
+)
+
+EFFECTS = (
+    Effect(
+        "suppress",
+        "predicted",
+        Rule(
+            FLOOR,
+            SOURCE,
+            "lowers the token that it looks at, where the layers before it predict it",
+        ),
+        looked=Looked(predicted=True),
+        sign=-1,
+    ),
+    Effect(
+        "suppress",
+        "looked-at",
+        Rule(FLOOR, SOURCE, "lowers the token that it looks at"),
+        looked=Looked(),
+        sign=-1,
+    ),
+)
