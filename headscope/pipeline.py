@@ -290,7 +290,6 @@ def _checkpoint(
     rules = {relation.id: relation.rule for relation in relations}
     names = (*rules, *effect_names(effects))
     model_pass, twin_pass = (Pass(Tally.zeros(names, model.layers, model.heads)) for _ in range(2))
-    rules |= {effect.id: effect.rule for effect in effects}
     return Checkpoint(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)
 
 
