@@ -100,7 +100,7 @@ def test_sums_come_in_the_order_of_their_steps_whichever_worker_is_done_first(mo
     worker = SimpleNamespace(read=SimpleNamespace(remote=lambda *_: next(number)))
     backend._workers = [worker, worker]
     parts = [[step] for step in list(steps(300))[:6]]
-    found = list(backend._spread(iter(parts), None, 0, False))
+    found = list(backend._spread(iter(parts), (None, None), 0, False))
     assert [answer for _, answer in found] == [0, 1, 2, 3, 4, 5]
     assert [shard for shard, _ in found] == parts
 
