@@ -11,7 +11,7 @@ from jinja2 import Environment
 
 from headscope.corpus.visible import visible
 from headscope.evidence.tags import UNCLASSIFIED
-from headscope.heads import head_name
+from headscope.heads import Stacks, head_name
 from headscope.views.colours import letter, type_class, type_style
 
 if TYPE_CHECKING:
@@ -52,15 +52,18 @@ def _atlases(found: Comparison) -> list[dict[str, Any]]:
     for run, name in zip(found.runs, found.names, strict=True):
         layers: list[list[dict[str, Any]]] = []
         for _, own in run.heads.sort_values(["layer", "head"]).groupby("layer", sort=True):
-            layers.append([_cell(row, changed, name) for row in _rows(own)])
-        atlases.append({"name": name, "layers": layers})
+            layers.append([_cell(row, changed, name, run.stacks) for row in _rows(own)])
+        rows = [run.stacks.row(number) for number in range(len(layers))]
+        atlases.append({"name": name, "layers": layers, "rows": rows})
     return atlases
 
 
-def _cell(row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str) -> dict[str, Any]:
+def _cell(
+    row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str, stacks: Stacks
+) -> dict[str, Any]:
     change = changed.get((name, row["layer"], row["head"]))
     tags = row["tags"].replace(";", ", ") or row["primary"]
-    said = f"{head_name(row['layer'], row['head'])}: {tags}"
+    said = f"{head_name(row['layer'], row['head'], stacks)}: {tags}"
     if change:
         said += f"; was {change['primary_first']}"
     strength = 0.0 if row["primary"] == UNCLASSIFIED else min(1.0, max(0.0, row["lift"]))
@@ -75,7 +78,7 @@ def _cell(row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str) ->
 def _changes(found: Comparison) -> list[dict[str, Any]]:
     rows = _rows(found.changed)
     for row in rows:
-        row["name"] = head_name(row["layer"], row["head"])
+        row["name"] = head_name(row["layer"], row["head"], found.runs[0].stacks)
         sure = row["sure"].split(";")
         for side in ("gained", "lost"):
             tags = [tag for tag in row[side].split(";") if tag]
@@ -90,7 +93,8 @@ def _apart(found: Comparison) -> list[dict[str, Any]]:
     apart = found.relations[found.relations["apart"]]
     order = apart["lift_difference"].abs().sort_values(ascending=False, kind="stable").index
     rows = _rows(apart.loc[order].head(MOST))
-    return [{**row, "name": head_name(row["layer"], row["head"])} for row in rows]
+    stacks = found.runs[0].stacks
+    return [{**row, "name": head_name(row["layer"], row["head"], stacks)} for row in rows]
 
 
 def _depth(found: Comparison) -> list[dict[str, Any]]:

@@ -76,7 +76,8 @@ def _changes(found: Comparison, heads: pd.DataFrame) -> list[RenderableType]:
         unsure=changed["sure"] == "", size=-changed["lift_difference"].abs().fillna(0)
     ).sort_values(["unsure", "size"], kind="stable")
     for row in order.head(MOST).itertuples():
-        name = [head_name(row.layer, row.head), *([visible(row.run)] if "run" in widths else [])]
+        own = head_name(row.layer, row.head, found.runs[0].stacks)
+        name = [own, *([visible(row.run)] if "run" in widths else [])]
         most = f"{row.lift_difference:+.2f} {visible(row.relation)}" if row.apart else "–"
         table.add_row(
             *name,
