@@ -89,9 +89,9 @@ class ProfileRows:
         length, end = min(LONG, len(window)), first + own.shape[1]
         distance, inside = _by_key(own, first, window.sentence_of_token[: own.shape[-1]])
         # a target's queries stand where they would beside their source
-        place = first - window.source + 1 if window.source else first
+        beside = first - window.source + 1 if window.source else first
         if window.both_ways or window.source:
-            distance = _apart(own, place)
+            distance = _apart(own, beside)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
         entropy = -(own * logs).sum(-1)
@@ -105,7 +105,7 @@ class ProfileRows:
         # diagonal d of `rest` starts where both the query and the key are past the first token
         ahead = AHEAD if window.both_ways or window.source else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = rest.diagonal(offset=place - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
+            sums = rest.diagonal(offset=beside - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
         if layer == 0:
             profile.queries += end - first
