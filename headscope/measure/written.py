@@ -117,7 +117,13 @@ class Written:
         # the mean over the other tokens of the text
         control = (text - target) / (distinct - 1).clamp_min(1)
         covariance = torch.einsum("wt,thd,the->whde", there, through, through)
-        square = torch.einsum("qhd,qhde,qhe->qh", z, covariance[window], z) * scale.square()
+        # window by window: a matrix for each query would be far more than the queries
+        parts = z.split([len(look.queries) for look in own.looks])
+        squares = [
+            (torch.einsum("qhd,hde->qhe", part, each) * part).sum(-1)
+            for part, each in zip(parts, covariance, strict=True)
+        ]
+        square = torch.cat(squares) * scale.square()
         spread = (square / distinct - (text / distinct).square()).clamp_min(0).sqrt()
         found = [weight * target, weight * control, weight, weight * spread]
         for some in asked:
