@@ -118,7 +118,7 @@ class Written:
         control = (text - target) / (distinct - 1).clamp_min(1)
         covariance = torch.einsum("wt,thd,the->whde", there, through, through)
         # window by window: a matrix for each query would be far more than the queries
-        parts = z.split([len(look.queries) for look in own.looks])
+        parts = torch.split(z, [len(look.queries) for look in own.looks])
         squares = [
             (torch.einsum("qhd,hde->qhe", part, each) * part).sum(-1)
             for part, each in zip(parts, covariance, strict=True)
