@@ -93,9 +93,14 @@ class Settings:
     )
     """On an eighth of the text; each tag must beat what the twin shows by chance."""
     writes: bool = _option(
-        True, FLAG, "Measure what heads write into the logits, beside where they look.", _JUDGED
+        False,
+        FLAG,
+        "Measure what heads write into the logits, beside where they look; its floors are "
+        "first guesses.",
+        _JUDGED,
     )
-    """In the same forward passes; see `headscope.relations.writes`."""
+    """In the same forward passes, a third longer; see `headscope.relations.writes`. Off by itself
+    until its floors are calibrated on models that they were not chosen on."""
     examples: bool = _option(
         True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
     )

@@ -41,7 +41,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     runs = home / "one", home / "two"
     for seed, run in enumerate(runs):
         options = ("--corpus", text, "--out", run, "--seed", seed, "--max-tokens", 3000)
-        shell("classify", gpt2_folder, *options, "--quiet")
+        shell("classify", gpt2_folder, *options, "--writes", "--quiet")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
     for table in ("heads", "relations", "correlation", "depth"):
         shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")

@@ -42,6 +42,7 @@ def planted(request, tokenizer, tmp_path_factory):
     own = tmp_path_factory.mktemp("planted")
     save_writers(layout, tokenizer, frequent, own, noise=noise)
     how = {"max_tokens": TEXT, "max_length": LENGTH, "examples": False, "twin": False}
+    how["writes"] = True
     return hs.classify(str(own), "gold", **how)
 
 
@@ -79,7 +80,8 @@ def test_a_head_that_raises_the_one_token_that_it_looks_at_copies_nothing(plante
 @pytest.mark.parametrize("layout", ["gpt2", "llama"])
 def test_a_random_model_writes_nothing(layout, tokenizer, tmp_path):
     save_model(layout, tokenizer, tmp_path, layers=4)
-    run = hs.classify(str(tmp_path), "gold", max_tokens=TEXT, examples=False, twin=False)
+    how = {"max_tokens": TEXT, "examples": False, "twin": False, "writes": True}
+    run = hs.classify(str(tmp_path), "gold", **how)
     assert (run.effects["n"] >= 50).sum() > 30
     assert not run.effects["tagged"].any()
 

@@ -19,7 +19,9 @@ from tests.kill.kill import arguments, complete, content, finish, start, state_o
 
 TEXT = "Alice was very tired. She looked at the old keys again. "
 # windows so short that stretches are merged on the way
-OPTIONS = {"types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16}
+OPTIONS = {
+    "types": ["induction", "positional"], "max_tokens": 2400, "max_length": 16, "writes": True,
+}  # fmt: skip
 
 
 class BrokenOffError(Exception):
