@@ -7,7 +7,7 @@ A model with an encoder and a decoder has three stacks of them, and each is name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headscope.errors import HeadscopeError
@@ -143,3 +143,22 @@ def _parse(text: str) -> tuple[int, int]:
     if match is None:
         raise HeadscopeError(f"{text!r:.60} is not a head; write L5H1 or 5.1 for layer 5, head 1")
     return int(match[1]), int(match[2])
+
+
+def told_of(others: Sequence[int]) -> str:
+    """Which layers have no softmax attention.
+
+    >>> told_of((0, 1, 2, 4))
+    'layers 0–2, 4 have no softmax attention'
+    >>> told_of((3,))
+    'layer 3 has no softmax attention'
+    """
+    stretches: list[list[int]] = []
+    for layer in sorted(others):
+        if stretches and layer == stretches[-1][-1] + 1:
+            stretches[-1].append(layer)
+        else:
+            stretches.append([layer])
+    named = [str(own[0]) if len(own) == 1 else f"{own[0]}–{own[-1]}" for own in stretches]
+    subject, verb = ("layer", "has") if len(others) == 1 else ("layers", "have")
+    return f"{subject} {', '.join(named)} {verb} no softmax attention"

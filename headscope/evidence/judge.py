@@ -87,7 +87,7 @@ def judge(
         note = f"{len(untested)} tags were not tested against the twin, which read too few queries"
         info = {**info, "notes": [*info.get("notes", ()), f"{note}: {', '.join(names)}"]}
     shared = tally.heads // info.get("model", {}).get("key_value_heads", tally.heads)
-    heads = head_table(evidence, rules, describe(tally.profile), shared)
+    heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
     written = weigh_effects(tally, effects, seed=seed, twin=twin, looks=looks)
     if effects and not len(written):
         note = "what heads write was not measured: no path from them to the logits is known here"

@@ -74,6 +74,11 @@ class Result:
         return value is not None and value < RELIABLE
 
 
+def layers_of(run: Result) -> list[int]:
+    """The layers of a run by their numbers in the model: of a hybrid those with heads, in order."""
+    return [int(layer) for layer in sorted(run.heads["layer"].unique())]
+
+
 def by_name(rows: pd.DataFrame, stacks: Stacks = ONE_STACK) -> pd.DataFrame:
     """Rows with a `layer` and a `head` each, indexed by the names of their heads.
 

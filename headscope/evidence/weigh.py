@@ -207,7 +207,7 @@ class _Sums:
         excess = excess[full].reshape(int(full.sum()), -1)
         low, high, p_value = self._uncertainty(excess, of_block[full], bounded)
         return {
-            "layer": np.repeat(np.arange(tally.layers), tally.heads),
+            "layer": np.repeat(tally.numbers, tally.heads),
             "head": np.tile(np.arange(tally.heads), tally.layers),
             "n": int(n),
             "mass": self.mass(index),

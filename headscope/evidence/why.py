@@ -5,11 +5,11 @@ from __future__ import annotations
 from headscope.errors import RunError
 from headscope.evidence.accounts import account_lines, explained_by
 from headscope.evidence.causes import cause_lines
-from headscope.evidence.result import Result
+from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import explain
 from headscope.evidence.undecided import undecided
 from headscope.evidence.write_tags import write_lines
-from headscope.heads import head_name, parse_head
+from headscope.heads import head_name, parse_head, told_of
 
 
 def why(result: Result, head: str) -> str:
@@ -25,6 +25,9 @@ def why(result: Result, head: str) -> str:
     layer, number = parse_head(head, result.stacks)
     heads, own = result.heads, head_name(layer, number, result.stacks)
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
+        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
+        if layer in others:
+            raise RunError(f"no head {own} in this run: {told_of(others)}")
         last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.stacks)
         raise RunError(f"no head {own} in this run; they go up to {last}")
     written = result.info.get("effects", {})

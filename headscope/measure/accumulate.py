@@ -78,6 +78,7 @@ class BatchSums:
     batch: Batch
     selection: Selection | None
     layers: dict[int, LayerSums]
+    """By their places among the layers that are read."""
     profile: Profile | None
     effects: EffectSums | None = None
 
@@ -104,13 +105,14 @@ def read_batch(model: Model, prepared: Prepared, written: Written | None = None)
     looks, attended = prepared.looks, len(prepared.attended)
     profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
     found = BatchSums(batch, selection, {}, profile)
+    place = {layer: row for row, layer in enumerate(model.attention_layers)}
 
     def on_layer(layer: int, all_rows: Iterable[Any]) -> None:
         rows = iter(all_rows)
-        found.layers[layer] = layer_sums(
+        found.layers[place[layer]] = layer_sums(
             prepared,
             profile,
-            layer,
+            place[layer],
             zip(looks, islice(rows, attended), strict=False),
             logarithms=model.engine.logarithms,
         )
@@ -141,7 +143,7 @@ def add_counts(tally: Tally, batch: Batch, selection: Selection | None) -> None:
 def add_sums(
     tally: Tally, batch: Batch, selection: Selection | None, layer: int, found: LayerSums
 ) -> None:
-    """Add what one layer's rows showed."""
+    """Add what one layer's rows showed; the layer by its place among those that are read."""
     resting = _resting(tally)
     if resting is not None:
         text = (_late_text(batch) > 0)[:, None]
@@ -180,7 +182,7 @@ def layer_sums(
     Args:
         prepared: the batch.
         profile: what is known of the heads' patterns so far, where the batch has a part in it.
-        layer: the layer.
+        layer: its place among the layers that are read.
         rows: each of the batch's looks with what it shows, in order.
         logarithms: whether they are logarithms of probabilities.
     """

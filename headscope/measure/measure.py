@@ -118,4 +118,4 @@ def measure(
 def empty_pass(model: Model, relations: Sequence[Relation], effects: Sequence[Effect] = ()) -> Pass:
     """A reading that has not begun."""
     names = (*(relation.id for relation in relations), *effect_names(effects))
-    return Pass(Tally.zeros(names, model.layers, model.heads))
+    return Pass(Tally.zeros(names, model.attention_layers, model.heads))

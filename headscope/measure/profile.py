@@ -173,7 +173,7 @@ def _add_row_sums(
     profile.spread[layer] += _numpy((spread.clamp(0, 1) * outside).sum(-1))
 
 
-def describe(profile: Profile) -> pd.DataFrame:
+def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     """The descriptive columns, a row per head: layer, head, and
 
     - `entropy`: mean of −Σ p ln p over queries, in nats; 0 for one key, ln n for n even keys.
@@ -190,9 +190,12 @@ def describe(profile: Profile) -> pd.DataFrame:
 
     All are measured on up to 16 text windows, of long ones on their first 512 tokens; without text
     they are missing.
+
+    Args:
+        profile: the sums.
+        numbers: of its layers in the model.
     """
-    layers, heads = profile.entropy.shape
-    index = [(layer, head) for layer in range(layers) for head in range(heads)]
+    index = [(layer, head) for layer in numbers for head in range(profile.entropy.shape[1])]
     table = pd.DataFrame(index, columns=["layer", "head"])
     queries = float(profile.queries)
     with np.errstate(invalid="ignore", divide="ignore"):

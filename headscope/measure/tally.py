@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -90,13 +91,24 @@ class Tally:
     queries: Float[ndarray, "block relation"]
     chance: Float[ndarray, "block relation"]
     profile: Profile
+    numbers: tuple[int, ...]
+    """Of the layers in the model: of a hybrid not all are read."""
 
     @classmethod
-    def zeros(cls, relations: tuple[str, ...], layers: int, heads: int) -> Tally:
-        """An empty tally."""
+    def zeros(cls, relations: tuple[str, ...], layers: int | Sequence[int], heads: int) -> Tally:
+        """An empty tally.
+
+        Args:
+            relations: their full names.
+            layers: how many there are, or the numbers in the model of those that are read.
+            heads: of a layer.
+        """
+        numbers = tuple(range(layers) if isinstance(layers, int) else layers)
+        layers = len(numbers)
         per_head, per_block = (layers, heads), (BLOCKS, len(relations))
         return cls(
             relations=relations,
+            numbers=numbers,
             target=np.zeros((*per_block, *per_head)),
             control=np.zeros((*per_block, *per_head)),
             hits=np.zeros((*per_block, *per_head)),
@@ -107,7 +119,7 @@ class Tally:
 
     @property
     def layers(self) -> int:
-        """Number of layers."""
+        """How many layers are read."""
         return int(self.target.shape[2])
 
     @property
@@ -137,7 +149,8 @@ class Tally:
         Raises:
             RunError: the two do not fit.
         """
-        if self.relations != other.relations or self.target.shape != other.target.shape:
+        same = (self.relations, self.numbers) == (other.relations, other.numbers)
+        if not same or self.target.shape != other.target.shape:
             raise RunError(
                 f"these tallies do not add up: {len(self.relations)} relations × {self.layers} "
                 f"layers × {self.heads} heads, and {len(other.relations)} × {other.layers} × "
@@ -149,7 +162,7 @@ class Tally:
         return self
 
 
-_NO_ARRAYS = ("relations", "profile")
+_NO_ARRAYS = ("relations", "profile", "numbers")
 
 
 @dataclass

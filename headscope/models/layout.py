@@ -42,6 +42,8 @@ WINDOWS = (
 LAYER_KINDS = ("layer_types", "attention_layers")
 EVERYTHING = ("full_attention", "global")
 """What `LAYER_KINDS` call a layer whose queries see every earlier token."""
+WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
+"""What they call a layer without softmax attention, as hybrids have them."""
 
 
 ENCODERS = ("bert", "distilbert", "electra", "modernbert", "roberta")
@@ -65,6 +67,7 @@ class Layout:
     """The numbers of a model's attention, as its configuration states them."""
 
     layers: int
+    """All of them; see `others`."""
     heads: int
     key_value_heads: int
     d_model: int
@@ -78,6 +81,21 @@ class Layout:
     """Whether a token sees those after it too, as in an encoder."""
     stacks: Stacks = ONE_STACK
     """Of a model with an encoder and a decoder; its layers are then those of all of them."""
+    others: tuple[int, ...] = ()
+    """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
+    which these are, not the configuration."""
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that have softmax attention, by their own numbers in the model, in order.
+
+        >>> from dataclasses import replace
+        >>> from transformers import LlamaConfig
+        >>> llama = read_layout("llama", LlamaConfig(num_hidden_layers=4))
+        >>> replace(llama, others=(0, 2)).attention_layers
+        (1, 3)
+        """
+        return tuple(layer for layer in range(self.layers) if layer not in self.others)
 
     def of_stack(self, letter: str) -> Layout:
         """The layout of one stack alone."""
@@ -254,7 +272,11 @@ def _windows(name: str, config: Any) -> frozenset[int]:
     """The reaches that it states; what is said of the kinds of layers comes first."""
     for key in LAYER_KINDS:
         kinds = _field(name, config, key)
-        if isinstance(kinds, list | tuple) and kinds and set(kinds) <= set(EVERYTHING):
+        if (
+            isinstance(kinds, list | tuple)
+            and kinds
+            and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}
+        ):
             return frozenset()
     found = [_optional(name, config, (key,)) for key in WINDOWS]
     if (local := _optional(name, config, ("local_attention",))) is not None:

@@ -23,6 +23,8 @@ from headscope.models.encoders import LONGEST, network_class
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
+from headscope.models.engines.modules import other_layers
+from headscope.models.hybrids import hybrid_note
 from headscope.models.in_stacks import in_stacks, start_of
 from headscope.models.layout import read_layout
 from headscope.models.loading import DTYPES, Loading
@@ -44,6 +46,7 @@ class Model:
     tokenizer: Tokenizer
     architecture: str
     layers: int
+    """Whose attention is read: all, or of a hybrid those that have softmax attention."""
     heads: int
     key_value_heads: int
     context: int
@@ -62,6 +65,8 @@ class Model:
     """Each stack of a model with an encoder and a decoder as a model of its own."""
     target: Tokenizer | None = None
     """Of heads across, for what the decoder reads."""
+    others: tuple[int, ...] = ()
+    """Of a hybrid the numbers of the layers that have no softmax attention."""
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
     origin: Any = None
@@ -89,6 +94,12 @@ class Model:
                 return each, layer
             layer -= each.layers
         return self, layer
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that are read by their numbers in the model, in order."""
+        every = range(self.layers + len(self.others))
+        return tuple(layer for layer in every if layer not in self.others)
 
     @property
     def bridge(self) -> Any:
@@ -194,6 +205,8 @@ def model_around(
     """
     fuse_activations(network)
     stated = read_layout(name, network.config)
+    if not stated.stacks:
+        stated = replace(stated, others=other_layers(network, stated.layers))
     bos = start_of(name, network, backend, asked.bos) if stated.stacks else asked.bos
     tokenizer = Tokenizer(
         backend, name=name, bos=bos, rows=_rows(network), both_ways=stated.both_ways
@@ -208,18 +221,22 @@ def model_around(
         engine=chosen,
         tokenizer=tokenizer,
         architecture=network.config.architectures[0],
-        layers=stated.layers,
+        layers=len(stated.attention_layers),
         heads=stated.heads,
         key_value_heads=stated.key_value_heads,
         context=context,
         vocabulary_size=_rows(network),
         both_ways=stated.both_ways,
-        notes=(*notes, *more, *_spread_note(network)),
+        others=stated.others,
+        notes=(*notes, *more, *_spread_note(network), *hybrid_note(stated.others)),
         **facts,
     )
     if stated.stacks:
         return in_stacks(model, backend)
-    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device)
+    layers = model.attention_layers
+    check_patterns(
+        chosen, name, model.heads, model.vocabulary_size, model.device, layers=layers
+    )
     return model
 
 

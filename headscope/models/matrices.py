@@ -120,7 +120,13 @@ def _in_quarters(attention: Any, stated: Layout) -> _Matrices:
 
 
 def _separate(attention: Any, stated: Layout) -> _Matrices:
-    return [m.weight.data for m in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    """Qwen3-Next keeps the gate of each head's output behind its queries."""
+    parts = attention.q_proj, attention.k_proj, attention.v_proj
+    query, key, value = (each.weight.data for each in parts)
+    rows = stated.heads * stated.d_head
+    if len(query) == 2 * rows:
+        query = query.view(stated.heads, 2, stated.d_head, -1)[:, 0]
+    return [query, key, value]
 
 
 def _bert(attention: Any, stated: Layout) -> _Matrices:

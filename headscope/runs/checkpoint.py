@@ -193,6 +193,6 @@ def _pass(
         return Pass(empty)
     start = f"{name}."
     own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    tally = tally_of(path, own, empty.relations, (empty.layers, empty.heads))
+    tally = tally_of(path, own, empty.relations, (empty.numbers, empty.heads))
     batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
     return Pass(tally, batches, tokens, halved)

@@ -15,6 +15,7 @@ from headscope.models.names import title_of
 from headscope.relations import head_types
 from headscope.relations.relation import Relation
 from headscope.runs.places import PLACES, places_of
+from headscope.runs.record import ATTENTION_LAYERS
 from headscope.runs.shareable import name_of
 from headscope.settings import Settings
 
@@ -41,6 +42,9 @@ def describe_input(
         facts["both_ways"] = True
     if model.stacks:
         facts["stacks"] = {each.stack: each.layers for each in model.stacks}
+    if model.others:
+        facts["layers"] = model.layers + len(model.others)
+        facts[ATTENTION_LAYERS] = [*model.attention_layers]
     return {
         "model": {**facts, "name": title_of(model.name)},
         "types": sorted({relation.type for relation in relations}),

@@ -38,6 +38,8 @@ _FACTS: dict[str, type] = {
     "engine": str,
     "bos": str,
 }
+ATTENTION_LAYERS = "attention_layers"
+"""The key, among the model's facts, of the layers that have softmax attention, where not all do."""
 SHA256 = "sha256"
 """The key, in the provenance, of the checksum that `run.json` states of itself."""
 _NEEDED = ("model", "relations", "provenance")
@@ -108,6 +110,8 @@ def _check_facts(info: Any) -> None:
             _expect(model.get(name), int, f"the model's {name}")
     for letter, layers in _stacks(model).items():
         _expect(layers, int, f"the layers of stack {letter!r:.20}")
+    if ATTENTION_LAYERS in model:
+        _check_layers(model[ATTENTION_LAYERS], model.get("layers"))
     if "weights_sha256" in model:
         _expect(info.get("bos"), str, "bos")
         for name in _OF_A_MODEL:
@@ -158,6 +162,17 @@ _OF_AN_EFFECT: dict[str, type | tuple[type, ...]] = {
     "meaning": str,
     "source": str,
 }
+
+
+def _check_layers(numbers: Any, layers: Any) -> None:
+    _expect(numbers, list, ATTENTION_LAYERS)
+    for number in numbers:
+        _expect(number, int, f"each of {ATTENTION_LAYERS}")
+    if not numbers or numbers != sorted({*numbers}) or not 0 <= numbers[0] <= numbers[-1] < layers:
+        raise ValueError(
+            f"{ATTENTION_LAYERS} must be numbers of some of {layers} layers in order, not "
+            f"{numbers!r:.60}"
+        )
 
 
 def _check_places(places: dict[str, Any]) -> None:

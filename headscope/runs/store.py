@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
 from headscope.runs.place import check_free, put
 from headscope.runs.places import inward, outward
-from headscope.runs.record import SHA256, read_record, signed
+from headscope.runs.record import ATTENTION_LAYERS, SHA256, read_record, signed
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
 from headscope.runs.write import write_file
 
@@ -117,13 +117,15 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     evidence = read_evidence(readable(folder, EVIDENCE))
     heads = read_heads(readable(folder, HEADS))
     try:
-        check_tables(heads, evidence, rules, Stacks.of(info["model"].get("stacks")))
+        stacks, numbers = (info["model"].get(name) for name in ("stacks", ATTENTION_LAYERS))
+        check_tables(heads, evidence, rules, Stacks.of(stacks), numbers)
     except RunError as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
     info = inward(info, folder)
     tally, twin = None, None
     if with_tally:
-        shape = (int(heads["layer"].max()) + 1, int(heads["head"].max()) + 1)
+        numbers = tuple(map(int, sorted(heads["layer"].unique())))
+        shape = (numbers, int(heads["head"].max()) + 1)
         tally, twin = _read_tallies(
             readable(folder, TALLY), (*rules, *info.get("parts", ())), shape
         )
@@ -181,7 +183,7 @@ _TWIN = "twin."
 
 
 def _read_tallies(
-    path: Path, relations: tuple[str, ...], shape: tuple[int, int]
+    path: Path, relations: tuple[str, ...], shape: tuple[Sequence[int], int]
 ) -> tuple[Tally, Tally | None]:
     try:
         arrays: dict[str, ndarray] = load_file(path)
@@ -196,9 +198,12 @@ def _read_tallies(
 
 
 def tally_of(
-    path: Path, arrays: dict[str, ndarray], relations: tuple[str, ...], shape: tuple[int, int]
+    path: Path,
+    arrays: dict[str, ndarray],
+    relations: tuple[str, ...],
+    shape: tuple[int | Sequence[int], int],
 ) -> Tally:
-    """Sums that were read from a file.
+    """Sums that were read from a file; `shape` is their layers and heads as for `Tally.zeros`.
 
     Raises:
         RunError: they are none of such a run.

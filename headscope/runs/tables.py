@@ -10,7 +10,7 @@ import csv
 import os
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -145,17 +145,28 @@ def check_tables(
     evidence: pd.DataFrame,
     relations: Collection[str],
     stacks: Stacks = ONE_STACK,
+    numbers: Sequence[int] | None = None,
 ) -> None:
     """The two tables speak of the same heads, and of relations that the run knows.
 
     A relation is asked of all heads, or of those of one stack.
+
+    Args:
+        heads: a row per head.
+        evidence: a row per head × relation.
+        relations: that the run knows.
+        stacks: of the model, where it has several.
+        numbers: of the layers that have heads; all up to the last one if None.
 
     Raises:
         RunError: a head is missing, double or out of place, or a type or relation is unknown.
     """
     size = len(heads)
     layers, columns = (int(heads[axis].max()) + 1 if size else 0 for axis in ("layer", "head"))
-    places = _places(heads, columns)
+    place = None
+    if numbers is not None:
+        layers, place = len(numbers), {number: row for row, number in enumerate(numbers)}
+    places = _places(heads, columns, place)
     # products first: a layer of a billion must not become a list of a billion places
     if not size or layers * columns != size or not np.array_equal(np.sort(places), range(size)):
         raise RunError(f"{size} rows of heads do not make layers × heads, each head once")
@@ -167,7 +178,7 @@ def check_tables(
     if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
         raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
     for name, own in evidence.groupby(ids):
-        found = np.sort(_places(own, columns))
+        found = np.sort(_places(own, columns, place))
         parts = [range(a * columns, b * columns) for _, a, b in stacks.starts()] or [range(size)]
         if not any(np.array_equal(found, part) for part in parts):
             raise RunError(f"the evidence for {name!r:.100} does not have each head once")
@@ -175,9 +186,12 @@ def check_tables(
         raise RunError("there is no evidence: the table has no rows")
 
 
-def _places(table: pd.DataFrame, columns: int) -> list[int]:
+def _places(table: pd.DataFrame, columns: int, place: Mapping[int, int] | None) -> list[int]:
     """The number of each head in reading order; Python's integers do not overflow."""
-    pairs = zip(table["layer"].tolist(), table["head"].tolist(), strict=True)
+    layers = table["layer"].tolist()
+    if place is not None:
+        layers = [place.get(layer, -1) for layer in layers]
+    pairs = zip(layers, table["head"].tolist(), strict=True)
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
 

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from headscope.corpus.visible import visible
 from headscope.errors import PatternError
 from headscope.evidence.ranking import best_heads
-from headscope.evidence.result import Result
+from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
@@ -44,7 +44,7 @@ def atlas_figure(run: Result) -> Figure:
     A head that only rests is pale whatever its lift. One that the text cannot tell from a simple
     rule has a dashed frame.
     """
-    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
+    layers, heads = len(layers_of(run)), int(run.heads["head"].max()) + 1
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     draw_atlas(axes, run)
@@ -55,27 +55,29 @@ def atlas_figure(run: Result) -> Figure:
 
 def draw_atlas(axes: Axes, run: Result) -> None:
     """The cells of an atlas with their layers and heads, without title and legend."""
-    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
-    image = np.ones((layers, heads, 3))
+    layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
+    place = {layer: number for number, layer in enumerate(layers)}
+    image = np.ones((len(layers), heads, 3))
     for row, mark in zip(run.heads.itertuples(), marks(run), strict=True):
         strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
         strength = _RESTING if is_resting(mark) else 1.0 if mark in NO_TYPE else strength
-        image[row.layer, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(mark))))
+        at = place[row.layer]
+        image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(mark))))
         ink = _DIM if is_resting(mark) else _INK
-        axes.text(row.head, row.layer, letter(mark), color=ink, **_CENTRED)
+        axes.text(row.head, at, letter(mark), color=ink, **_CENTRED)
         if mark == UNIDENTIFIABLE:
-            corner = (row.head - 0.42, row.layer - 0.42)
+            corner = (row.head - 0.42, at - 0.42)
             axes.add_patch(Rectangle(corner, 0.84, 0.84, **_DASHED))
     axes.imshow(image, aspect="auto")
     axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
-    axes.set_yticks(range(layers), _layer_names(run, layers), fontsize=7)
+    axes.set_yticks(range(len(layers)), _layer_names(run, layers), fontsize=7)
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
 
 
-def _layer_names(run: Result, layers: int) -> list[str]:
+def _layer_names(run: Result, layers: Sequence[int]) -> list[str]:
     """Numbers, or with the letters of their stacks where there are several."""
-    return [run.stacks.row(i) if run.stacks else str(i) for i in range(layers)]
+    return [run.stacks.row(layer) if run.stacks else str(layer) for layer in layers]
 
 
 def layers_figure(run: Result) -> Figure:

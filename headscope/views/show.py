@@ -12,9 +12,10 @@ from headscope.arguments import either, kinds_of, takes
 from headscope.corpus.across import joined
 from headscope.corpus.document import Document
 from headscope.corpus.window import NOTHING, Window
-from headscope.errors import HeadscopeError, RunError
+from headscope.errors import HeadscopeError
 from headscope.heads import CROSS, check_head, head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.hybrids import check_in
 from headscope.models.load import Model
 from headscope.runs.named import A_MODEL, A_RUN, Named, run_named, the_model
 from headscope.runs.reload import model_of
@@ -59,9 +60,7 @@ def show(
     stacks = loaded.naming
     layer, number = parse_head(head, stacks)
     asked = head_name(layer, number, stacks)
-    if layer >= loaded.layers or number >= loaded.heads:
-        last = head_name(loaded.layers - 1, loaded.heads - 1, stacks)
-        raise RunError(f"no head {asked} in {loaded.name}; they go up to {last}")
+    check_in(loaded, layer, number)
     own, layer = loaded.at(layer)
     if target is not None and own.stack != CROSS:
         raise HeadscopeError(f"{asked} reads one text; a target is for heads across, such as X0H0")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -32,7 +35,7 @@ def summary(run: Result) -> RenderableType:
     """Counts by type, and for each type its strongest heads with their numbers."""
     model = run.info["model"]
     title = (
-        f"{name_of(run.name)}: {model['layers']} layers × {model['heads']} heads"
+        f"{name_of(run.name)}: {_layers_said(model)} × {model['heads']} heads"
         if "layers" in model
         else name_of(run.name)
     )
@@ -52,6 +55,12 @@ def summary(run: Result) -> RenderableType:
         notes.append("no twin: no tag was tested against what the model shows by chance")
     parts += [Text(f"note: {note}", style=_weight(note)) for note in notes]
     return Group(*parts)
+
+
+def _layers_said(model: Mapping[str, Any]) -> str:
+    """How many layers; of a hybrid how many of them have heads."""
+    own = model.get("attention_layers")
+    return f"{model['layers']} layers" if own is None else f"{len(own)} of {model['layers']} layers"
 
 
 def _weight(note: str) -> str:

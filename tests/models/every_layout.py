@@ -55,20 +55,21 @@ def kind_of(model_type: str):
 
 
 def own_attention(folder: Path, tokens, model_type: str = "") -> list[torch.Tensor]:
-    """What transformers itself gives."""
+    """What transformers itself gives; of a hybrid by those layers that have whole patterns."""
     kind = kind_of(model_type)
     network = kind.from_pretrained(folder, attn_implementation="eager").eval()
     how = {} if model_type in ENCODERS else {"use_cache": False}
     with torch.no_grad():
         found = network.base_model(tokens, output_attentions=True, **how)
-    return list(found.attentions)
+    size = tokens.shape[-1]
+    return [each for each in found.attentions if each is not None and each.shape[-1] == size]
 
 
 def patterns(model, tokens) -> list[torch.Tensor]:
-    """Each layer's, in order."""
+    """Each layer's that has one, in order."""
     seen: dict[int, torch.Tensor] = {}
     stream_patterns(model.engine, tokens, lambda layer, p: seen.update({layer: p.clone()}))
-    assert sorted(seen) == list(range(len(seen)))
+    assert sorted(seen) == list(model.attention_layers)
     return [seen[layer] for layer in sorted(seen)]
 
 
@@ -122,6 +123,7 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     words = {"examples": stated.examples, "attention": stated.attention, "planted": stated.planted}
     assert replace(measured, **words) == stated
     assert ("window" in stated.attention) <= bool(getattr(model.engine, "windows", True))
+    assert ("hybrid" in stated.attention) == bool(model.others)
     assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
     # a test of even attention would prove little
     assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08

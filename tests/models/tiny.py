@@ -92,8 +92,10 @@ SMALL = WIDTH | LAYERS | HEADS | KEY_HEADS | PER_HEAD | INNER | RANKS | EXPERTS 
 SMALL |= POSITIONS | WINDOWS | CHOSEN_KEYS | VOCABULARY | TOKENS
 
 LINEAR_AND_FULL = {"layer_types": ["linear_attention", "full_attention"]}
+CONV_AND_FULL = {"layer_types": ["conv", "full_attention"]}
 SPECIAL: dict[str, dict[str, Any]] = {
-    "bamba": {"mamba_d_head": 16},
+    "bailing_hybrid": LINEAR_AND_FULL,
+    "bamba": {"mamba_d_head": 16, "attn_layer_indices": [1]},
     "bloom": {"seq_length": CONTEXT},
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4},
@@ -107,13 +109,21 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "gemma4_unified_text": {"num_kv_shared_layers": 0},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"]},
-    "granitemoehybrid": {"mamba_d_head": 16},
+    "granitemoehybrid": {"mamba_d_head": 16, **LINEAR_AND_FULL},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "kimi_linear": LINEAR_AND_FULL,
+    "lfm2": CONV_AND_FULL,
+    "lfm2_moe": CONV_AND_FULL,
+    "lfm3": {"layer_types": ["conv", "sliding_attention"]},
     "mamba2": {"head_dim": 16},
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
     "qwen3_5_moe_text": LINEAR_AND_FULL,
+    "qwen4_exp_text": {
+        "layer_types": ["linear_attention", "indexed_attention"], "indexer_n_heads": 2,
+        "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 16,
+        "indexer_compress_ratio": 4,
+    },
     "reformer": {
         "is_decoder": True, "attn_layers": ["local", "lsh"], "axial_pos_shape": [8, 8],
         "axial_pos_embds_dim": [16, 16],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
@@ -18,9 +20,21 @@ def check_patterns(
     heads: int,
     vocabulary_size: int,
     device: str,
+    *,
+    layers: Collection[int] | None = None,
     length: int = 12,
 ) -> None:
     """Run one short batch and check that what the hooks give is attention, causal but of encoders.
+
+    Args:
+        engine: runs the model.
+        name: of the model, for messages.
+        heads: of a layer.
+        vocabulary_size: of the model.
+        device: where it runs.
+        layers: the numbers of those that are to give a pattern; as many as the engine has, from 0
+            on, if None.
+        length: of the texts, in tokens.
 
     Raises:
         ModelError: a layer gave no pattern, another number of heads than configured, rows that
@@ -48,7 +62,7 @@ def check_patterns(
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
     stream_patterns(engine, tokens.to(device), check)
-    missing = sorted(set(range(engine.layers)) - seen)
+    missing = sorted({*(range(engine.layers) if layers is None else layers)} - seen)
     if missing:
         raise ModelError(
             f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from headscope.errors import ModelError
+from headscope.heads import told_of
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.modules import EAGER, attend_by
 from headscope.models.engines.probe import Probe, check_probe, probe
+from headscope.models.hybrids import ONLY_FUSED
 from headscope.models.layout import Layout
 
 OWN_SOFTMAX = 10.0
@@ -47,6 +49,8 @@ def choose_engine(
             f"{name}: an encoder is read by the fused engine alone; what takes TransformerLens' "
             "view of a model (--engine lens, weights) does not know it"
         )
+    if asked == "lens" and stated.others:
+        raise ModelError(f"{name}: {told_of(stated.others)}; {ONLY_FUSED}")
     if asked == "lens":
         return _lens(name, hf_model, backend, stated, probed), ()
     # each engine's library takes seconds to import
@@ -58,7 +62,7 @@ def choose_engine(
         return engine, ()
     except Exception as error:  # a model's own code may fail in any way
         reason = _reason(error)
-        if asked == "fused" or stated.both_ways:
+        if asked == "fused" or stated.both_ways or stated.others:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(hf_model, EAGER)
     try:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 Rows = Float[Tensor, "window head query key"]
 OnLayer = Callable[[int, Iterable[Any]], None]
-"""Called with a layer and what it shows at each place that was asked for: rows, or cells."""
+"""Called with a layer, by its number in the model, and what it shows at each place that was asked
+for: rows, or cells."""
 ROUNDING = 1e-2
 """How far half precision's rounding leaves a row's sum from 1."""
 OnPattern = Callable[[int, Float[Tensor, "batch head query key"]], None]
@@ -100,6 +101,7 @@ class Engine(Protocol):
 
     name: str
     layers: int
+    """How many are read: those with softmax attention."""
     logarithms: bool
     """Whether rows come as logarithms of probabilities instead of probabilities."""
 
@@ -118,8 +120,9 @@ class Engine(Protocol):
         """Run right-padded tokens and hand on each layer's rows, a tensor for each tile.
 
         Right padding needs no mask: a causal model's earlier positions never see it. An encoder's
-        padding is below 0, and nothing sees it. The run stops after the last rows of the first
-        `layers` layers (all when None); with `on` it goes on, until a hook raises `StoppedError`.
+        padding is below 0, and nothing sees it. The run stops after the last rows of the model's
+        first `layers` layers (all when None); with `on` it goes on, until a hook raises
+        `StoppedError`. Layers without softmax attention have no rows.
         """
 
     def matrices(self) -> list[Float[Tensor, ...]]:

@@ -29,7 +29,7 @@ LEAST_ROWS = 16
 
 
 class FusedEngine:
-    """A Hugging Face model with softmax attention in every layer.
+    """A Hugging Face model with softmax attention; of a hybrid those layers that have it.
 
     Raises:
         ModelError: it has another kind of attention: the message says what is different.
@@ -42,7 +42,7 @@ class FusedEngine:
         self.network = network
         self.stated = stated
         self.heads = stated.heads
-        self.layers = stated.layers
+        self.layers = len(stated.attention_layers)
         self.both_ways = stated.both_ways
         """Whether a token sees those after it too."""
         self.sinks = False
@@ -70,7 +70,7 @@ class FusedEngine:
         on: bool = False,
     ) -> None:
         """Run tokens and hand on each layer's log-probabilities; see `Engine.run`."""
-        last = (layers or self.layers) - 1
+        last = max(n for n in self.stated.attention_layers if layers is None or n < layers)
 
         def take(layer: int, scores: Scores) -> None:
             self.sinks |= scores.beside.sink is not None

@@ -8,7 +8,7 @@ from torch import nn
 
 from headscope.models.engines.adapters import adapt, adapted_modules, reaches, undo
 
-__all__ = ["attend_by", "attention_layers", "reaches", "with_outputs"]
+__all__ = ["attend_by", "attention_layers", "by_number", "other_layers", "reaches", "with_outputs"]
 
 EAGER = "eager"
 """transformers' name for a model's own code, which computes whole patterns."""
@@ -34,6 +34,27 @@ def attention_layers(network: Any) -> list[nn.Module]:
     """The modules that hold a layer's attention, in the order of the layers."""
     found = [m for m in network.modules() if hasattr(m, "layer_idx") and hasattr(m, "is_causal")]
     return sorted(found, key=lambda module: module.layer_idx)
+
+
+def by_number(network: Any) -> dict[int, Any]:
+    """The modules that hold a layer's attention by the numbers of their layers in the model."""
+    modules: list[Any] = attention_layers(network)
+    return {module.layer_idx: module for module in modules}
+
+
+def other_layers(network: Any, layers: int) -> tuple[int, ...]:
+    """Of a hybrid the layers whose tokens mix by convolutions, or by states that they update.
+
+    Args:
+        network: a model of transformers.
+        layers: how many it has.
+
+    Returns:
+        The numbers of those layers that hold no softmax attention while others do.
+    """
+    named = {getattr(m, "layer_idx", None) for m in network.modules() if hasattr(m, "is_causal")}
+    found = named & {*range(layers)}
+    return tuple(sorted({*range(layers)} - found)) if found else ()
 
 
 def with_outputs(network: nn.Module, layers: list[nn.Module]) -> list[nn.Module]:

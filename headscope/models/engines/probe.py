@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine, stream_patterns
+from headscope.models.engines.modules import attention_layers
 from headscope.models.layout import Layout
 
 TOKENS = 48
@@ -24,6 +26,8 @@ class Probe:
     """Tokens, and each layer's pattern on them before an engine touches the model."""
 
     tokens: Int[Tensor, "one position"]
+    layers: tuple[int, ...]
+    """The numbers of the layers with softmax attention."""
     patterns: tuple[Float[Tensor, "one head query key"], ...]
     dtype: torch.dtype
     """The model's."""
@@ -46,17 +50,17 @@ def probe(name: str, network: Any, stated: Layout) -> Probe:
     tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
     try:
         with torch.inference_mode():
-            found = network.base_model(tokens, output_attentions=True, **only_forward(stated))
+            patterns = _own_patterns(network, tokens, stated)
     except Exception as error:  # a model's own code may fail in any way
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
-    patterns = [p for p in getattr(found, "attentions", None) or () if p is not None]
-    if len(patterns) != stated.layers:
+    layers = stated.attention_layers
+    if len(patterns) != len(layers):
         raise ModelError(
             f"{name}: {len(patterns)} attention patterns come from {stated.layers} layers; "
-            "headscope reads models with one softmax attention in every layer"
+            "headscope reads models whose layers have one softmax attention each, or none"
         )
-    for layer, pattern in enumerate(patterns):
+    for layer, pattern in zip(layers, patterns, strict=True):
         if tuple(pattern.shape) != (1, stated.heads, length, length):
             raise ModelError(
                 f"{name}: layer {layer} gives a pattern of shape {tuple(pattern.shape)}, but the "
@@ -66,7 +70,20 @@ def probe(name: str, network: Any, stated: Layout) -> Probe:
             raise ModelError(f"{name}: layer {layer} attends to later positions: no causal model")
     # the layers of a large model may lie on several devices
     kept = tuple(pattern.float().cpu() for pattern in patterns)
-    return Probe(tokens, kept, embedding.dtype)
+    return Probe(tokens, layers, kept, embedding.dtype)
+
+
+def _own_patterns(network: Any, tokens: Tensor, stated: Layout) -> list[Tensor]:
+    """The pattern of each layer that has one, as the model's own code gives it."""
+    with ExitStack() as hooks:
+        caught: list[Tensor] = []
+        if stated.others:  # what a hybrid collects may hold other layers' states too
+            for module in attention_layers(network):
+                handle = module.register_forward_hook(lambda _, given, out: caught.append(out[1]))
+                hooks.callback(handle.remove)
+        found = network.base_model(tokens, output_attentions=True, **only_forward(stated))
+    collected = caught if stated.others else getattr(found, "attentions", None) or ()
+    return [pattern for pattern in collected if pattern is not None]
 
 
 def only_forward(stated: Layout) -> dict[str, bool]:
@@ -90,11 +107,11 @@ def check_probe(engine: Engine, probed: Probe, what: str, *, slack: float = 1.0)
     stream_patterns(
         engine, probed.tokens, lambda layer, pattern: seen.update({layer: pattern.float().cpu()})
     )
-    if sorted(seen) != list(range(len(probed.patterns))):
+    if sorted(seen) != list(probed.layers):
         raise ModelError(
             f"{len(seen)} of its {len(probed.patterns)} layers show their attention as {what}"
         )
-    for layer, own in enumerate(probed.patterns):
+    for layer, own in zip(probed.layers, probed.patterns, strict=True):
         if seen[layer].shape != own.shape:
             raise ModelError(f"layer {layer} has the shape {tuple(seen[layer].shape)} in {what}")
         worst = float((seen[layer] - own).abs().nan_to_num(nan=torch.inf).max())

@@ -40,11 +40,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """What one untouched run leaves: each layer's input, each head's z, and the predictions."""
+    """What one untouched run leaves: each layer's input, each head's z, and the predictions.
+
+    `inputs` and `z` are by the layers' numbers; of a hybrid only some layers have a z.
+    """
 
     rows: Rows
     inputs: Sequence[Float[Tensor, "row position model"]]
-    z: Sequence[Float[Tensor, "row position head width"]]
+    z: Mapping[int, Float[Tensor, "row position head width"]]
     logp: Float[Tensor, " place"]
 
 
@@ -64,8 +67,13 @@ class Rerunner:
         self.model = model
         self.network: Any = model.engine.network
         attentions = attention_layers(self.network)
-        self.blocks = _blocks(model.name, self.network, attentions)
-        self.outputs = [output_projection(attention) for attention in attentions]
+        layers = model.attention_layers
+        self.blocks = _blocks(model, self.network, attentions)
+        self.outputs = {
+            layer: output_projection(attention)
+            for layer, attention in zip(layers, attentions, strict=True)
+        }
+        """By the numbers of the layers that have heads."""
         self.tuples = False
         """Whether a block hands its stream on as the first of several things."""
         self._check()
@@ -77,11 +85,13 @@ class Rerunner:
         z: list[Tensor] = []
         keep = _keep_input(inputs)
         with ExitStack() as hooks:
-            for block, output in zip(self.blocks, self.outputs, strict=True):
+            for block in self.blocks:
                 _enter(hooks, block.register_forward_pre_hook(keep, with_kwargs=True))
+            for output in self.outputs.values():
                 _enter(hooks, output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
             stream = self._stream(rows.tokens)
-        heads = [_by_head(each, self.model.heads) for each in z]
+        by_head = (_by_head(each, self.model.heads) for each in z)
+        heads = dict(zip(self.outputs, by_head, strict=True))
         return Clean(rows, inputs, heads, self._logp(stream, rows))
 
     @torch.inference_mode()
@@ -163,14 +173,16 @@ def silence(how: str, clean: Clean, layer: int, heads: Sequence[int], shift: int
     return edit
 
 
-def _blocks(name: str, network: Any, attentions: Sequence[nn.Module]) -> nn.ModuleList:
-    """The list of layers: the one whose members hold an attention layer each, in order."""
+def _blocks(model: Model, network: Any, attentions: Sequence[nn.Module]) -> nn.ModuleList:
+    """The list of layers: the one whose members hold the attention of their numbers."""
+    numbers = model.attention_layers
     for module in network.modules():
-        if not isinstance(module, nn.ModuleList) or len(module) != len(attentions):
+        if not isinstance(module, nn.ModuleList) or len(module) != len(numbers + model.others):
             continue
-        if all(a in set(b.modules()) for a, b in zip(attentions, module, strict=True)):
+        own = [module[number] for number in numbers]
+        if all(a in set(b.modules()) for a, b in zip(attentions, own, strict=True)):
             return module
-    raise ModelError(f"{name}: no list of layers with one attention each")
+    raise ModelError(f"{model.name}: no list of layers with one attention each")
 
 
 def _keep_input(kept: list[Tensor]) -> Callable[..., None]:

@@ -96,7 +96,8 @@ def head_writes(
         write points most alike); and the cosines between mean writes, by layer. The first token
         of a window is left out.
     """
-    matrices = [_output(output, rerunner.model.heads) for output in rerunner.outputs]
+    outputs = rerunner.outputs.values()
+    matrices = [_output(output, rerunner.model.heads) for output in outputs]
     layers, heads, _, width = len(matrices), *matrices[0].shape
     z_norm, norm = np.zeros((layers, heads)), np.zeros((layers, heads))
     mean, tokens_read = np.zeros((layers, heads, width)), 0
@@ -109,30 +110,31 @@ def head_writes(
         place = torch.arange(tokens.shape[1])
         real = ((place > 0) & (place < lengths[:, None])).to(tokens.device)
         tokens_read += int(real.sum())
-        for layer, z in enumerate(clean.z):
+        for layer, z in enumerate(clean.z.values()):
             own = z[real].float()
             written = torch.einsum("phd,hdm->phm", own, matrices[layer])
             z_norm[layer] += own.norm(dim=-1).sum(0).double().cpu().numpy()
             norm[layer] += written.norm(dim=-1).sum(0).double().cpu().numpy()
             mean[layer] += written.sum(0).double().cpu().numpy()
-    return _table(z_norm / tokens_read, norm / tokens_read, mean / tokens_read)
+    means = z_norm / tokens_read, norm / tokens_read, mean / tokens_read
+    return _table(tuple(rerunner.outputs), *means)
 
 
 def _table(
+    numbers: tuple[int, ...],
     z_norm: Float[ndarray, "layer head"],
     norm: Float[ndarray, "layer head"],
     mean: Float[ndarray, "layer head model"],
 ) -> tuple[pd.DataFrame, Float[ndarray, "layer head head"]]:
-    """The rows of `head_writes`, from means over tokens."""
-    layers, heads = norm.shape
+    """The rows of `head_writes`, from means over tokens, by the numbers of the layers."""
+    heads = norm.shape[1]
     unit = mean / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-30)
     cosines = np.einsum("lhm,lgm->lhg", unit, unit)
     others = cosines - 2 * np.eye(heads)
-    layer_of, head_of = np.divmod(np.arange(layers * heads), heads)
     table = pd.DataFrame(
         {
-            "layer": layer_of,
-            "head": head_of,
+            "layer": np.repeat(numbers, heads),
+            "head": np.tile(np.arange(heads), len(numbers)),
             "z_norm": z_norm.ravel(),
             "write_norm": norm.ravel(),
             "share": (norm / norm.sum(1, keepdims=True)).ravel(),

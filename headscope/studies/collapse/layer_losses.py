@@ -55,8 +55,8 @@ def layer_losses(
     """
     network = network_of(model)
     text = text_batches(model, corpus, max_tokens=max_tokens, seed=seed)
-    targets = {str(layer): {layer} for layer in range(model.layers)}
-    targets[ALL] = set(range(model.layers))
+    targets = {str(layer): {layer} for layer in model.attention_layers}
+    targets[ALL] = set(model.attention_layers)
     done, total = 0, token_count(text) * (1 + len(targets) * len(changes))
 
     def advance(tokens: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
-from headscope.models.engines.modules import attention_layers
+from headscope.models.engines.modules import by_number
 from headscope.models.matrices import output_projection
 
 NO_MIXING = "no W_O"
@@ -17,7 +17,7 @@ NO_MIXING = "no W_O"
 
 def without_mixing(name: str, network: Any, layers: set[int]) -> AbstractContextManager[None]:
     """A context within which W_O of these layers is a block-diagonal identity; see `unmixed`."""
-    attention = attention_layers(network)
+    attention = by_number(network)
     return unmixed(name, [output_projection(attention[layer]) for layer in sorted(layers)])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from headscope.evidence.result import Result
+from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import UNCLASSIFIED, countable_types
 
 BINS = 5
@@ -20,9 +20,9 @@ def depth_shares(
 
     Depth is layer / (layers − 1), in [0, 1]; a model of one layer lies at 0. Stretches are equally
     long and hold their lower end; the last holds 1 too. There are `bins` of them, or as many as
-    the shallowest model has layers, so that none is empty. The shares of a stretch sum to 1.
-    `count` and `share` are missing where the run could give no tag of the type: its text had too
-    few queries for it.
+    the shallowest model has layers with heads. The shares of a stretch sum to 1; a stretch of a
+    hybrid model may have no heads, and then it has no shares. `count` and `share` are missing where
+    the run could give no tag of the type: its text had too few queries for it.
 
     Args:
         runs: the runs.
@@ -30,11 +30,11 @@ def depth_shares(
         types: the types to count, which should be all that are some head's primary.
         bins: stretches of depth.
     """
-    bins = min([bins, *(layers_of(run) for run in runs)])
+    bins = min([bins, *(len(layers_of(run)) for run in runs)])
     rows = []
     for run, name in zip(runs, names, strict=True):
         # in whole numbers: 3 / 5 is no exact fraction of a float
-        last = max(layers_of(run) - 1, 1)
+        last = max(_depth_of(run) - 1, 1)
         place = (run.heads["layer"] * bins // last).clip(upper=bins - 1)
         measured = {*countable_types(run.evidence, run.rules), UNCLASSIFIED}
         for number in range(bins):
@@ -42,11 +42,12 @@ def depth_shares(
             ends = number / bins, (number + 1) / bins
             for kind in types:
                 count = int((own == kind).sum()) if kind in measured else None
-                share = None if count is None else count / len(own)
+                share = None if count is None or own.empty else count / len(own)
                 rows.append((name, *ends, kind, count, len(own), share))
     return pd.DataFrame(rows, columns=COLUMNS).astype({"count": "Int64", "share": float})
 
 
-def layers_of(run: Result) -> int:
-    """How many layers the run's model has."""
-    return int(run.heads["layer"].max()) + 1
+def _depth_of(run: Result) -> int:
+    """How many layers the run's model has; of a hybrid also those that have no heads."""
+    last = int(run.heads["layer"].max()) + 1
+    return max(last, int(run.info.get("model", {}).get("layers", last)))

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from headscope.evidence.result import layers_of
 from headscope.views.colours import colour, in_order, marks
 from headscope.views.figures import draw_atlas, type_legend
 
@@ -25,7 +26,8 @@ def compare_figure(found: Comparison) -> Figure:
     full line where a tag was gained or lost by a relation whose intervals are apart, else dashed.
     """
     same = found.heads is not None
-    heads, layers = (max(int(run.heads[a].max()) + 1 for run in found.runs) for a in _AXES)
+    heads = max(int(run.heads["head"].max()) + 1 for run in found.runs)
+    layers = max(len(layers_of(run)) for run in found.runs)
     width = max(3.0, 0.6 + _CELL * heads if same else 0)
     heights = [0.9 + _CELL * layers, 3.0] if same else [3.2]
     columns = len(found.runs)
@@ -43,15 +45,13 @@ def compare_figure(found: Comparison) -> Figure:
     return figure
 
 
-_AXES = ("head", "layer")
-
-
 def _frame(axes: Axes, found: Comparison, name: str) -> None:
     changed = found.changed
+    place = {layer: row for row, layer in enumerate(layers_of(found.runs[0]))}
     for row in changed[changed["run"] == name].itertuples():
         axes.add_patch(
             Rectangle(
-                (row.head - 0.46, row.layer - 0.46),
+                (row.head - 0.46, place[row.layer] - 0.46),
                 0.92,
                 0.92,
                 fill=False,

@@ -11,11 +11,11 @@ import pandas as pd
 
 from headscope.arguments import takes
 from headscope.errors import RunError
-from headscope.evidence.result import Result
+from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import UNCLASSIFIED
 from headscope.runs.named import A_RUN, the_run
 from headscope.studies.compare.changes import correlations, head_changes, relation_changes
-from headscope.studies.compare.depth import depth_shares, layers_of
+from headscope.studies.compare.depth import depth_shares
 from headscope.studies.compare.result import Comparison
 from headscope.views.colours import in_order
 
@@ -36,7 +36,7 @@ def compare(*runs: Result | str | Path) -> Comparison:
     names = _names(runs)
     _check_relations(loaded, names)
     types = _types(loaded)
-    shapes = {(layers_of(run), int(run.heads["head"].max()) + 1) for run in loaded}
+    shapes = {(*layers_of(run), int(run.heads["head"].max()) + 1) for run in loaded}
     heads = relations = correlation = None
     if len(shapes) == 1:
         first = loaded[0]

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.corpus.visible import visible
+from headscope.evidence.result import layers_of
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
-from headscope.studies.compare.depth import layers_of
 from headscope.studies.compare.result import Comparison
 from headscope.views.tables import plain_table
 
@@ -45,7 +45,7 @@ def _runs(found: Comparison) -> Table:
         table.add_row(
             visible(name),
             visible(model),
-            str(layers_of(run)),
+            str(len(layers_of(run))),
             str(heads),
             f"{tagged} of {len(run.heads)}",
         )

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.measure.memory import give_back
-from headscope.models.engines.modules import attention_layers
+from headscope.models.engines.modules import by_number
 from headscope.models.load import Model
 from headscope.studies.explain.catalogue import Catalogue, Rows, pack
 from headscope.studies.explain.fit import Texts
@@ -33,7 +33,7 @@ def fit_rules(
     """The rules of every layer, or of some, in one forward pass over all windows."""
     engine: Any = model.engine
     rows = fitting.texts.rows
-    modules = attention_layers(engine.network)
+    modules = by_number(engine.network)
     rules: dict[int, LayerRules] = {}
     means: dict[int, Tensor] = {}
 

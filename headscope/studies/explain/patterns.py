@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.models.engines.modules import attention_layers
+from headscope.models.engines.modules import by_number
 from headscope.models.layout import Layout
 from headscope.studies.explain.catalogue import Catalogue, Packed, Rows, pack
 from headscope.studies.explain.feature import Feature
@@ -143,7 +143,7 @@ class PatternsOn:
         found = torch.stack(logits, 1)
         if read is not None and rules.content is not None:
             layer, stream = read
-            module = attention_layers(self.patterns.network)[layer]
+            module = by_number(self.patterns.network)[layer]
             vectors = queries_and_keys(module, self.patterns.stated, stream)
             found += rules.content.logits(*(each.cpu() for each in vectors)).transpose(0, 1)
         return self._pattern(found)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Engine, stream_patterns
 from headscope.models.engines.fused import FusedEngine
-from headscope.models.engines.modules import attention_layers
+from headscope.models.engines.modules import by_number
 from headscope.models.layout import Layout
 from headscope.models.matrices import projections
 
@@ -44,7 +44,7 @@ def read_layers(engine: Engine, windows: Sequence[Window], device: str, on_layer
 
     with ExitStack() as hooks:
         if isinstance(engine, FusedEngine):
-            for layer, module in enumerate(attention_layers(engine.network)):
+            for layer, module in by_number(engine.network).items():
                 handle = module.register_forward_pre_hook(_keep(inputs, layer), with_kwargs=True)
                 hooks.callback(handle.remove)
         stream_patterns(engine, padded(windows).to(device), take)

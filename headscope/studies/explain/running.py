@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.models.engines import interface
-from headscope.models.engines.modules import attend_by, attention_layers
+from headscope.models.engines.modules import attend_by, by_number
 from headscope.models.engines.rows import Beside, Values, pattern, seen_keys
 from headscope.studies.explain.reading import attention_input
 
@@ -52,7 +52,7 @@ def running(network: Any, heads: Mapping[int, Sequence[int]], make: MakePattern)
     global _running
     _running = _Running(heads, make)
     with ExitStack() as hooks:
-        for layer, module in enumerate(attention_layers(network)):
+        for layer, module in by_number(network).items():
             if layer in heads:
                 handle = module.register_forward_pre_hook(_keep(layer), with_kwargs=True)
                 hooks.callback(handle.remove)

@@ -37,7 +37,8 @@ def twin_rules(
         choosing=read.choosing[::EVERY],
         judging=read.judging[::EVERY],
     )
-    layers = set(np.linspace(0, model.layers - 1, min(LAYERS, model.layers)).astype(int).tolist())
+    spread = np.linspace(0, model.layers - 1, min(LAYERS, model.layers)).astype(int)
+    layers = {model.attention_layers[place] for place in spread}
     own = fitting_of(catalogue, some, fitting.features, fitting.rank)
     with shuffled(model.engine, seed=seed):
         return fit_rules(model, catalogue, own, lambda: None, only=layers).rules

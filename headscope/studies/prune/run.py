@@ -91,7 +91,7 @@ def prune(
     importance = by_layer(gradient)
     orders = _orders(importance, types, seed)
     curve = _curve(network, judging, orders, importance.shape, advance, seed)
-    heads = _heads(gradient, importance)
+    heads = _heads(loaded.attention_layers, gradient, importance)
     if types is not None:
         heads["type"] = types["primary"].to_numpy()
         curve = _with_survivors(curve, orders, heads["type"])
@@ -106,7 +106,7 @@ def _types(run: Result, model: Model) -> pd.DataFrame:
     """
     facts = run.info.get("model", {})
     known = facts.get("weights_sha256")
-    expected = [(layer, head) for layer in range(model.layers) for head in range(model.heads)]
+    expected = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
     heads = run.heads.sort_values(["layer", "head"])
     found = list(zip(heads["layer"], heads["head"], strict=True))
     if found != expected or (known is not None and known != model.weights_sha256):
@@ -198,12 +198,14 @@ def masked_loss(
 
 
 def _heads(
-    gradient: Float[ndarray, "layer head"], importance: Float[ndarray, "layer head"]
+    numbers: tuple[int, ...],
+    gradient: Float[ndarray, "layer head"],
+    importance: Float[ndarray, "layer head"],
 ) -> pd.DataFrame:
-    layer, head = np.indices(gradient.shape)
+    row, head = np.indices(gradient.shape)
     return pd.DataFrame(
         {
-            "layer": layer.ravel(),
+            "layer": np.asarray(numbers)[row.ravel()],
             "head": head.ravel(),
             "gradient": gradient.ravel(),
             "importance": importance.ravel(),

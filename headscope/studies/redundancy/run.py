@@ -105,7 +105,7 @@ def redundancy(
 def _heads(run: Result, model: Model) -> pd.DataFrame:
     """The run's heads in the order in which the model's layers come."""
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
-    grid = [(layer, head) for layer in range(model.layers) for head in range(model.heads)]
+    grid = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
     if list(zip(heads["layer"], heads["head"], strict=True)) != grid:
         last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(

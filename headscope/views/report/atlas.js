@@ -19,7 +19,7 @@ function atlasPage() {
 
 function grid() {
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
-  const rows = Array.from({ length: DATA.layers }, (_, layer) =>
+  const rows = DATA.layers.map((layer) =>
     el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, cell(rowOf(layer, h))))));
   const box = el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
@@ -57,7 +57,7 @@ function moveBetweenCells(event) {
   const row = step && parseHead(event.target.dataset.head || "");
   if (!row) return;
   event.preventDefault();
-  const next = document.querySelector(`.cell[data-head="${headName(row.layer + step[0], row.head + step[1])}"]`);
+  const next = document.querySelector(`.cell[data-head="${headName(DATA.layers[DATA.layers.indexOf(row.layer) + step[0]], row.head + step[1])}"]`);
   if (next) next.focus();
 }
 

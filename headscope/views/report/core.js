@@ -47,7 +47,9 @@ function layerName(layer) {
 const headName = (layer, head) => `${layerName(layer)}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExponential(0) : value.toFixed(3));
-const rowOf = (layer, head) => DATA.rows[layer * DATA.heads + head];
+/* Layers by their own numbers: of a hybrid model not all have heads. */
+const hasHead = (layer, head) => DATA.layers.includes(layer) && head < DATA.heads;
+const rowOf = (layer, head) => DATA.rows[DATA.layers.indexOf(layer) * DATA.heads + head];
 const untyped = (mark) => mark === UNCLASSIFIED || mark === UNDECIDED;
 const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (rests(type) ? " resting" : "") : "other");
 /* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */
@@ -66,7 +68,7 @@ function parseHead(text) {
   const named = stacks.length ? DATA.rows.find((r) => layerName(r.layer) === letter + Number(match[2])) : null;
   if (stacks.length ? !named : !["", "L"].includes(letter)) return null;
   const [layer, head] = [named ? named.layer : Number(match[2]), Number(match[3])];
-  return layer < DATA.layers && head < DATA.heads ? rowOf(layer, head) : null;
+  return hasHead(layer, head) ? rowOf(layer, head) : null;
 }
 
 function chip(type) {

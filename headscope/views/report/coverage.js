@@ -8,7 +8,7 @@ function coverageMap() {
   const mean = known.reduce((sum, row) => sum + row.explained, 0) / known.length;
   const title = "Share of each head's bits that its rule explains, in per cent";
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
-  const rows = Array.from({ length: DATA.layers }, (_, layer) =>
+  const rows = DATA.layers.map((layer) =>
     el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, explainedCell(rowOf(layer, h))))));
   return el("section", { class: "coverage" }, el("h2", {}, "What rules explain"),

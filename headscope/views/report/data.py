@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.ranking import best_heads, strongest
-from headscope.evidence.result import Result
+from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import UNIDENTIFIABLE, countable_types
 from headscope.evidence.thresholds import THRESHOLDS, in_one_line
 from headscope.evidence.undecided import undecided
@@ -42,10 +42,11 @@ _LEVELS = 255  # attention is drawn, not read off: one byte a cell
 
 def page_data(run: Result) -> dict[str, Any]:
     """Everything that the page shows."""
-    layers, heads = (int(run.heads[axis].max()) + 1 for axis in ("layer", "head"))
-    best = _indexed(best_heads(run.evidence), heads)
+    layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
+    place = {layer: row for row, layer in enumerate(layers)}
+    best = _indexed(best_heads(run.evidence), place, heads)
     info = shareable(run.info)
-    tagged = _indexed(strongest(run.evidence), heads)
+    tagged = _indexed(strongest(run.evidence), place, heads)
     asked = set(run.evidence["type"])
     return {
         "model": info["model"],
@@ -95,10 +96,11 @@ def _bytes(shares: Float[ndarray, " cell"]) -> str:
     return base64.b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
 
 
-def _indexed(rows: pd.DataFrame, heads: int) -> pd.DataFrame:
+def _indexed(rows: pd.DataFrame, place: dict[int, int], heads: int) -> pd.DataFrame:
     """With the place of each row's head in the page's lists, and its relation's full name."""
     return rows.assign(
-        place=rows["layer"] * heads + rows["head"], id=rows["type"] + "/" + rows["relation"]
+        place=rows["layer"].map(place) * heads + rows["head"],
+        id=rows["type"] + "/" + rows["relation"],
     )
 
 

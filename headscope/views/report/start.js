@@ -20,12 +20,13 @@ function show() {
   window.scrollTo(0, 0);
 }
 
-document.getElementById("title").textContent = `${DATA.model.name.replace(/\/+$/, "").split("/").pop()} · ${DATA.layers} layers × ${DATA.heads} heads`;
+const layersSaid = () => (DATA.model.attention_layers ? `${DATA.layers.length} of ${DATA.model.layers} layers` : `${DATA.layers.length} layers`);
+document.getElementById("title").textContent = `${DATA.model.name.replace(/\/+$/, "").split("/").pop()} · ${layersSaid()} × ${DATA.heads} heads`;
 document.getElementById("search").addEventListener("submit", (event) => {
   event.preventDefault();
   const field = document.getElementById("find");
   const row = parseHead(field.value);
-  field.setCustomValidity(row ? "" : `No head ${field.value}; they go up to ${headName(DATA.layers - 1, DATA.heads - 1)}.`);
+  field.setCustomValidity(row ? "" : `No head ${field.value}; they go up to ${headName(DATA.layers.at(-1), DATA.heads - 1)}.`);
   if (row) location.hash = headName(row.layer, row.head);
   else field.reportValidity();
 });

@@ -31,7 +31,7 @@ def test_the_writes_add_up_to_what_the_layer_writes(rerunner):
         caught: list[list[torch.Tensor]] = [[], []]
         handles = [
             output.register_forward_pre_hook(lambda m, x, kept=kept: kept.append((m, x[0])))
-            for output, kept in zip(rerunner.outputs, caught, strict=True)
+            for output, kept in zip(rerunner.outputs.values(), caught, strict=True)
         ]
         with torch.no_grad():
             rerunner.network.base_model(torch.from_numpy(window.tokens)[None])

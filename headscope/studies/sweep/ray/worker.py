@@ -173,7 +173,7 @@ def pack(tally: Tally) -> Packed:
 
 def unpack(packed: Packed, like: Tally) -> Tally:
     """The tally again, in the shape of another."""
-    tally = Tally.zeros(like.relations, like.layers, like.heads)
+    tally = Tally.zeros(like.relations, like.numbers, like.heads)
     for name, array in tally.arrays().items():
         places, values = packed[name]
         array.reshape(-1)[places] = values

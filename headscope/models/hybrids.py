@@ -1,0 +1,43 @@
+"""Hybrids: models of which only some layers have softmax attention.
+
+The others mix tokens by a convolution or by a state that is updated from token to token; no weight
+of theirs says how much one token looks at another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headscope.errors import ModelError, RunError
+from headscope.heads import head_name, told_of
+
+ONLY_FUSED = (
+    "such a model is read by the fused engine alone; what takes TransformerLens' view of a model "
+    "(--engine lens, weights) does not know it"
+)
+
+
+def hybrid_note(others: Sequence[int]) -> tuple[str, ...]:
+    """What the reader of a hybrid's results is told; nothing of any other model."""
+    return (f"{told_of(others)}: what they mix is not read",) if others else ()
+
+
+def check_in(model: Any, layer: int, head: int) -> None:
+    """Refuse a head that a model has not.
+
+    Args:
+        model: a loaded model.
+        layer: its number in the model, counted through all stacks.
+        head: its number in the layer.
+
+    Raises:
+        RunError: it has no such layer, or not so many heads, or that layer has no heads at all.
+    """
+    name = head_name(layer, head, model.naming)
+    if layer in model.others:
+        raise RunError(f"no head {name} in {model.name}: {told_of(model.others)}")
+    last = model.attention_layers[-1]
+    if layer > last or head >= model.heads:
+        most = head_name(last, model.heads - 1, model.naming)
+        raise RunError(f"no head {name} in {model.name}; they go up to {most}")

@@ -1,0 +1,195 @@
+"""Hybrids: layers with softmax attention keep their numbers, the others are named as not there."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import JambaConfig, JambaForCausalLM
+
+import headscope as hs
+from headscope.errors import ModelError, RunError
+from headscope.models.load import load_model
+from headscope.runs.store import load
+from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
+from headscope.studies.validation.words import save_tokenizer
+from headscope.views.figures import atlas_figure
+from headscope.views.layouts import LAYOUTS
+from headscope.views.report.data import page_data
+from tests.helpers.hybrids import WITH, WITHOUT, save_hybrid
+from tests.helpers.shell import headscope
+from tests.models.test_planted_kinds import CONTEXT, D_MODEL, HEADS, embedding, emptied, look_for
+
+NAMES = [f"L{layer}H{head}" for layer in WITH for head in range(4)]
+NOTE = "layers 0, 2 have no softmax attention"
+
+
+@pytest.fixture(scope="module", params=["jamba", "qwen3_next"])
+def folder(request, tokenizer, tmp_path_factory):
+    return save_hybrid(request.param, tokenizer, tmp_path_factory.mktemp(request.param) / "model")
+
+
+@pytest.fixture(scope="module")
+def classified(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    settings = hs.Settings(max_tokens=2000, max_length=64)
+    hs.classify(str(folder), "controlled", settings=settings, out=out)
+    return out
+
+
+def test_what_is_read_is_named_by_its_own_layers(folder):
+    model = load_model(str(folder))
+    assert (model.layers, model.attention_layers, model.others) == (2, WITH, WITHOUT)
+    assert [note for note in model.notes if NOTE in note]
+    with pytest.raises(ModelError, match=f"{NOTE}; such a model is read by the fused engine alone"):
+        load_model(str(folder), engine="lens")
+
+
+def test_a_run_names_its_heads_as_the_model_does(classified):
+    found = load(classified, with_tally=True)
+    assert found.heads.index.tolist() == NAMES
+    assert set(found.evidence["layer"]) == set(WITH)
+    assert found.tally.numbers == found.twin.numbers == WITH
+    assert found.tally.target.shape[2] == len(WITH)
+    assert (found.info["model"]["layers"], found.info["model"]["attention_layers"]) == (4, [*WITH])
+    assert [note for note in found.info["notes"] if NOTE in note]
+
+
+def test_the_tally_of_a_hybrid_is_of_its_own_rows(classified):
+    """What stands under L3 is what layer 3 shows, and not what layer 1 does."""
+    found = load(classified, with_tally=True)
+    for layer in WITH:
+        table = found.evidence[found.evidence["layer"] == layer]
+        relation = table.iloc[0]["type"] + "/" + table.iloc[0]["relation"]
+        row, index = WITH.index(layer), found.tally.relations.index(relation)
+        sums = found.tally.target[:, index, row].sum(0) / found.tally.queries[:, index].sum()
+        assert np.allclose(table["mass"].iloc[:4], sums, atol=1e-5)
+    first, last = (found.tally.target[:, :, row].sum((0, 1)) for row in (0, 1))
+    assert not np.allclose(first, last, rtol=1e-2)
+
+
+def test_a_report_an_atlas_and_a_summary_show_those_layers_alone(classified):
+    found = load(classified)
+    data = page_data(found)
+    assert data["layers"] == [*WITH]
+    assert [(row["layer"], row["head"]) for row in data["rows"][:5]][-1] == (3, 0)
+    places = [place for own in data["strongest"].values() for place, _ in own]
+    assert {*places, *data["best"].values()} <= set(range(8))
+    axes = atlas_figure(found).axes[0]
+    shown = headscope("heads", classified).stdout
+    assert all(name in shown for name in NAMES)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["1", "3"]
+
+
+@pytest.mark.parametrize("head", ["L0H1", "L2H0"])
+def test_a_head_of_another_layer_is_refused_by_what_that_layer_lacks(head, classified, folder):
+    asked = ("why", classified, head), ("show", folder, head, "hello")
+    for found in (headscope(*words) for words in asked):
+        assert found.returncode == 2
+        assert f"no head {head} in" in found.stderr
+        assert NOTE in found.stderr
+    with pytest.raises(RunError, match="they go up to L3H3"):
+        hs.show(str(folder), "L4H0", "hello")
+    assert hs.show(str(folder), "L3H3", "hello").title.endswith("L3H3")
+
+
+def test_a_run_whose_layers_are_not_those_that_it_states_is_refused(classified, tmp_path):
+    record = json.loads((classified / "run.json").read_text())
+    for odd in ([1], [0, 3], [3, 1], [1, 4], ["1", "3"], []):
+        record["model"]["attention_layers"] = odd
+        record["provenance"].pop("sha256", None)
+        record.pop("files", None)
+        copy = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        copy.mkdir()
+        for file in classified.iterdir():
+            if file.is_file():
+                (copy / file.name).write_bytes(file.read_bytes())
+        (copy / "run.json").write_text(json.dumps(record))
+        with pytest.raises(RunError, match="damaged"):
+            load(copy)
+
+
+def test_studies_change_the_layers_that_they_name(classified, folder):
+    asked = {"max_tokens": 300}
+    pruned = hs.prune(str(folder), "controlled", run=classified, max_tokens=1000)
+    assert [f"L{r.layer}H{r.head}" for r in pruned.heads.itertuples()] == NAMES
+    shared = hs.collapse(str(folder), "controlled", mixing=True, **asked)
+    assert shared.losses["layer"].unique().tolist() == ["", "1", "3", "all"]
+    alike = hs.redundancy(classified, windows=2)
+    assert [f"L{r.layer}H{r.head}" for r in alike.heads.itertuples()] == NAMES
+    written = hs.writes(str(folder), "controlled", **asked)
+    assert [f"L{r.layer}H{r.head}" for r in written.table.itertuples()] == NAMES
+
+
+@pytest.mark.parametrize("how", ["zero", "mean"])
+def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
+    """The same as hooks on the whole model give, which skip no layer."""
+    from headscope.models.matrices import output_projection
+    from headscope.studies.ablate.rerun import Rerunner, Rows, silence
+
+    model = load_model(str(folder))
+    rerunner = Rerunner(model)
+    tokens = torch.arange(1, 25).view(2, 12)
+    row, position = torch.tensor([0, 1, 1]), torch.tensor([4, 7, 11])
+    clean = rerunner.clean(Rows(tokens, torch.tensor([12, 12]), row, position))
+    assert set(clean.z) == set(WITH)
+    for layer in WITH:
+        edits = {layer: silence(how, clean, layer, [2], 1)}
+        found = rerunner.edited(clean, edits)
+        own = model.engine.network.model.layers[layer].self_attn
+        new = torch.zeros(8) if how == "zero" else clean.z[layer][:, 1:, 2].mean((0, 1))
+
+        def change(_, given, new=new):
+            z = given[0].clone()
+            z[..., 16:24] = new
+            return (z, *given[1:])
+
+        handle = output_projection(own).register_forward_pre_hook(change)
+        with torch.no_grad():
+            logits = model.engine.network(tokens, use_cache=False).logits
+        handle.remove()
+        logp = logits.log_softmax(-1)[row, position - 1]
+        assert torch.allclose(
+            found, logp.gather(1, tokens[row, position][:, None])[:, 0], atol=1e-4
+        )
+        assert not torch.allclose(found, clean.logp, atol=1e-3)
+
+
+def test_rules_are_of_the_layers_that_they_name(folder):
+    found = hs.explain(str(folder), "controlled", features=1, rank=0, windows=8, each="layer")
+    assert sorted({int(layer) for layer in found.heads["layer"]}) == [*WITH]
+    assert {"L1", "L3"} < set(found.losses["replaced"])
+
+
+def test_a_planted_head_of_a_hybrid_is_found_under_its_own_number(tmp_path):
+    """Jamba has no positions: its third layer looks at punctuation, its others have no attention."""
+    from headscope.corpus.controlled.sentences import controlled_corpus
+
+    text = controlled_corpus(DOCUMENTS, seed=SEED)
+    corpus = tmp_path / "controlled.conllu"
+    corpus.write_text(text, encoding="utf-8")
+    words = planted_vocabulary(text)
+    config = JambaConfig(
+        vocab_size=len(words), hidden_size=D_MODEL, num_hidden_layers=4, num_attention_heads=HEADS,
+        num_key_value_heads=HEADS, intermediate_size=8, max_position_embeddings=CONTEXT,
+        attn_layer_period=4, attn_layer_offset=2, num_experts=1, num_experts_per_tok=1,
+        mamba_d_state=4, mamba_dt_rank=4, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    model = JambaForCausalLM(config)
+    state = emptied(model)
+    state["model.embed_tokens.weight"].copy_(embedding(words))
+    at = "model.layers.2.self_attn"
+    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], 0)
+    model.save_pretrained(tmp_path / "model")
+    save_tokenizer(words, tmp_path / "model", context=CONTEXT)
+    types = ["lexical", "delimiter", "positional"]
+    found = hs.classify(
+        str(tmp_path / "model"), corpus, max_tokens=3000, max_length=200, types=types
+    )
+    (row,) = (each for each in LAYOUTS if each.name == "jamba")
+    tagged = found.evidence[found.evidence["tagged"].astype(bool)]
+    assert row.planted in set(tagged["type"] + "/" + tagged["relation"])
+    assert set(zip(tagged["layer"], tagged["head"], strict=True)) == {(2, 0)}
+    assert found.heads.index.tolist() == [f"L2H{head}" for head in range(HEADS)]
