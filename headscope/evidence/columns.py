@@ -16,7 +16,7 @@ EVIDENCE_COLUMNS = [
 HEAD_COLUMNS = [
     "layer", "head", "primary", "tags", "relation", "score", "control", "lift", "ci_low",
     "ci_high", "q_value", "first_token_mass", "entropy", "mean_distance", "variability", "shape",
-    "reason", "kv_group", "mass", "writes", "write_lift",
+    "reason", "kv_group", "mass", "writes", "write_lift", "sink_share",
 ]  # fmt: skip
 """A row per head. `score` is an older name of `mass`, kept with the
 same numbers until the next version."""

@@ -115,6 +115,7 @@ def read_batch(model: Model, prepared: Prepared, written: Written | None = None)
             place[layer],
             zip(looks, islice(rows, attended), strict=False),
             logarithms=model.engine.logarithms,
+            sinks=getattr(model.engine, "sinks", False),
         )
         if written is not None:
             for own in rows:
@@ -176,6 +177,7 @@ def layer_sums(
     rows: Iterable[tuple[Look, Any]],
     *,
     logarithms: bool,
+    sinks: bool = False,
 ) -> LayerSums:
     """One layer's rows on one batch, summed tile by tile; its profile is added to `profile`.
 
@@ -185,12 +187,15 @@ def layer_sums(
         layer: its place among the layers that are read.
         rows: each of the batch's looks with what it shows, in order.
         logarithms: whether they are logarithms of probabilities.
+        sinks: whether a learned sink may have a share of them.
     """
     batch, selection, coming = prepared.batch, prepared.selection, iter(rows)
     late = ((tile, own) for tile, (_, own) in zip(prepared.late, coming, strict=False))
     resting = find_resting(batch.windows, late, logarithms=logarithms)
     profiled = (
-        None if profile is None else ProfileRows(profile, batch, layer, logarithms=logarithms)
+        None
+        if profile is None
+        else ProfileRows(profile, batch, layer, logarithms=logarithms, sinks=sinks)
     )
     parts: list[tuple[Tensor, Tensor]] = []
     asked = () if selection is None else selection.parts

@@ -49,8 +49,11 @@ def profiled_tiles(batch: Batch, tiles: Sequence[Tile], *, heads: int) -> list[T
 class ProfileRows:
     """Adds one layer's rows on a batch's profiled windows to the sums, tile by tile."""
 
-    def __init__(self, profile: Profile, batch: Batch, layer: int, *, logarithms: bool) -> None:
+    def __init__(
+        self, profile: Profile, batch: Batch, layer: int, *, logarithms: bool, sinks: bool = False
+    ) -> None:
         self.profile = profile
+        self.sinks = sinks
         self.batch = batch
         self.layer = layer
         self.logarithms = logarithms
@@ -101,6 +104,8 @@ class ProfileRows:
         if window.source:
             others = torch.full_like(others, window.source - 1)
         _add_row_sums(profile, layer, others, (own[..., 0], row_sums(own)), entropy)
+        if self.sinks:
+            profile.sink[layer] += _numpy((1 - own.sum(-1)).sum(-1))
         rest = own[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
         ahead = AHEAD if window.both_ways or window.source else 0
@@ -180,6 +185,8 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     - `mean_distance`: mean of Σ p · |query − key|, in tokens; of a target on its source both are
       counted from their beginnings.
     - `first_token_mass`: mean attention on the first token, in [0, 1].
+    - `sink_share`: mean of 1 − Σ p, what a learned sink takes (GPT-OSS), in [0, 1]; missing where
+      no head of the model has one.
     - `variability`: Σ|p − p̄| / 2 Σp over the first 10 tokens, the first key left out, p̄ the mean
       over windows (Vig & Belinkov 2019, section 5.1): 0 for a pattern that does not depend on
       content, towards 1 for one that does.
@@ -202,6 +209,8 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
         table["first_token_mass"] = (profile.first_token / queries).ravel()
         table["entropy"] = (profile.entropy / queries).ravel()
         table["mean_distance"] = (profile.distance / queries).ravel()
+        share = (profile.sink / queries).ravel()
+        table["sink_share"] = share if profile.sink.any() else np.nan
         table["variability"] = _variability(profile).ravel()
     table["shape"] = _shapes(profile)
     return table

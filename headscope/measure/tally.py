@@ -48,6 +48,7 @@ class Profile:
     entropy: Float[ndarray, "layer head"]
     distance: Float[ndarray, "layer head"]
     first_token: Float[ndarray, "layer head"]
+    sink: Float[ndarray, "layer head"]
     spread: Float[ndarray, "layer head"]
     diagonal: Float[ndarray, "layer head offset"]
     stripe: Float[ndarray, "layer head"]
@@ -64,6 +65,7 @@ class Profile:
             entropy=np.zeros(per_head),
             distance=np.zeros(per_head),
             first_token=np.zeros(per_head),
+            sink=np.zeros(per_head),
             spread=np.zeros(per_head),
             diagonal=np.zeros((*per_head, OFFSETS)),
             stripe=np.zeros(per_head),

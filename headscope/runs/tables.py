@@ -73,7 +73,7 @@ def read_evidence(path: Path) -> pd.DataFrame:
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    evidence = _read(path, EVIDENCE_COLUMNS, added=EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
+    evidence = _read(path, EVIDENCE_COLUMNS, [EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]])
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
         evidence["baseline"] = evidence["contested_text"] = ""
@@ -85,17 +85,19 @@ def read_evidence(path: Path) -> pd.DataFrame:
 def read_heads(path: Path) -> pd.DataFrame:
     """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
 
-    A table of an older headscope has no column `mass`; its `score` is the same; or says nothing of
-    what heads write. One of a run that was explained has `explained` and `rule`.
+    A table of an older headscope has no column `mass`; its `score` is the same. Nor does it say what
+    heads write, or have a `sink_share`, which are then blank. One of a run that was explained has
+    `explained` and `rule`.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
     columns = [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
-    heads = _read(path, columns, added=["mass"], later=EXPLAINED_COLUMNS, new=WRITE_COLUMNS)
+    heads = _read(path, columns, [EXPLAINED_COLUMNS, ["sink_share"], WRITE_COLUMNS, ["mass"]])
     if "writes" not in heads:
         heads = heads.assign(writes="", write_lift=np.nan)  # an older headscope did not ask
     heads["mass"] = heads.get("mass", heads["score"])
+    heads["sink_share"] = heads.get("sink_share", np.nan)
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
     return heads[[name for name in columns if name in heads]]
@@ -195,14 +197,8 @@ def _places(table: pd.DataFrame, columns: int, place: Mapping[int, int] | None) 
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
 
-def _read(
-    path: Path,
-    columns: list[str],
-    *,
-    added: Collection[str],
-    later: Collection[str] = (),
-    new: Collection[str] = (),
-) -> pd.DataFrame:
+def _read(path: Path, columns: list[str], optional: Sequence[Collection[str]]) -> pd.DataFrame:
+    """A table with all of these columns, but for any group of those that are optional."""
     kinds = {name: _KINDS.get(name, "float64") for name in columns}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
     missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
@@ -215,8 +211,8 @@ def _read(
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
     known = [columns]
-    for optional in (later, new, added):  # what a study adds, and what older versions lack
-        known += [[name for name in each if name not in optional] for each in known]
+    for group in optional:  # what a study adds, and what older versions lack
+        known += [[name for name in each if name not in group] for each in known]
     if list(table.columns) not in known:
         raise RunError(
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "

@@ -7,20 +7,15 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import JambaConfig, JambaForCausalLM
 
 import headscope as hs
 from headscope.errors import ModelError, RunError
 from headscope.models.load import load_model
 from headscope.runs.store import load
-from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
-from headscope.studies.validation.words import save_tokenizer
 from headscope.views.figures import atlas_figure
-from headscope.views.layouts import LAYOUTS
 from headscope.views.report.data import page_data
 from tests.helpers.hybrids import WITH, WITHOUT, save_hybrid
 from tests.helpers.shell import headscope
-from tests.models.test_planted_kinds import CONTEXT, D_MODEL, HEADS, embedding, emptied, look_for
 
 NAMES = [f"L{layer}H{head}" for layer in WITH for head in range(4)]
 NOTE = "layers 0, 2 have no softmax attention"
@@ -161,35 +156,3 @@ def test_rules_are_of_the_layers_that_they_name(folder):
     found = hs.explain(str(folder), "controlled", features=1, rank=0, windows=8, each="layer")
     assert sorted({int(layer) for layer in found.heads["layer"]}) == [*WITH]
     assert {"L1", "L3"} < set(found.losses["replaced"])
-
-
-def test_a_planted_head_of_a_hybrid_is_found_under_its_own_number(tmp_path):
-    """Jamba has no positions: its third layer looks at punctuation, its others have no attention."""
-    from headscope.corpus.controlled.sentences import controlled_corpus
-
-    text = controlled_corpus(DOCUMENTS, seed=SEED)
-    corpus = tmp_path / "controlled.conllu"
-    corpus.write_text(text, encoding="utf-8")
-    words = planted_vocabulary(text)
-    config = JambaConfig(
-        vocab_size=len(words), hidden_size=D_MODEL, num_hidden_layers=4, num_attention_heads=HEADS,
-        num_key_value_heads=HEADS, intermediate_size=8, max_position_embeddings=CONTEXT,
-        attn_layer_period=4, attn_layer_offset=2, num_experts=1, num_experts_per_tok=1,
-        mamba_d_state=4, mamba_dt_rank=4, bos_token_id=0, eos_token_id=0, pad_token_id=0,
-    )  # fmt: skip
-    model = JambaForCausalLM(config)
-    state = emptied(model)
-    state["model.embed_tokens.weight"].copy_(embedding(words))
-    at = "model.layers.2.self_attn"
-    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], 0)
-    model.save_pretrained(tmp_path / "model")
-    save_tokenizer(words, tmp_path / "model", context=CONTEXT)
-    types = ["lexical", "delimiter", "positional"]
-    found = hs.classify(
-        str(tmp_path / "model"), corpus, max_tokens=3000, max_length=200, types=types
-    )
-    (row,) = (each for each in LAYOUTS if each.name == "jamba")
-    tagged = found.evidence[found.evidence["tagged"].astype(bool)]
-    assert row.planted in set(tagged["type"] + "/" + tagged["relation"])
-    assert set(zip(tagged["layer"], tagged["head"], strict=True)) == {(2, 0)}
-    assert found.heads.index.tolist() == [f"L2H{head}" for head in range(HEADS)]

@@ -14,6 +14,8 @@ from transformers import (
     BloomForCausalLM,
     GptOssConfig,
     GptOssForCausalLM,
+    JambaConfig,
+    JambaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
 )
@@ -116,14 +118,35 @@ def gpt_oss(words: list[str], sink: float) -> GptOssForCausalLM:
     return model
 
 
-def tags_of(model, corpus, folder, head: int) -> set[str]:
+def jamba(words: list[str], layer: int) -> JambaForCausalLM:
+    """Of its four layers one has attention; it knows no positions."""
+    config = JambaConfig(
+        vocab_size=len(words), hidden_size=D_MODEL, num_hidden_layers=4, num_attention_heads=HEADS,
+        num_key_value_heads=HEADS, intermediate_size=8, max_position_embeddings=CONTEXT,
+        attn_layer_period=4, attn_layer_offset=layer, num_experts=1, num_experts_per_tok=1,
+        mamba_d_state=4, mamba_dt_rank=4, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    model = JambaForCausalLM(config)
+    state = emptied(model)
+    state["model.embed_tokens.weight"].copy_(embedding(words))
+    at = f"model.layers.{layer}.self_attn"
+    look_for("punctuation", 60.0, state[f"{at}.q_proj.weight"], state[f"{at}.k_proj.weight"], 0)
+    return model
+
+
+def tagged_by(model, corpus, folder):
     file, words = corpus
     model.save_pretrained(folder)
     save_tokenizer(words, folder, context=CONTEXT)
     types = ["lexical", "delimiter", "positional"]
     run = hs.classify(str(folder), file, max_tokens=3000, max_length=200, types=types)
     assert run.info["engine"] == "fused"
-    own = run.evidence[(run.evidence["head"] == head) & run.evidence["tagged"].astype(bool)]
+    return run, run.evidence[run.evidence["tagged"].astype(bool)]
+
+
+def tags_of(model, corpus, folder, head: int) -> set[str]:
+    _, tagged = tagged_by(model, corpus, folder)
+    own = tagged[tagged["head"] == head]
     return set(own["type"] + "/" + own["relation"])
 
 
@@ -156,3 +179,10 @@ def test_a_sink_takes_what_finds_nothing(corpus, tmp_path):
     assert float(sums[:6].max()) < 1e-3  # before the full stop the sink has everything
     assert float(sums[6:].min()) > 0.999
     assert float(seen[0][7, 6]) > 0.999
+
+
+def test_a_head_of_a_hybrid_is_found_under_its_layer_s_own_number(corpus, tmp_path):
+    run, tagged = tagged_by(jamba(corpus[1], layer=2), corpus, tmp_path)
+    assert planted_in("jamba") in set(tagged["type"] + "/" + tagged["relation"])
+    assert set(zip(tagged["layer"], tagged["head"], strict=True)) == {(2, 0)}
+    assert run.heads.index.tolist() == [f"L2H{head}" for head in range(HEADS)]

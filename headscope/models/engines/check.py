@@ -14,6 +14,10 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 """How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
 
 
+TOKENS = 12
+"""Of each text that is run."""
+
+
 def check_patterns(
     engine: Engine,
     name: str,
@@ -22,7 +26,6 @@ def check_patterns(
     device: str,
     *,
     layers: Collection[int] | None = None,
-    length: int = 12,
 ) -> None:
     """Run one short batch and check that what the hooks give is attention, causal but of encoders.
 
@@ -34,13 +37,13 @@ def check_patterns(
         device: where it runs.
         layers: the numbers of those that are to give a pattern; as many as the engine has, from 0
             on, if None.
-        length: of the texts, in tokens.
 
     Raises:
         ModelError: a layer gave no pattern, another number of heads than configured, rows that
             do not sum to 1, or attention to later positions; the message names the layer.
     """
     seen: set[int] = set()
+    length = TOKENS
 
     def check(layer: int, pattern: Tensor) -> None:
         seen.add(layer)

@@ -49,7 +49,8 @@ const number = (value, digits = 2) => (value === null || value === undefined ? "
 const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExponential(0) : value.toFixed(3));
 /* Layers by their own numbers: of a hybrid model not all have heads. */
 const hasHead = (layer, head) => DATA.layers.includes(layer) && head < DATA.heads;
-const rowOf = (layer, head) => DATA.rows[DATA.layers.indexOf(layer) * DATA.heads + head];
+const placeOf = (layer, head) => DATA.layers.indexOf(layer) * DATA.heads + head;
+const rowOf = (layer, head) => DATA.rows[placeOf(layer, head)];
 const untyped = (mark) => mark === UNCLASSIFIED || mark === UNDECIDED;
 const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (rests(type) ? " resting" : "") : "other");
 /* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */

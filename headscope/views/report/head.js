@@ -2,7 +2,7 @@
 
 function headPage(row) {
   const name = headName(row.layer, row.head);
-  const index = row.layer * DATA.heads + row.head;
+  const index = placeOf(row.layer, row.head);
   const tagged = DATA.relations.filter((r) => r.tagged[index]);
   const page = el("article", { class: "head" },
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
@@ -18,7 +18,7 @@ function headPage(row) {
 }
 
 function neighbours(row) {
-  const at = row.layer * DATA.heads + row.head;
+  const at = placeOf(row.layer, row.head);
   const link = (other, text) => (other ? headLink(other, text(other)) : "");
   return el("p", { class: "neighbours" },
     link(DATA.rows[at - 1], (r) => `← ${headName(r.layer, r.head)}`), " ", el("a", { href: "#" }, "atlas"), " ",
@@ -27,7 +27,7 @@ function neighbours(row) {
 
 function facts(row) {
   const pairs = [
-    ["shape", row.shape], ["first-token mass", number(row.first_token_mass)], ["entropy", `${number(row.entropy)} nats`],
+    ["shape", row.shape], ["first-token mass", number(row.first_token_mass)], ...(Number.isFinite(row.sink_share) ? [["learned sink's share", number(row.sink_share)]] : []), ["entropy", `${number(row.entropy)} nats`],
     ["mean distance", `${number(row.mean_distance, 1)} tokens`], ["variability", number(row.variability, 3)],
   ];
   if (DATA.model.key_value_heads && DATA.model.key_value_heads !== DATA.heads) pairs.push(["key/value group", String(row.kv_group)]);

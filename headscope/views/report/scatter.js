@@ -1,9 +1,9 @@
 /* Every head as a point, any number of heads.csv or any relation's lift on either axis. */
 
 const AXES = [
-  ...["lift", "mass", "control", "first_token_mass", "entropy", "mean_distance", "variability", "layer", "q_value"]
+  ...["lift", "mass", "control", "first_token_mass", ...(DATA.rows.some((row) => Number.isFinite(row.sink_share)) ? ["sink_share"] : []), "entropy", "mean_distance", "variability", "layer", "q_value"]
     .map((name) => ({ name, value: (row) => row[name] })),
-  ...DATA.relations.map((r) => ({ name: `lift of ${r.id}`, value: (row) => r.lift[row.layer * DATA.heads + row.head] })),
+  ...DATA.relations.map((r) => ({ name: `lift of ${r.id}`, value: (row) => r.lift[placeOf(row.layer, row.head)] })),
 ];
 const scatterState = { x: "entropy", y: "lift" };
 

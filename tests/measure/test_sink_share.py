@@ -1,0 +1,77 @@
+"""The share of a learned sink, which belongs to no token, against transformers' own attention."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS
+from headscope.measure.deal import deal
+from headscope.measure.stimuli import TextWindows
+from headscope.models.load import load_model
+from headscope.runs.store import load
+from headscope.runs.tables import read_heads, table_to_csv
+from headscope.views.report.data import page_data
+from tests.models.every_layout import own_attention, save_tiny
+
+LENGTH = 80
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpt_oss") / "model"
+    save_tiny("gpt_oss", tokenizer, folder, vocab_size=400)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder, annotated):
+    settings = hs.Settings(max_tokens=1500, max_length=LENGTH, all=True)
+    return hs.classify(str(folder), annotated, settings=settings)
+
+
+def test_it_is_what_the_model_s_own_rows_lack(run, folder, annotated):
+    tokenizer = load_model(str(folder)).tokenizer
+    text = list(TextWindows(annotated, tokenizer, max_tokens=1500, max_length=LENGTH, seed=0))
+    _, chosen = deal(text)
+    lacks = queries = 0.0
+    for i in chosen:
+        own = np.stack(
+            [p[0].numpy() for p in own_attention(folder, torch.from_numpy(text[i].tokens)[None])]
+        )
+        lacks = lacks + (1 - own[:, :, 1:].sum(-1)).sum(-1)
+        queries += own.shape[2] - 1
+    expected = (lacks / queries).ravel()
+    assert np.ptp(expected) > 0.01
+    assert expected.min() > 0.001
+    assert np.allclose(run.heads["sink_share"], expected, atol=1e-5)
+
+
+def test_it_is_blank_where_no_head_has_a_sink(gpt2_folder, annotated):
+    found = hs.classify(str(gpt2_folder), annotated, max_tokens=400, types=["positional"])
+    assert found.heads["sink_share"].isna().all()
+    assert {row["sink_share"] for row in page_data(found)["rows"]} == {None}
+
+
+def test_the_page_and_the_folder_keep_it(run, tmp_path):
+    shares = [row["sink_share"] for row in page_data(run)["rows"]]
+    assert np.allclose(shares, run.heads["sink_share"], atol=1e-3)
+    run.save(tmp_path / "run")
+    read = load(tmp_path / "run", with_tally=True)
+    assert np.allclose(read.heads["sink_share"], run.heads["sink_share"], atol=1e-5)
+    assert np.array_equal(read.tally.profile.sink, run.tally.profile.sink)
+
+
+@pytest.mark.parametrize("lacks", [["sink_share"], ["sink_share", "mass"]])
+def test_tables_of_an_older_headscope_lack_it(run, tmp_path, lacks):
+    heads = run.heads.drop(columns=lacks)
+    file = tmp_path / "heads.csv"
+    for explained in (False, True):
+        if explained:
+            heads = heads.assign(explained=0.5, rule="token 0")
+        file.write_text(table_to_csv(heads), encoding="utf-8")
+        read = read_heads(file)
+        assert read["sink_share"].isna().all()
+        assert list(read) == HEAD_COLUMNS + EXPLAINED_COLUMNS * explained
