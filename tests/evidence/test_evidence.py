@@ -221,7 +221,7 @@ def heads_of(rows: list[dict]) -> pd.DataFrame:
     rules = {f"{r['type']}/{r['relation']}": Rule(0.2, "s", "m") for r in rows}
     evidence["tagged"] = tag(evidence, rules)
     profile = evidence[["layer", "head"]].drop_duplicates().assign(
-        first_token_mass=0.1, entropy=1.0, mean_distance=2.0, variability=0.3, shape="mixed"
+        first_token_mass=0.1, sink_share=np.nan, entropy=1.0, mean_distance=2.0, variability=0.3, shape="mixed"
     )  # fmt: skip
     return head_table(evidence, rules, profile, kv_group_size=2)
 

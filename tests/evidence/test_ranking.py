@@ -57,7 +57,7 @@ def run() -> hs.Run:
             )
     evidence = pd.DataFrame(rows)
     rules = {relation.id: relation.rule for relation in RELATIONS}
-    names = ("first_token_mass", "entropy", "mean_distance", "variability")
+    names = ("first_token_mass", "entropy", "mean_distance", "variability", "sink_share")
     profile = pd.DataFrame({"layer": 0, "head": range(5), **dict.fromkeys(names, 0.5), "shape": ""})
     heads = head_table(evidence, rules, profile, 1)
     info = {"model": {"name": "five heads"}, "provenance": {"versions": {}}, "thresholds": {}}

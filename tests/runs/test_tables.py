@@ -116,14 +116,14 @@ def test_heads_of_an_older_headscope_have_a_mass_too(tmp_path):
     path = tmp_path / HEADS
     plain = run.heads[HEAD_COLUMNS]  # before it was explained
     text = table_to_csv(plain)
-    assert text.splitlines()[0].endswith(",kv_group,mass,writes,write_lift")
+    assert text.splitlines()[0].endswith(",kv_group,mass,writes,write_lift,sink_share")
     lines = text.splitlines()
-    for missing in (3, 2):  # of 0.1.0, and of one that did not ask what heads write
+    for missing in (4, 3, 1):  # of 0.1.0, of one that did not ask what heads write, or of sinks
         older = "".join(f"{line.rsplit(',', missing)[0]}\n" for line in lines)
         path.write_text(older, encoding="utf-8")
         assert read_heads(path).equals(plain.reset_index(drop=True))
-    last = text.rstrip().rsplit(",", 3)
-    path.write_text(f"{last[0]},0.123,,\n", encoding="utf-8")
+    last = text.rstrip().rsplit(",", 4)
+    path.write_text(f"{last[0]},0.123,,,\n", encoding="utf-8")
     with pytest.raises(RunError, match="mass and score are one number by two names, and differ"):
         read_heads(path)
 
