@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headscope.errors import ModelError, RunError
+from headscope.errors import RunError
 from headscope.heads import head_name, told_of
 
 ONLY_FUSED = (

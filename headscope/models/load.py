@@ -234,9 +234,7 @@ def model_around(
     if stated.stacks:
         return in_stacks(model, backend)
     layers = model.attention_layers
-    check_patterns(
-        chosen, name, model.heads, model.vocabulary_size, model.device, layers=layers
-    )
+    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device, layers=layers)
     return model
 
 
