@@ -30,6 +30,7 @@ from headscope.models.layout import read_layout
 from headscope.models.loading import DTYPES, Loading
 from headscope.models.locate import locate
 from headscope.models.quiet import quiet
+from headscope.models.spread import spread_note
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.models.unpacked import keep_unpacked, using_unpacked
 from headscope.models.weights import examine, load_weights, read_config
@@ -228,7 +229,7 @@ def model_around(
         vocabulary_size=_rows(network),
         both_ways=stated.both_ways,
         others=stated.others,
-        notes=(*notes, *more, *_spread_note(network), *hybrid_note(stated.others)),
+        notes=(*notes, *more, *spread_note(network), *hybrid_note(stated.others)),
         **facts,
     )
     if stated.stacks:
@@ -288,16 +289,6 @@ def _check_map(asked: Loading) -> None:
         raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
     if find_spec("accelerate") is None:
         raise ModelError("--device-map needs accelerate; install it with: pip install accelerate")
-
-
-def _spread_note(hf_model: Any) -> tuple[str, ...]:
-    """Where the parts of a model lie that was spread over several devices."""
-    places = getattr(hf_model, "hf_device_map", {}).values()
-    devices = list(dict.fromkeys(str(place) for place in places))
-    if not devices:
-        return ()
-    named = [f"cuda:{name}" if name.isdigit() else name for name in devices]
-    return (f"spread by accelerate over {', '.join(named)}",)
 
 
 def _check_layout(name: str, path: Path) -> None:
