@@ -289,9 +289,8 @@ def _checkpoint(
     """A run of which nothing is done yet."""
     rules = {relation.id: relation.rule for relation in relations}
     names = (*rules, *effect_names(effects))
-    model_pass, twin_pass = (
-        Pass(Tally.zeros(names, model.attention_layers, model.heads)) for _ in range(2)
-    )
+    layers, heads = model.attention_layers, model.heads
+    model_pass, twin_pass = (Pass(Tally.zeros(names, layers, heads)) for _ in range(2))
     return Checkpoint(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)
 
 

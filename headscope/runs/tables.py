@@ -85,9 +85,9 @@ def read_evidence(path: Path) -> pd.DataFrame:
 def read_heads(path: Path) -> pd.DataFrame:
     """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
 
-    A table of an older headscope has no column `mass`; its `score` is the same. Nor does it say what
-    heads write, or have a `sink_share`, which are then blank. One of a run that was explained has
-    `explained` and `rule`.
+    A table of an older headscope has no column `mass`; its `score` is the same. Nor does it say
+    what heads write, or have a `sink_share`; these are then blank. One of a run that was explained
+    has `explained` and `rule`.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
