@@ -124,7 +124,8 @@ def _separate(attention: Any, stated: Layout) -> _Matrices:
     parts = attention.q_proj, attention.k_proj, attention.v_proj
     query, key, value = (each.weight.data for each in parts)
     rows = stated.heads * stated.d_head
-    if len(query) == 2 * rows:
+    gated = output_projection(attention).weight.shape[1] == rows  # type: ignore[index]
+    if gated and len(query) == 2 * rows:
         query = query.view(stated.heads, 2, stated.d_head, -1)[:, 0]
     return [query, key, value]
 

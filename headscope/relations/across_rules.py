@@ -59,7 +59,7 @@ def across_picks(window: Window) -> Int[ndarray, "rule position"]:
     return found
 
 
-def _rows(window: Window) -> tuple[Int[ndarray, " word"], Int[ndarray, " word"]]:
+def _rows(window: Window) -> tuple[Int[ndarray, " source"], Int[ndarray, " target"]]:
     """The words of the source and those of the target."""
     inside = window.words.first < window.source
     return np.flatnonzero(inside), np.flatnonzero(~inside)

@@ -48,10 +48,14 @@ def table_to_csv(table: pd.DataFrame) -> str:
     guarded, returns = table.copy(), False
     for column in table.columns:
         if not pd.api.types.is_numeric_dtype(table[column]):
-            # tens of thousands of rows repeat a few hundred texts
-            row, texts = pd.factorize(table[column], use_na_sentinel=False)
-            cells = [_guard(cell) for cell in texts]
-            guarded[column] = np.array([*cells, None], object)[row]
+            cells = table[column].tolist()
+            if pd.api.types.is_string_dtype(table[column]):
+                # tens of thousands of rows repeat a few hundred texts
+                row, texts = pd.factorize(table[column], use_na_sentinel=False)
+                cells = [_guard(cell) for cell in texts]
+                guarded[column] = np.array([*cells, None], object)[row]
+            else:  # factors would take False for 0
+                guarded[column] = [_guard(cell) for cell in cells]
             # pandas leaves a carriage return bare, and reads it as the end of the row
             returns |= any("\r" in cell for cell in cells if isinstance(cell, str))
     return str(

@@ -76,9 +76,14 @@ def _read_line(run: Result) -> list[RenderableType]:
     return [
         Text(
             f"read {read['tokens']:,} of {read['of']:,} tokens of text: the rest would change "
-            f"about {read['expected_changes']:.0f} tags (--all reads it)"
+            f"about {_count(read['expected_changes'])} (--all reads it)"
         )
     ]
+
+
+def _count(tags: float) -> str:
+    whole = round(tags)
+    return f"{whole} tag" if whole == 1 else f"{whole} tags"
 
 
 def _loss_line(run: Result) -> list[RenderableType]:

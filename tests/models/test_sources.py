@@ -105,7 +105,6 @@ WRONG = {
     "three": (lambda m, t, f: (m, t, 1), "are 3 things; give"),
     "no model": (lambda m, t, f: (1, t), "is no model of transformers"),
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
-    "two halves": (lambda m, t, f: (with_decoder(t), t), "has an encoder and a decoder; headscope"),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),
     "number": (lambda m, t, f: 123, "expected the name or path of a model"),
@@ -120,6 +119,12 @@ def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text
     with pytest.raises(HeadscopeError, match=message) as error:
         hs.classify(given, text, **ASKED)
     assert "\n" not in str(error.value)
+
+
+def test_a_model_with_an_encoder_and_a_decoder_is_read_from_memory(gpt2_folder, text):
+    _, tokenizer = pair_of(gpt2_folder)
+    run = hs.classify((with_decoder(tokenizer), tokenizer), text, **ASKED)
+    assert [name for name in run.heads.index if name.endswith("H0")] == ["E0H0", "D0H0", "X0H0"]
 
 
 def test_a_slow_tokenizer_and_what_a_model_is_not_are_refused(gpt2_folder, text):

@@ -216,3 +216,9 @@ def test_any_token_in_a_view_is_text(title, token):
     view = AttentionView(title, ("<s>", token), np.array([[1, 0], [0.5, 0.5]]))
     parsed = Elements(view.html())
     assert parsed.names == ["meta", "title", "h1", "div", "script"]
+
+
+def test_cells_of_a_mixed_column_stay_what_they_are():
+    # False equals 0 and True 1, wherever cells are told apart by equality alone
+    table = pd.DataFrame({"value": pd.Series([0, False, 1, True, "=1", None], dtype=object)})
+    assert table_to_csv(table).split("\n")[1:-1] == ["0", "False", "1", "True", "'=1", '""']

@@ -144,6 +144,7 @@ ELSEWHERE = {
     ("studies/validation/words.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
     ("models/unpacked.py", "save_pretrained"),
+    ("studies/validation/translator.py", "save_pretrained"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}
 MODES = {m + b for m in ("w", "x", "a", "r+") for b in ("", "b", "t")} | {"rb+"}

@@ -127,7 +127,7 @@ def test_a_shard_goes_to_the_worker_with_the_least_work_and_not_with_the_fewest_
         for one in text
         for step in schedule([one], [], batch_tokens=60, share=lambda _: set())
     ]
-    list(backend._spread(iter(parts), None, 0, False))
+    list(backend._spread(iter(parts), (None, None), 0, False))
     assert given == [(0, 4_000), (1, 100), (1, 100), (1, 100)]
 
 
