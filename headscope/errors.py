@@ -31,6 +31,10 @@ class CorpusError(HeadscopeError):
     """A corpus file cannot be read; the message names the file and the line."""
 
 
+class NothingAskedError(CorpusError):
+    """A corpus can be read and holds nothing that the relations ask about."""
+
+
 class PatternError(HeadscopeError):
     """Attention patterns from outside do not fit their document."""
 

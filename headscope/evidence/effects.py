@@ -14,8 +14,9 @@ from scipy.special import stdtr
 
 from headscope.evidence.columns import EFFECT_COLUMNS
 from headscope.evidence.conditions import MAX_Q
+from headscope.evidence.halves import HALVES
 from headscope.evidence.weigh import TWIN_PERCENTILE, TWIN_QUERIES, adjusted
-from headscope.measure.bootstrap import LEVEL, RESAMPLES, resample
+from headscope.measure.bootstrap import LEVEL, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import MATCHED, part_name
 from headscope.relations.relation import MIN_QUERIES
@@ -27,7 +28,6 @@ head that writes much raises whatever it looks at by chance: with random V and O
 over a hundred tokens is some tenths of it, and of either sign."""
 SECOND = 0.5
 """Least share of the floor that a head must have over the second control, too."""
-_HALVES = (slice(0, None, 2), slice(1, None, 2))
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def weigh_effects(
         looks: how often the run asked whether it had read enough; q values are multiplied by it.
     """
     table = _judged(_Judge(tally, effects, seed, twin, looks), slice(None), MIN_QUERIES)
-    halves = [_judged(_Judge(tally, effects, seed, twin), own, MIN_QUERIES // 2) for own in _HALVES]
+    halves = [_judged(_Judge(tally, effects, seed, twin), own, MIN_QUERIES // 2) for own in HALVES]
     table["confirmed"] = np.nan
     if len(table):
         key = ["layer", "head", "type", "effect"]
@@ -230,16 +230,13 @@ def _uncertainty(
     used = (count > 0).sum(1) > 0
     excess, count = excess[used], count[used]
     blocks = (count > 0).sum(0)
-    draws = resample(len(count), np.random.default_rng([seed, len(count)]), times=RESAMPLES)
+    draws = resample(len(count), np.random.default_rng([seed, len(count)]))
     with np.errstate(divide="ignore", invalid="ignore"):
+        # a head that is asked in few blocks is in none of some resamples, which say nothing of it
         ratios = (draws @ excess) / (draws @ count)
-        low, high = np.nanquantile(
-            np.where(np.isfinite(ratios), ratios, 0.0), ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0
-        )
-        lift = excess.sum(0) / count.sum(0)
-        # ratio estimator: the residuals of the blocks give the variance (Cochran 1977, 6.4)
-        residual = excess - count * lift
-        error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / count.sum(0)
+        ratios[:, blocks == 0] = 0
+        low, high = np.nanquantile(ratios, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0)
+        lift, error = excess.sum(0) / count.sum(0), ratio_error(excess, count)
         t = np.where(lift == 0, 0.0, sign * lift / error)
         p_value = stdtr(np.maximum(blocks - 1, 1), -t)
     few = blocks < MIN_BLOCKS

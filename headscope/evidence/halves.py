@@ -13,7 +13,7 @@ from headscope.measure.tally import Tally
 from headscope.relations.relation import MIN_QUERIES, Relation
 
 _CELL = ["layer", "head", "type", "relation"]
-_HALVES = (slice(0, None, 2), slice(1, None, 2))
+HALVES = (slice(0, None, 2), slice(1, None, 2))
 """Documents are dealt like cards, so that every other block holds every other document."""
 
 
@@ -33,7 +33,7 @@ def tags_of_halves(
     """
     rules = {relation.id: relation.rule for relation in relations}
     tables = []
-    for name, blocks in zip(("first", "second"), _HALVES, strict=True):
+    for name, blocks in zip(("first", "second"), HALVES, strict=True):
         table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, half=blocks)
         fewest = MIN_QUERIES // 2
         table[name] = verdicts(table, rules, fewest=fewest) == TAGGED

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headscope.errors import CorpusError
+from headscope.errors import NothingAskedError
 from headscope.evidence.columns import EVIDENCE_COLUMNS
 from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
 from headscope.evidence.effects import weigh_effects
@@ -65,7 +65,7 @@ def judge(
         effects: what was asked of what heads write.
 
     Raises:
-        CorpusError: no relation found a query.
+        NothingAskedError: no relation found a query.
     """
     rules = {relation.id: relation.rule for relation in relations}
     facts: Facts = info.get("simple_rules", {})
@@ -74,7 +74,7 @@ def judge(
     looks = info.get("text_read", {}).get("looks", 1)
     evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * looks)
     if evidence.empty:
-        raise CorpusError(
+        raise NothingAskedError(
             "no relation found a query: the corpus has no annotation that the asked types need"
         )
     evidence["verdict"] = verdicts(evidence, rules).to_numpy()

@@ -21,6 +21,7 @@ from scipy.special import ndtr
 from headscope.corpus.window import Window
 from headscope.evidence.conditions import TIMES_CONTROL
 from headscope.evidence.weigh import NO_FACTS, Facts, rule_rate
+from headscope.measure.bootstrap import ratio_error
 from headscope.measure.schedule import IN_PORTIONS, PORTION
 from headscope.measure.tally import MIN_BLOCKS, Ended, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
@@ -82,7 +83,7 @@ class Looks:
         self._ended = ended
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not all]
         self._documents = {
-            name: 1 + max(window.document for window in beside if window.stimulus == name)
+            name: 1 + max(max(0, w.document) for w in beside if w.stimulus == name)
             for name in sorted({w.stimulus for w in beside} & {*IN_PORTIONS})
         }
         self.rounds = {"text": [*self._shares, 1.0]} | {
@@ -118,7 +119,8 @@ class Looks:
             )
             for name in self.rounds
         }
-        tags = sum(each.tags for each in expected.values())
+        share = self.rounds["text"][min(number, len(self._shares))]
+        tags = outlook(tally, self._relations, share, self._facts).tags
         return {
             name: round(expected[name].changes, 2)
             for name in left
@@ -286,10 +288,7 @@ class _Sums:
         """Sums for each query, and their standard error."""
         queries = self._tally.queries[:, self._place[name]]
         full = queries > 0
-        blocks, rate = int(full.sum()), sums.sum(0) / queries.sum()
-        residual = sums[full] - queries[full, None] * rate
-        error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
-        return rate, error
+        return sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
 
     def _of(self, name: str, what: str) -> Float[ndarray, "block head"]:
         sums = getattr(self._tally, what)[:, self._place[name]]

@@ -13,7 +13,7 @@ from numpy import ndarray
 from scipy.special import stdtr, stdtrit
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS
-from headscope.measure.bootstrap import LEVEL, interval, resample
+from headscope.measure.bootstrap import LEVEL, interval, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -235,10 +235,7 @@ class _Sums:
         blocks, heads = excess.shape
         if blocks < MIN_BLOCKS:
             return tuple(np.full((3, heads), np.nan))  # type: ignore[return-value]
-        # ratio estimator: the residuals of the blocks give the variance (Cochran 1977, 2.11, 6.4)
-        lift = excess.sum(0) / queries.sum()
-        residual = excess - queries[:, None] * lift
-        error = np.sqrt(blocks / (blocks - 1) * (residual**2).sum(0)) / queries.sum()
+        lift, error = excess.sum(0) / queries.sum(), ratio_error(excess, queries[:, None])
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(lift == 0, 0.0, lift / error)
         wide = stdtrit(blocks - 1, (1 + LEVEL) / 2) * error

@@ -58,6 +58,26 @@ def interval(
     return bounds.reshape(2, *heads)
 
 
+def ratio_error(
+    sums: Float[ndarray, "item head"], counts: Real[ndarray, "item _"]
+) -> Float[ndarray, " head"]:
+    """The standard error of Σ sums / Σ counts over items, in the ratio's own unit.
+
+    The ratio estimator: residuals of the items give the variance (Cochran 1977, 2.11 and 6.4).
+
+    Args:
+        sums: what each item adds to the numerator.
+        counts: what it adds to the denominator, of each head or of all alike; items that add
+            nothing are none. NaN with fewer than two.
+
+    >>> ratio_error(np.array([[1.0], [3.0]]), np.array([[1], [1]]))
+    array([1.])
+    """
+    total, items = counts.sum(0), (counts > 0).sum(0)
+    residual = sums - counts * (sums.sum(0) / total)
+    return np.asarray(np.sqrt(items / (items - 1) * (residual**2).sum(0)) / total)
+
+
 def _quantiles(
     values: Float[ndarray, "row value"], levels: Sequence[float]
 ) -> Iterator[Float[ndarray, " row"]]:

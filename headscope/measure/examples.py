@@ -104,7 +104,7 @@ def _cut_out(reading: Reading, choices: list[Chosen], source: Kept | Reading) ->
     def ask(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
         for row, window in enumerate(members):
             for number in by_window[window]:
-                first = (row * heads + choices[number].head) * length
+                first = row * heads * length
                 yield from _cells(reading, choices[number], number, first, length, shown)
 
     found: dict[int, list[ndarray]] = {}
@@ -128,7 +128,7 @@ def _cells(
         reading: where it is read.
         choice: what was chosen.
         number: its number.
-        first: the flat place of the first row of its head, in rows of `length` keys.
+        first: the flat place of the window's first row, in rows of `length` keys.
         length: of the batch.
         shown: by number, the positions that are shown; this one's are added when they are known.
     """
@@ -138,12 +138,12 @@ def _cells(
         return np.asarray(((first + places[:, None]) * length + places).ravel())
 
     if choice.query < 0:
-        yield Cells(choice.layer, square(None), number)
+        yield Cells(choice.layer, choice.head, square(None), number)
     else:
         window = reading.sample[choice.window]
         seen = len(window) if window.both_ways else choice.query + 1
         row = (first + choice.query) * length + np.arange(seen)
-        yield Cells(choice.layer, row, number, square)
+        yield Cells(choice.layer, choice.head, row, number, square)
 
 
 def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray, " shown"]:

@@ -23,10 +23,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Cells(Generic[T]):
-    """Cells of one layer on one batch, as flat indices into `[window head query key]`."""
+    """Cells of one head on one batch."""
 
     layer: int
+    head: int
     flat: Int[ndarray, " cell"]
+    """Where they would be in `[window head query key]` if the head were the first; heads that are
+    asked the same share it."""
     what: T
     """What they were asked for."""
     then: Callable[[Float[ndarray, " cell"]], Int[ndarray, " more"]] | None = None
@@ -82,22 +85,25 @@ def _run(
         if not asked:
             return
         (pattern,) = rows
-        values = _at(pattern, [cells.flat for cells in asked], model.engine.logarithms)
+        logarithms = model.engine.logarithms
+        values = _at(pattern, [(cells.head, cells.flat) for cells in asked], logarithms)
         answers = list(zip(asked, values, strict=True))
         found.extend((cells.what, part) for cells, part in answers)
-        more = [(each.what, each.then(part)) for each, part in answers if each.then is not None]
+        more = [(each, each.then(part)) for each, part in answers if each.then is not None]
         if more:
-            further = _at(pattern, [flat for _, flat in more], model.engine.logarithms)
-            found.extend((what, part) for (what, _), part in zip(more, further, strict=True))
+            further = _at(pattern, [(each.head, flat) for each, flat in more], logarithms)
+            found.extend((each.what, part) for (each, _), part in zip(more, further, strict=True))
 
     model.engine.run(tokens, [whole(*tokens.shape)], on_layer, max(by_layer) + 1)
     return found
 
 
-def _at(rows: Rows, parts: list[ndarray], logarithms: bool) -> list[ndarray]:
-    """The values of all parts by one gather and one copy to the processor."""
-    flat = torch.from_numpy(np.concatenate(parts)).to(rows.device)
+def _at(rows: Rows, parts: list[tuple[int, ndarray]], logarithms: bool) -> list[ndarray]:
+    """The values of all heads' cells by one gather and one copy to the processor."""
+    cells = rows.shape[2] * rows.shape[3]
+    flat = torch.from_numpy(np.concatenate([own + head * cells for head, own in parts]))
+    flat = flat.to(rows.device)
     values = rows.reshape(-1).index_select(0, flat).float()
     values = values.exp() if logarithms else values
-    ends = np.cumsum([len(part) for part in parts])
+    ends = np.cumsum([len(own) for _, own in parts])
     return np.split(values.cpu().numpy(), ends[:-1])

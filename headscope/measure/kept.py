@@ -43,11 +43,13 @@ class Kept:
 
     def ask(self, members: Sequence[int], length: int) -> Iterator[Cells[Place]]:
         """All cells of the heads in the windows of a batch."""
+        flat = []
+        for row, member in enumerate(members):
+            query, key = self._cells[member]
+            flat.append((row * self._per_layer * length + query) * length + key)
         for layer, head in self._heads:
-            for row, member in enumerate(members):
-                query, key = self._cells[member]
-                first = (row * self._per_layer + head) * length
-                yield Cells(layer, (first + query) * length + key, Place(layer, head, member))
+            for member, own in zip(members, flat, strict=True):
+                yield Cells(layer, head, own, Place(layer, head, member))
 
     def keep(self, place: Place, values: Float[ndarray, " cell"]) -> None:
         """Keep what was asked for."""
@@ -58,21 +60,19 @@ class Kept:
         for member in chosen:
             length = len(self._sample[member])
             for cells in ask([member], length):
-                values = self._at(cells.layer, member, length, cells.flat)
+                pattern = self._patterns[Place(cells.layer, cells.head, member)]
+                values = self._at(pattern, member, cells.flat)
                 yield cells.what, values
                 if cells.then is not None:
-                    further = cells.then(values)
-                    yield cells.what, self._at(cells.layer, member, length, further)
+                    yield cells.what, self._at(pattern, member, cells.then(values))
 
     def _at(
-        self, layer: int, member: int, length: int, flat: Int[ndarray, " cell"]
+        self, pattern: Float[ndarray, " kept"], member: int, flat: Int[ndarray, " cell"]
     ) -> Float[ndarray, " cell"]:
-        """Cells of one window, given flat in `[head query key]`, all of the same head."""
-        heads, cell = np.divmod(flat, length * length)
-        query, key = np.divmod(cell, length)
-        pattern = self._patterns[Place(layer, int(heads[0]), member)]
+        """Cells of one window's pattern, given flat in `[query key]`."""
         if self._sample[member].both_ways:
-            return pattern[cell].astype(np.float32)
+            return np.asarray(pattern[flat], np.float32)
+        query, key = np.divmod(flat, len(self._sample[member]))
         earlier = pattern[query * (query + 1) // 2 + np.minimum(key, query)].astype(np.float32)
         return np.where(key <= query, earlier, np.float32(0))
 

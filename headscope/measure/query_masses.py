@@ -107,7 +107,7 @@ def masses(reading: Reading, wanted: Sequence[Wanted], kept: Kept | None = None)
         for number, want in enumerate(wanted):
             own = asked[want.relation]
             if len(own.flat):
-                yield Cells(want.layer, own.flat + want.head * length * length, (number, own))
+                yield Cells(want.layer, want.head, own.flat, (number, own))
         if kept is not None:
             yield from kept.ask(members, length)
 

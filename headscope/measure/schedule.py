@@ -130,4 +130,4 @@ def portion(window: Window) -> int:
     ...  for i in (0, 15, 16, 63)]
     [0, 0, 1, 3]
     """
-    return window.document // PORTION if window.stimulus in IN_PORTIONS else 0
+    return max(0, window.document) // PORTION if window.stimulus in IN_PORTIONS else 0

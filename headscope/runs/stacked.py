@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.corpus.aligned import SOURCE, TARGET, side_of
-from headscope.errors import CorpusError
+from headscope.errors import NothingAskedError
 from headscope.evidence.join import join
 from headscope.evidence.result import Result
 from headscope.heads import CROSS, DECODER, ENCODER, STACKS
@@ -20,6 +20,10 @@ from headscope.settings import Settings
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
+UNKNOWN_LOSS = (
+    "its loss was not measured, as it predicts translations and most text is none: nothing but its "
+    "files says whether its weights are what they should be"
+)
 Read = Callable[..., Result]
 """Reads one stack of a model and judges its heads; called as `headscope.classify` is."""
 
@@ -56,7 +60,7 @@ def classify_stacks(
         read: reads one stack.
 
     Raises:
-        CorpusError: nothing can be asked of any stack.
+        NothingAskedError: nothing can be asked of any stack.
     """
     # what is loaded is loaded
     inner = replace(
@@ -83,14 +87,11 @@ def classify_stacks(
             try:
                 own_text = sides[stack.stack]
                 parts[stack.stack] = read(stack, own_text, settings=inner, relations=relations)
-            except CorpusError as error:
-                if "no relation found a query" not in str(error):
-                    raise
+            except NothingAskedError as error:
                 parts[stack.stack] = f"the text holds nothing to ask: {error}"
     if not any(isinstance(part, Result) for part in parts.values()):
-        raise CorpusError("; ".join(dict.fromkeys(map(str, parts.values()))))
+        raise NothingAskedError("; ".join(dict.fromkeys(map(str, parts.values()))))
     info = describe_input(model, every, corpora, settings)
-    return replace(
-        join(parts, model.naming, model.heads, info),
-        source=model.origin,
-    )
+    found = join(parts, model.naming, model.heads, info)
+    found.info["notes"].append(UNKNOWN_LOSS)
+    return replace(found, source=model.origin)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from transformers import AutoModelForCausalLM
 
+from tests.helpers.models import save_uneven
 from tests.models.tiny import tiny_config
 
 WITH, WITHOUT = (1, 3), (0, 2)
@@ -23,11 +23,4 @@ def save_hybrid(model_type: str, tokenizer, folder: Path) -> Path:
     stated |= {"mlp_only_layers": []} if model_type == "qwen3_next" else {}
     config = type(tiny_config(model_type))(**stated)
     network = AutoModelForCausalLM.from_config(config)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weights in network.parameters():
-            if weights.dim() > 1:
-                weights.normal_(0, 0.25, generator=generator)
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_uneven(network, tokenizer, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 LAYOUTS = ("gpt2", "gpt_neox", "llama")
 SHAPE = {"layers": 2, "heads": 4}
@@ -70,3 +71,17 @@ def edit_config(folder: Path, **changes: object) -> None:
     """Change what a model folder's config.json says."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def save_uneven(network: Any, tokenizer: Any, folder: Path) -> Path:
+    """Write a network with random weights that let heads attend unevenly."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weights in network.parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.25, generator=generator)
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+from tests.helpers.models import save_uneven
 
 SHAPE = {"E": 2, "D": 3, "X": 3}
 """Layers of each stack."""
@@ -33,11 +34,4 @@ def config_of(model_type: str, tokenizer: Any, **more: Any) -> Any:
 def save_stacks(model_type: str, tokenizer: Any, folder: Path, **more: Any) -> Path:
     """Random weights that let heads attend unevenly."""
     network = AutoModelForSeq2SeqLM.from_config(config_of(model_type, tokenizer, **more))
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weights in network.parameters():
-            if weights.dim() > 1:
-                weights.normal_(0, 0.25, generator=generator)
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_uneven(network, tokenizer, folder)

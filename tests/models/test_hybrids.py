@@ -52,6 +52,13 @@ def test_a_run_names_its_heads_as_the_model_does(classified):
     assert [note for note in found.info["notes"] if NOTE in note]
 
 
+def test_a_comparison_names_layers_as_the_model_does(classified):
+    page = hs.compare(classified, classified).html()
+    assert [f'<th scope="row">L{layer}</th>' in page for layer in range(4)] == [
+        layer in WITH for layer in range(4)
+    ]
+
+
 def test_the_tally_of_a_hybrid_is_of_its_own_rows(classified):
     """What stands under L3 is what layer 3 shows, and not what layer 1 does."""
     found = load(classified, with_tally=True)
@@ -61,7 +68,7 @@ def test_the_tally_of_a_hybrid_is_of_its_own_rows(classified):
         row, index = WITH.index(layer), found.tally.relations.index(relation)
         sums = found.tally.target[:, index, row].sum(0) / found.tally.queries[:, index].sum()
         assert np.allclose(table["mass"].iloc[:4], sums, atol=1e-5)
-    first, last = (found.tally.target[:, :, row].sum((0, 1)) for row in (0, 1))
+    first, last = (found.tally.target[:, :, row].sum(0) for row in (0, 1))
     assert not np.allclose(first, last, rtol=1e-2)
 
 

@@ -76,7 +76,7 @@ class FusedEngine:
             self.sinks |= scores.beside.sink is not None
             on_layer(layer, (log_probabilities(scores, look) for look in tiles))
             if layer == last and not on:
-                raise LastLayerError
+                raise StoppedError
 
         more: dict[str, Any] = only_forward(self.stated)
         if self.stated.both_ways:
@@ -107,13 +107,9 @@ def tiles_of(windows: int, length: int, *, heads: int, both_ways: bool) -> list[
     ]
 
 
-class LastLayerError(StoppedError):
-    """Everything that was asked for has been read."""
-
-
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Within this context a run may end by `LastLayerError`."""
+    """Within this context a run may end by `StoppedError`."""
     try:
         yield
     except StoppedError:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from headscope.corpus.window import NOTHING, PADDING, START
 from headscope.heads import CROSS, ENCODER
-from headscope.models.engines.engine import Look, OnLayer, Tile
-from headscope.models.engines.fused import LastLayerError, stopped, tiles_of
+from headscope.models.engines.engine import Look, OnLayer, StoppedError, Tile
+from headscope.models.engines.fused import stopped, tiles_of
 from headscope.models.engines.rows import Scores, log_probabilities
 from headscope.models.engines.stacks import EncoderDecoder, Sides, placed
 
@@ -74,7 +74,7 @@ class OneStack:
             own = place(scores)
             on_layer(layer, (log_probabilities(own, look) for look in tiles))
             if layer == last and not on:
-                raise LastLayerError
+                raise StoppedError
 
         with stopped():
             self.shared.read(sides, take, decodes=self.letter != ENCODER)

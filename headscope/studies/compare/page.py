@@ -10,6 +10,7 @@ import pandas as pd
 from jinja2 import Environment
 
 from headscope.corpus.visible import visible
+from headscope.evidence.result import layers_of
 from headscope.evidence.tags import UNCLASSIFIED
 from headscope.heads import Stacks, head_name
 from headscope.views.colours import letter, type_class, type_style
@@ -53,7 +54,7 @@ def _atlases(found: Comparison) -> list[dict[str, Any]]:
         layers: list[list[dict[str, Any]]] = []
         for _, own in run.heads.sort_values(["layer", "head"]).groupby("layer", sort=True):
             layers.append([_cell(row, changed, name, run.stacks) for row in _rows(own)])
-        rows = [run.stacks.row(number) for number in range(len(layers))]
+        rows = [run.stacks.row(number) for number in layers_of(run)]
         atlases.append({"name": name, "layers": layers, "rows": rows})
     return atlases
 

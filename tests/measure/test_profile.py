@@ -1,0 +1,60 @@
+"""The columns that describe a head's pattern, beside the same from a model's own attention."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.corpus.shipped import data_folder
+from headscope.measure.measure import measure
+from headscope.measure.profile import describe
+from headscope.measure.stimuli import TextWindows
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+
+WINDOWS = 4
+
+
+@pytest.fixture(scope="module", params=["fused", "lens"])
+def both(request, gpt2_folder):
+    """The table, and of each window every layer's attention by transformers' eager code."""
+    model = load_model(str(gpt2_folder), engine=request.param)
+    corpus = data_folder() / "corpora" / "gold.conllu"
+    text = TextWindows([corpus], model.tokenizer, max_tokens=2_000, max_length=96, seed=0)
+    windows = list(text)[:WINDOWS]
+    tally = measure(model, windows, [], relations_of(["sink"]), seed=0, batch_tokens=200)
+    plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    patterns = []
+    for window in windows:
+        with torch.inference_mode():
+            found = plain(torch.from_numpy(window.tokens)[None], output_attentions=True)
+        patterns.append(np.stack([layer[0].double().numpy() for layer in found.attentions]))
+    return describe(tally.profile, range(model.layers)), patterns
+
+
+def mean(patterns, of_row) -> np.ndarray:
+    """Of each head over all queries but the first token's."""
+    rows = [of_row(own[..., i, : i + 1]) for own in patterns for i in range(1, own.shape[-1])]
+    return np.mean(rows, axis=0).ravel()
+
+
+def test_entropy_distance_and_first_token_are_means_over_queries(both):
+    table, patterns = both
+    expected = {
+        "entropy": mean(patterns, lambda row: -(row * np.log(row)).sum(-1)),
+        "mean_distance": mean(patterns, lambda row: (row * np.arange(row.shape[-1])[::-1]).sum(-1)),
+        "first_token_mass": mean(patterns, lambda row: row[..., 0]),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(table[name], values, rtol=1e-4, err_msg=name)
+
+
+def test_variability_is_how_far_windows_are_from_their_mean(both):
+    table, patterns = both
+    corners = np.stack([own[..., :10, 1:10] for own in patterns])
+    apart = np.abs(corners - corners.mean(0)).sum((0, -2, -1))
+    expected = apart / (2 * corners.sum((0, -2, -1)))
+    assert (expected > 0).all()
+    np.testing.assert_allclose(table["variability"], expected.ravel(), rtol=1e-4)
