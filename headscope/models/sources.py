@@ -17,6 +17,7 @@ from headscope.models.layout import ENCODER_DECODERS, has_stacks, looks_both_way
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.loading import DTYPES, Loading
 from headscope.models.names import title_of
+from headscope.models.quantised import note_in_memory
 from headscope.models.quiet import quiet
 from headscope.models.tokenizer import Tokenizer
 
@@ -97,7 +98,7 @@ def _from_pair(pair: tuple[Any, ...], asked: Loading) -> Model:
             own,
             tokenizer,
             asked,
-            notes=(FROM_MEMORY,),
+            notes=(FROM_MEMORY, *note_in_memory(name, network)),
             device=str(network.get_input_embeddings().weight.device),
             dtype=dtype,
             revision="",

@@ -23,6 +23,7 @@ from headscope.models.integrity import (
     check_size,
 )
 from headscope.models.layout import looks_both_ways, read_layout
+from headscope.models.quantised import check_library, plain, quantised, where_quantised
 from headscope.models.quiet import quiet
 
 _STRIP = {WRAPPERS.pattern: ""}
@@ -44,9 +45,18 @@ def load_weights(
             that matters, of another shape, or holds no numbers; see `integrity`.
     """
     config, notes = examine(name, checkpoint)
+    how = None if checkpoint.is_gguf else quantised(name, config)
     where = {} if device_map is None else {"device_map": device_map}
+    if how is not None:
+        where = where_quantised(device_map)
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **where)
     check_fit(name, info, checkpoint.shapes, network.state_dict())
+    if how is not None:
+        with _one_sentence(name, f"its quantised weights ({how}) cannot be read"), quiet():
+            network, told = plain(network, how, dtype)
+        notes = (*notes, *told)
+        if device_map is None:
+            network.hf_device_map = {}  # on one device, and not spread
     check_finite(name, network)
     return network.eval(), notes
 
@@ -70,6 +80,10 @@ def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[
         network = empty_network(name, config)
         sizes = {key: each.numel() for key, each in network.named_parameters()}
         check_size(name, shapes, sizes, read_layout(name, config).layers)
+        return config, ()
+    how = quantised(name, config)
+    if how is not None:  # packed as their library packs them, which is compared as they are loaded
+        check_library(name, how)
         return config, ()
     network, info = _from_pretrained(
         name, checkpoint, config, device_map={"": "meta"}, dtype=torch.float32

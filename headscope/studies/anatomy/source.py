@@ -90,6 +90,7 @@ def _read(name: str, path: Path) -> Source:
             f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
         )
     # importing torch takes seconds, which the list of published shapes does not need
+    from headscope.models.quantised import quantised
     from headscope.models.weights import examine, read_config
 
     files = weight_files(name, path) if path.is_dir() else ()
@@ -100,6 +101,9 @@ def _read(name: str, path: Path) -> Source:
         return _source(
             name, config, empty_shapes(name, config), f"no weights here: {EMPTY}", weights=False
         )
+    if path.is_dir() and (how := quantised(name, config := read_config(name, path))) is not None:
+        counted_from = f"weights are quantised ({how}) and packed: {EMPTY}"
+        return _source(name, config, empty_shapes(name, config), counted_from, weights=False)
     checkpoint = Checkpoint(path, files)
     config, notes = examine(name, checkpoint)
     shapes = {plain_name(key): shape for key, shape in checkpoint.shapes.items()}

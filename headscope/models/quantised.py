@@ -1,0 +1,141 @@
+"""Folders whose weights are quantised: recognised by their configuration, read as their library
+reads them, and turned back into plain matrices where that library can.
+
+What the heads then compute with are the values that the quantised weights stand for, as of a GGUF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from headscope.errors import ModelError
+
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "bitsandbytes": ("bitsandbytes", "accelerate"),
+    "gptq": ("gptqmodel", "optimum"),
+    "awq": ("gptqmodel", "accelerate"),
+    "compressed-tensors": ("compressed_tensors",),
+    "fp8": ("accelerate",),
+    "fbgemm_fp8": ("fbgemm_gpu", "accelerate"),
+    "hqq": ("hqq",),
+    "mxfp4": ("accelerate",),
+    "quanto": ("optimum.quanto",),
+    "torchao": ("torchao",),
+}
+"""What transformers asks for, of each method that is common; of others its own words are told."""
+_PACKAGES = {"compressed_tensors": "compressed-tensors", "optimum.quanto": "optimum-quanto",
+             "fbgemm_gpu": "fbgemm-gpu"}  # fmt: skip
+_BITS = ("bits", "w_bit", "nbits")
+_KINDS = ("bnb_4bit_quant_type", "fmt", "format", "version")
+_FIELD = "quantization_config"
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """How the weights of a folder are quantised."""
+
+    method: str
+    """As transformers calls it: `bitsandbytes`, `gptq`, `awq`, …"""
+    bits: int | None
+    """Of one number; None where the configuration does not say."""
+    kind: str = ""
+    """What the method calls this sort of it, such as `nf4`; empty where there is one."""
+
+    def __str__(self) -> str:
+        bits = [] if self.bits is None else [f"{self.bits} bits"]
+        return ", ".join([self.method, *bits, *([self.kind] if self.kind else [])])
+
+
+def quantised(name: str, config: Any) -> Quantised | None:
+    """How the weights are quantised; None where the configuration says nothing of it.
+
+    Args:
+        name: of the model, for messages.
+        config: as transformers reads it.
+
+    Raises:
+        ModelError: it says something that is no quantisation.
+    """
+    stated = getattr(config, _FIELD, None)
+    if stated is None:
+        stated = getattr(config.get_text_config(), _FIELD, None)
+    if stated is None:
+        return None
+    if not isinstance(stated, Mapping):
+        stated = stated.to_dict() if hasattr(stated, "to_dict") else {}
+    four, eight = (bool(stated.get(f"load_in_{bits}bit")) for bits in (4, 8))
+    method = stated.get("quant_method") or ("bitsandbytes" if four or eight else None)
+    if method is None:
+        raise ModelError(
+            f"{name}: its {_FIELD} names no quant_method, so that nobody knows what its weights "
+            "stand for; headscope reads what transformers reads, such as bitsandbytes, gptq, awq"
+        )
+    method = str(getattr(method, "value", method))[:40]
+    found = [stated[key] for key in _BITS if isinstance(stated.get(key), int)]
+    bits = 4 if four else 8 if eight or "fp8" in method else found[0] if found else None
+    kinds = [stated[key] for key in _KINDS if isinstance(stated.get(key), str)]
+    kind = kinds[0][:40] if kinds and not eight else ""
+    return Quantised(method, bits, kind)
+
+
+def check_library(name: str, how: Quantised) -> None:
+    """Refuse weights whose library is not there, before anything is built.
+
+    Raises:
+        ModelError: a package is missing; the message says which and what would do instead.
+    """
+    lacks = [each for each in LIBRARIES.get(how.method, ()) if not _there(each)]
+    if lacks:
+        packages = [_PACKAGES.get(each, each) for each in lacks]
+        verb = "are" if len(packages) > 1 else "is"
+        raise ModelError(
+            f"{name}: its weights are quantised ({how}), which takes {' and '.join(packages)} to "
+            f"read, and {verb} not installed: pip install {' '.join(packages)}; or name a folder "
+            "of the same model that is not quantised, or a .gguf file of it"
+        )
+
+
+def where_quantised(device_map: str | None) -> dict[str, Any]:
+    """Where transformers is to put such weights: their kernels may want a GPU from the start."""
+    if device_map is not None:
+        return {"device_map": device_map}
+    return {"device_map": {"": "cuda"}} if torch.cuda.is_available() else {}
+
+
+def plain(network: Any, how: Quantised, dtype: torch.dtype) -> tuple[Any, tuple[str, ...]]:
+    """The network with plain matrices where its library can give them, and a note on its weights.
+
+    Args:
+        network: as transformers loads it.
+        how: from `quantised`.
+        dtype: of the matrices.
+    """
+    told = f"its weights are quantised ({how})"
+    as_dtype = str(dtype).removeprefix("torch.")
+    if getattr(network, "hf_quantizer", None) is not None:
+        try:
+            network = network.dequantize(dtype=dtype)
+        except NotImplementedError:
+            return network, (
+                f"{told} and are read as they are: what takes weight matrices, such as the twin, "
+                "is not to be had",
+            )
+    return network.to(dtype), (f"{told} and are read as the {as_dtype} numbers they stand for",)
+
+
+def note_in_memory(name: str, network: Any) -> tuple[str, ...]:
+    """What is to be said of a network that came with quantised weights; they stay as they are."""
+    how = quantised(name, network.config)
+    return () if how is None else (f"its weights are quantised ({how}) and are read as they are",)
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # the package that it would be part of is not there
+        return False

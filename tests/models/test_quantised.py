@@ -1,0 +1,149 @@
+"""Quantised folders are read as the numbers that they stand for, or refused by one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig
+
+import headscope as hs
+from headscope.cli import main
+from headscope.errors import ModelError
+from headscope.models import quantised
+from headscope.models.load import load_model
+from headscope.models.quantised import Quantised
+from tests.helpers.models import edit_config, save_model
+
+WEIGHTS = "model.safetensors"
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
+       "weight_block_size": [128, 128]}  # fmt: skip
+NOT_HERE = {
+    "bitsandbytes": (
+        {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
+        "bitsandbytes, 4 bits, nf4", "pip install bitsandbytes",
+    ),
+    "bitsandbytes 8": (
+        {"quant_method": "bitsandbytes", "load_in_8bit": True, "bnb_4bit_quant_type": "fp4"},
+        "bitsandbytes, 8 bits", "pip install bitsandbytes",
+    ),
+    "gptq": (
+        {"quant_method": "gptq", "bits": 4, "group_size": 128},
+        "gptq, 4 bits", "pip install gptqmodel optimum",
+    ),
+    "awq": (
+        {"quant_method": "awq", "bits": 4, "version": "gemm", "zero_point": True},
+        "awq, 4 bits, gemm", "pip install gptqmodel",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def llama(tokenizer, tmp_path_factory) -> Path:
+    return save_model("llama", tokenizer, tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def rounded(llama, tmp_path_factory) -> tuple[Path, Path]:
+    """A folder in 8 bits, and one with what its numbers stand for, worked out here."""
+    packed, plain = (tmp_path_factory.mktemp("fp8") / name for name in ("packed", "plain"))
+    for folder in (packed, plain):
+        shutil.copytree(llama, folder)
+    tensors = load_file(llama / WEIGHTS)
+    small, meant = dict(tensors), dict(tensors)
+    for key, weight in tensors.items():
+        if "proj" in key:
+            scale = weight.abs().max() / 448
+            small[key] = (weight / scale).to(torch.float8_e4m3fn)
+            small[f"{key}_scale_inv"] = scale.reshape(1, 1)
+            meant[key] = small[key].float() * scale
+    save_file(small, packed / WEIGHTS, metadata={"format": "pt"})
+    save_file(meant, plain / WEIGHTS, metadata={"format": "pt"})
+    edit_config(packed, quantization_config=FP8)
+    return packed, plain
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Runs a command of headscope and gives its exit code."""
+
+    def call(*words: object) -> int:
+        monkeypatch.setattr("sys.argv", ["headscope", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code
+
+    return call
+
+
+def test_quantised_weights_are_the_numbers_that_they_stand_for(rounded, llama):
+    packed, plain = (load_model(str(folder)).engine.network.state_dict() for folder in rounded)
+    assert packed.keys() == plain.keys()
+    assert all(torch.equal(packed[key], plain[key]) for key in plain)
+    before = load_model(str(llama)).engine.network.state_dict()
+    assert any(not torch.equal(packed[key], before[key]) for key in before)
+
+
+def test_a_run_says_how_its_weights_are_quantised_and_has_a_twin(rounded, tmp_path):
+    how = {"types": ("positional",), "max_tokens": 600}
+    packed, plain = (
+        hs.classify(str(folder), "gold", out=tmp_path / folder.name, **how) for folder in rounded
+    )
+    notes = json.loads((tmp_path / "packed" / "run.json").read_text())["notes"]
+    assert [note for note in notes if "fp8, 8 bits, e4m3" in note]
+    assert not [note for note in notes if "spread" in note]
+    assert not [note for note in plain.info["notes"] if "quantised" in note]
+    assert packed.evidence["mass"].equals(plain.evidence["mass"])
+    assert packed.evidence["twin_p999"].notna().any()
+
+
+@pytest.mark.parametrize("which", NOT_HERE)
+def test_what_its_library_would_read_is_told_by_name(which, llama, tmp_path, capsys, command):
+    stated, told, install = NOT_HERE[which]
+    folder = Path(shutil.copytree(llama, tmp_path / "model"))
+    edit_config(folder, quantization_config=stated)
+    assert command("classify", folder, "--out", tmp_path / "run") == 2
+    said = capsys.readouterr().err
+    assert all(part in said for part in (f"quantised ({told})", install, ".gguf"))
+    assert len(said.strip().splitlines()) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_quantisation_without_a_method_is_refused(llama, tmp_path):
+    folder = Path(shutil.copytree(llama, tmp_path / "model"))
+    edit_config(folder, quantization_config={"bits": 4})
+    with pytest.raises(ModelError, match="names no quant_method"):
+        load_model(str(folder))
+
+
+def test_what_no_library_unpacks_is_read_as_it_is_and_said():
+    class Packed(torch.nn.Module):
+        hf_quantizer = object()
+
+        def dequantize(self, dtype):
+            raise NotImplementedError
+
+    network = Packed()
+    found, (note,) = quantised.plain(network, Quantised("gptq", 4), torch.float32)
+    assert found is network
+    assert all(part in note for part in ("gptq, 4 bits", "as they are"))
+
+
+def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, capsys, command):
+    folder = Path(shutil.copytree(llama, tmp_path / "model"))
+    edit_config(folder, quantization_config=NOT_HERE["bitsandbytes"][0])
+    assert command("anatomy", llama) == 0
+    (counted,) = re.findall(r"[\d,]+ parameters", capsys.readouterr().out.split("\n")[0])
+    assert command("anatomy", folder) == 0
+    said = capsys.readouterr().out
+    assert f" {counted}" in said
+    assert "quantised (bitsandbytes, 4 bits, nf4)" in said
+
+
+def test_a_plain_configuration_is_not_quantised():
+    assert quantised.quantised("m", LlamaConfig()) is None
