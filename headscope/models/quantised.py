@@ -6,6 +6,7 @@ What the heads then compute with are the values that the quantised weights stand
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,8 +29,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "torchao": ("torchao",),
 }
 """What transformers asks for, of each method that is common; of others its own words are told."""
-_PACKAGES = {"compressed_tensors": "compressed-tensors", "optimum.quanto": "optimum-quanto",
-             "fbgemm_gpu": "fbgemm-gpu"}  # fmt: skip
 _BITS = ("bits", "w_bit", "nbits")
 _KINDS = ("bnb_4bit_quant_type", "fmt", "format", "version")
 _FIELD = "quantization_config"
@@ -91,7 +90,7 @@ def check_library(name: str, how: Quantised) -> None:
     """
     lacks = [each for each in LIBRARIES.get(how.method, ()) if not _there(each)]
     if lacks:
-        packages = [_PACKAGES.get(each, each) for each in lacks]
+        packages = [re.sub(r"[._]", "-", each) for each in lacks]
         verb = "are" if len(packages) > 1 else "is"
         raise ModelError(
             f"{name}: its weights are quantised ({how}), which takes {' and '.join(packages)} to "
