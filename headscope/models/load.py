@@ -19,6 +19,7 @@ from headscope.heads import Stacks
 from headscope.models.activations import fuse_activations
 from headscope.models.adapter import adapter_sha256, find_adapter, merged
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
+from headscope.models.device import moved
 from headscope.models.encoders import LONGEST, network_class
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
@@ -27,15 +28,13 @@ from headscope.models.engines.modules import other_layers
 from headscope.models.hybrids import hybrid_note
 from headscope.models.in_stacks import in_stacks, start_of
 from headscope.models.layout import read_layout
-from headscope.models.loading import DTYPES, Loading
+from headscope.models.loading import DEVICE_MAPS, DTYPES, Loading
 from headscope.models.locate import locate
 from headscope.models.quiet import quiet
 from headscope.models.spread import spread_note
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.models.unpacked import keep_unpacked, using_unpacked
 from headscope.models.weights import examine, load_weights, read_config
-
-DEVICE_MAPS = ("auto", "balanced", "sequential")
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def load_model(name: str, **how: Any) -> Model:
         hf_model, sha256 = merged(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
     with quiet():
         if asked.device_map is None:
-            hf_model = hf_model.to(device)
+            hf_model = moved(name, hf_model, device)
         else:
             device = str(hf_model.get_input_embeddings().weight.device)
         return model_around(

@@ -10,6 +10,7 @@ from headscope.errors import ChoiceError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ENGINES = ("auto", "fused", "lens")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.errors import ModelError
+from headscope.models.device import check_device
 from headscope.models.layout import ENCODER_DECODERS, has_stacks, looks_both_ways, read_layout
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.loading import DTYPES, Loading
@@ -92,6 +93,7 @@ def _from_pair(pair: tuple[Any, ...], asked: Loading) -> Model:
     except Exception as error:  # a model's own code may fail in any way
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"{name}: its modules cannot be copied: {reason:.200}") from error
+    check_device(name, own)
     with quiet():
         return model_around(
             name,

@@ -1,0 +1,129 @@
+"""Whether a device computes what the processor computes, on a short text, before it is believed.
+
+Some do not, and without an error: on Apple's `mps` TransformerLens once gave wrong results for
+whole models (its issue 1178).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.errors import ModelError
+from headscope.models.layout import has_stacks, looks_both_ways, read_layout
+from headscope.models.quiet import quiet
+
+TOKENS = 48
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
+"""How far a probability, or a state in units of the largest, may be from the processor's: ours, some
+times what two kernels on one device may differ by, as deep models add up roundings. Results that are
+wrong are off by about the size of the numbers themselves."""
+REFERENCE = ("cpu", "meta")
+"""Not compared: the one that is believed, and the one that computes nothing."""
+_PATTERNS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+_STATES = ("last_hidden_state", "encoder_last_hidden_state")
+
+Seen = dict[str, Tensor]
+"""What a network computes on a short text, by its name, on the processor."""
+
+
+def moved(name: str, network: Any, device: str) -> Any:
+    """The network on a device, once it computes there what it computes on the processor.
+
+    Args:
+        name: of the model, for messages.
+        network: of transformers, on the processor, with eager attention.
+        device: where it is to run.
+
+    Raises:
+        ModelError: it computes something else there, or fails; the message has both numbers.
+    """
+    if not _compared(device):
+        return network.to(device)
+    expected = _look(name, network)
+    network = network.to(device)
+    _compare(name, device, network.dtype, expected, _look(name, network))
+    return network
+
+
+def check_device(name: str, network: Any) -> None:
+    """Compare a network that is on a device already with a copy of it on the processor.
+
+    Args:
+        name: of the model, for messages.
+        network: of transformers, on one device, with eager attention; it stays as it is.
+
+    Raises:
+        ModelError: see `moved`.
+    """
+    device = str(network.get_input_embeddings().weight.device)
+    if _compared(device):
+        expected = _look(name, _on_processor(network))
+        _compare(name, device, network.dtype, expected, _look(name, network))
+
+
+def _compared(device: str) -> bool:
+    return torch.device(device).type not in REFERENCE
+
+
+def _on_processor(network: Any) -> Any:
+    """A copy; the tensors of the network itself stay where they are."""
+    places: dict[int, Any] = {}
+    for tensor in chain(network.parameters(), network.buffers()):
+        plain = tensor.detach().cpu()
+        as_it_was = isinstance(tensor, nn.Parameter)
+        places[id(tensor)] = nn.Parameter(plain, requires_grad=False) if as_it_was else plain
+    return copy.deepcopy(network, places)
+
+
+def _look(name: str, network: Any) -> Seen:
+    embedding = network.get_input_embeddings().weight
+    length = min(TOKENS, read_layout(name, network.config).context or TOKENS)
+    tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
+    how: dict[str, Any] = {"output_attentions": True}
+    if not looks_both_ways(network.config):
+        how["use_cache"] = False
+    if has_stacks(network.config):
+        how["decoder_input_ids"] = tokens
+    try:
+        with torch.inference_mode(), quiet():
+            found = network.base_model(tokens, **how)
+    except Exception as error:  # a model's own code may fail in any way
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise ModelError(
+            f"{name}: the model fails on a short text on {embedding.device}: {reason:.300}"
+        ) from error
+    return dict(_numbers(found))
+
+
+def _numbers(found: Any) -> Iterator[tuple[str, Tensor]]:
+    for kind in _PATTERNS:
+        for layer, pattern in enumerate(getattr(found, kind, None) or ()):
+            if isinstance(pattern, Tensor):  # a layer of a hybrid may have none
+                yield f"layer {layer} of {kind}", pattern.float().cpu()
+    for kind in _STATES:
+        if isinstance(states := getattr(found, kind, None), Tensor):
+            states = states.float().cpu()
+            yield kind, states / states.abs().max().clamp_min(1e-9)
+
+
+def _compare(name: str, device: str, dtype: torch.dtype, expected: Seen, got: Seen) -> None:
+    """Refuse the first that differs by more than rounding."""
+    for what, own in expected.items():
+        other = got.get(what)
+        if other is None or other.shape != own.shape:
+            raise ModelError(f"{name}: on {device} the model gives no {what}, and on cpu it does")
+        off = (other - own).abs().nan_to_num(nan=torch.inf)
+        place = int(off.argmax())
+        if float(off.flatten()[place]) > TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]):
+            mine, theirs = (float(each.flatten()[place]) for each in (own, other))
+            raise ModelError(
+                f"{name}: {device} computes something else than the processor: {what} has "
+                f"{theirs:.6g} where cpu has {mine:.6g}, on a short text: a known fault of some "
+                "devices. Run with --device cpu, or with another version of torch"
+            )
