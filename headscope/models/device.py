@@ -20,9 +20,9 @@ from headscope.models.quiet import quiet
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
-"""How far a probability, or a state in units of the largest, may be from the processor's: ours, some
-times what two kernels on one device may differ by, as deep models add up roundings. Results that are
-wrong are off by about the size of the numbers themselves."""
+"""How far a probability, or a state in units of the largest, may be from the processor's: ours,
+some times what two kernels on one device may differ by, as deep models add up roundings. Results
+that are wrong are off by about the size of the numbers themselves."""
 REFERENCE = ("cpu", "meta")
 """Not compared: the one that is believed, and the one that computes nothing."""
 _PATTERNS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
