@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.arguments import ANYTHING, NAME, takes
+from headscope.arguments import ANYTHING, FLAG, NAME, takes
 from headscope.errors import ChoiceError
 from headscope.evidence.result import Result, by_name
 from headscope.evidence.why import why
@@ -183,7 +183,7 @@ def score_patterns(
     return run
 
 
-@takes(tokenizer=ANYTHING)
+@takes(tokenizer=ANYTHING, both_ways=FLAG)
 def windows(
     corpus: str | Path | Sequence[str | Path],
     tokenizer: Any,
@@ -191,6 +191,7 @@ def windows(
     max_length: int = Settings.max_length,
     max_tokens: int = Settings.max_tokens,
     seed: int = 0,
+    both_ways: bool = False,
 ) -> list[Window]:
     """The windows of text that `classify` would read.
 
@@ -201,6 +202,7 @@ def windows(
         max_length: longest window in tokens, the beginning-of-text token included.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the order of the files in a folder.
+        both_ways: whether they are an encoder's, whose tokens see those after them too.
 
     Raises:
         CorpusError: a corpus cannot be read.
@@ -212,7 +214,8 @@ def windows(
 
     encoder = tokenizer
     if not isinstance(tokenizer, Tokenizer):
-        encoder = Tokenizer(tokenizer, name=str(getattr(tokenizer, "name_or_path", "") or "it"))
+        name = str(getattr(tokenizer, "name_or_path", "") or "it")
+        encoder = Tokenizer(tokenizer, name=name, both_ways=both_ways)
     asked = asked_corpora(corpus)
     return list(
         TextWindows(asked, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)

@@ -93,7 +93,7 @@ class Counts:
         right = self.right.copy()
         baseline = relation.baseline
         if baseline is not None:
-            right[..., [RULES.index(name) for name in baseline.without]] = -1
+            right[..., [ALL_RULES.index(name) for name in baseline.without]] = -1
             if baseline.own is None:
                 right[..., 0] = -1
         return right

@@ -12,7 +12,7 @@ from transformers import (
 )
 
 from headscope.errors import ModelError
-from headscope.models.layout import has_stacks, looks_both_ways
+from headscope.models.layout import Layout, has_stacks, looks_both_ways
 
 LONGEST = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
@@ -48,6 +48,20 @@ def network_class(name: str, config: Any) -> Any:
     if stated.endswith(_WITH_MASKS) or stated in _SAME_AS_MASKED:
         return AutoModelForMaskedLM
     return AutoModel
+
+
+def cut_note(stated: Layout, asked: int | None, context: int) -> tuple[str, ...]:
+    """What is to be said where longer windows were asked for than are read of an encoder.
+
+    Args:
+        stated: what its configuration says.
+        asked: tokens of the longest window that was asked for; None for the longest there is.
+        context: its longest input.
+    """
+    longest = min(context, LONGEST)
+    if asked is None or asked <= longest or not (stated.both_ways or stated.stacks):
+        return ()
+    return (f"windows of {asked:,} tokens were asked for; an encoder's are cut at {longest:,}",)
 
 
 def refuse_encoder(model: Any, what: str) -> None:

@@ -25,13 +25,12 @@ from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.modules import other_layers
-from headscope.models.hybrids import hybrid_note
 from headscope.models.in_stacks import in_stacks, start_of
 from headscope.models.layout import read_layout
 from headscope.models.loading import DEVICE_MAPS, DTYPES, Loading
 from headscope.models.locate import locate
+from headscope.models.notes import notes_on
 from headscope.models.quiet import quiet
-from headscope.models.spread import spread_note
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.models.unpacked import keep_unpacked, using_unpacked
 from headscope.models.weights import examine, load_weights, read_config
@@ -228,7 +227,7 @@ def model_around(
         vocabulary_size=_rows(network),
         both_ways=stated.both_ways,
         others=stated.others,
-        notes=(*notes, *more, *spread_note(network), *hybrid_note(stated.others)),
+        notes=(*notes, *more, *notes_on(network, stated, asked.longest, context)),
         **facts,
     )
     if stated.stacks:

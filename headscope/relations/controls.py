@@ -49,7 +49,7 @@ def keys_from(
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Other query, same distance: a head with a fixed offset gains nothing.
+    """Other query, same distance and side: a head with a fixed offset gains nothing.
 
     >>> window = Window("w", np.arange(40), ("a",) * 40)
     >>> targets = pairs(np.array([30]), np.array([28]))
@@ -59,10 +59,12 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     """
     distance = np.repeat(targets.query - targets.key, DRAWS)
     owner = np.repeat(targets.owner, DRAWS)
-    # the first query for which this distance does not reach the first token
-    query = distance + 1 + _below(len(window) - 1 - distance, rng)
-    query = np.minimum(query, len(window) - 1)
-    drawn = pairs(query, query - distance, owner)
+    back, ahead = np.maximum(distance, 0), np.maximum(-distance, 0)
+    # the first query for which this distance does not reach the first token; ahead, the last for
+    # which it does not reach what closes the text
+    last = np.where(ahead > 0, window.stop - ahead, len(window)) - 1
+    query = np.minimum(back + 1 + _below(last - back, rng), last)
+    drawn = pairs(query, query - distance, owner, later=window.both_ways)
     return _no_targets(replace(drawn, share=np.repeat(targets.share, DRAWS)), targets)
 
 

@@ -3,7 +3,8 @@
 Queries and keys are the mentions' head words. Antecedents with the same surface ("he" … "he") are
 left out of `pronoun` and `nominal`: a head that looks for duplicates finds those without knowing
 who is meant. They count in `chain`, whose simple rule to beat is the nearest mention by the same
-word, or else the nearest that agrees in number, gender and person.
+word, or else the nearest that agrees in number, gender and person. In an encoder a mention may go
+to those after it too, and what is nearest is so on either side.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def chain(mentions: MentionTable) -> _Table:
 
 
 def antecedents(window: Window, rule: Antecedents) -> Pairs:
-    """Each mention with all eligible earlier mentions of its entity."""
-    return _pairs(window.mentions, _antecedent_table(window.mentions, rule))
+    """Each mention with all eligible earlier mentions of its entity; in an encoder later too."""
+    return _pairs(window, _antecedent_table(window, rule))
 
 
 @draws_nothing
@@ -73,16 +74,16 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     of the antecedent. Of a chain they are pronouns where the antecedent is one, if there are any.
     """
     mentions = window.mentions
-    table = _antecedent_table(mentions, rule)
+    table = _antecedent_table(window, rule)
     query, antecedent = np.nonzero(table & np.isin(mentions.last, targets.owner)[:, None])
     if not len(query):
         return no_pairs()
     other = mentions.entity[:, None] != mentions.entity[None, :]
-    candidates = _eligible(mentions, rule) & other & mentions.agrees
+    candidates = _eligible(window, rule) & other & mentions.agrees
     alike = mentions.pronoun[:, None] == mentions.pronoun[None, :]
     if rule is same_word:
         # the same word rarely names two entities: any other mention of the kind is a rival
-        candidates = _earlier(mentions) & other & alike
+        candidates = _seen(window) & other & alike
     own = candidates[query]
     chosen = np.zeros_like(candidates)
     of_its_kind = _beside(mentions, own & alike[antecedent], antecedent)
@@ -90,7 +91,7 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     none = ~np.asarray(of_its_kind.any(1))
     np.logical_or.at(chosen, query, np.where(none[:, None], any_kind, of_its_kind))
     # a rival's head word can be the antecedent's own ("Tom" in "Tom and Ann")
-    return without(_pairs(mentions, chosen), targets)
+    return without(_pairs(window, chosen), targets)
 
 
 def _beside(
@@ -111,16 +112,14 @@ def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " posi
 
     Clark et al. 2019 (4.3), who do not ask for agreement; it is the harder rule to beat.
     """
-    mentions = window.mentions
-    return _nearest(window, _eligible(mentions, rule) & mentions.agrees)
+    return _nearest(window, _eligible(window, rule) & window.mentions.agrees)
 
 
 def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
     """At each mention the nearest one by the same word, or else the nearest that agrees with it."""
-    mentions = window.mentions
-    again = _eligible(mentions, same_word)
+    again = _eligible(window, same_word)
     known = np.asarray(again.any(1))[:, None]
-    return _nearest(window, np.where(known, again, _earlier(mentions) & mentions.agrees))
+    return _nearest(window, np.where(known, again, _seen(window) & window.mentions.agrees))
 
 
 def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
@@ -129,29 +128,40 @@ def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
     rows = np.flatnonzero(table.any(1))
     if not len(rows):
         return found
-    found[last[rows]] = last[table.shape[1] - 1 - table[rows, ::-1].argmax(1)]
+    # of two that are as far the earlier: the first of all that are the least far
+    far = np.where(table, np.abs(last[None, :] - last[:, None]), len(window))
+    found[last[rows]] = last[far[rows].argmin(1)]
     return found
 
 
-def _earlier(mentions: MentionTable) -> _Table:
-    """Key mentions that have been read wholly before the query mention's head word begins."""
-    return np.asarray(mentions.last[None, :] < mentions.first[:, None])
+def _seen(window: Window) -> _Table:
+    """Key mentions that have been read wholly before the query mention's head word begins.
+
+    In an encoder those that begin after it ends, too.
+    """
+    mentions = window.mentions
+    earlier = mentions.last[None, :] < mentions.first[:, None]
+    if window.both_ways:
+        earlier = earlier | (mentions.first[None, :] > mentions.last[:, None])
+    return np.asarray(earlier)
 
 
-def _eligible(mentions: MentionTable, rule: Antecedents) -> _Table:
-    return _earlier(mentions) & rule(mentions)
+def _eligible(window: Window, rule: Antecedents) -> _Table:
+    return _seen(window) & rule(window.mentions)
 
 
-def _antecedent_table(mentions: MentionTable, rule: Antecedents) -> _Table:
-    same_entity = mentions.entity[:, None] == mentions.entity[None, :]
-    return np.asarray(_eligible(mentions, rule) & same_entity)
+def _antecedent_table(window: Window, rule: Antecedents) -> _Table:
+    entity = window.mentions.entity
+    return np.asarray(_eligible(window, rule) & (entity[:, None] == entity[None, :]))
 
 
-def _pairs(mentions: MentionTable, table: _Table) -> Pairs:
+def _pairs(window: Window, table: _Table) -> Pairs:
+    mentions = window.mentions
     query, key = np.nonzero(table)
     if not len(query):
         return no_pairs()
-    return distinct(span_pairs(mentions.last[query], mentions.first[key], mentions.last[key]))
+    places = mentions.last[query], mentions.first[key], mentions.last[key]
+    return distinct(span_pairs(*places, later=window.both_ways))
 
 
 def _row(
@@ -171,20 +181,25 @@ def _row(
     )
 
 
-RELATIONS = [
-    _row("pronoun", pronoun, "what the pronoun refers to"),
-    _row("nominal", nominal, "an earlier mention by another word"),
-    _row("chain", chain, "any earlier mention of the same entity", simple=same_word_or_nearest),
-    # reported apart: these are duplicates, which a duplicate-token head finds as well
-    _row("same-word", same_word, "an earlier mention by the same word", taggable=False),
-]
+def _rows(other: str) -> tuple[Relation, ...]:
+    """The relations, whose keys are called `an earlier` mention or `another`."""
+    chained = f"any {other.removeprefix('an ')} mention of the same entity"
+    return (
+        _row("pronoun", pronoun, "what the pronoun refers to"),
+        _row("nominal", nominal, f"{other} mention by another word"),
+        _row("chain", chain, chained, simple=same_word_or_nearest),
+        # reported apart: these are duplicates, which a duplicate-token head finds as well
+        _row("same-word", same_word, f"{other} mention by the same word", taggable=False),
+    )
+
 
 TYPE = HeadType(
     name="coreference",
     letter="C",
     colour="#cc79a7",
     marker="v",
-    relations=tuple(RELATIONS),
+    relations=_rows("an earlier"),
+    both_ways=_rows("another"),
     looks_at="earlier mentions of the same entity by another word",
     rivals="same query, mentions of other entities nearer and farther; the nearest mention",
     behaviour="pronoun",

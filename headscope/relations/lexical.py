@@ -1,7 +1,8 @@
 """Lexical heads: by word class and spelling alone, without syntax.
 
 The nearest earlier verb, the same part of speech, the same word, earlier pieces of the same word:
-the simpler names that many heads deserve which find a verb's object or a noun's determiner.
+the simpler names that many heads deserve which find a verb's object or a noun's determiner. Of an
+encoder the next later verb is asked too, and words and pieces on either side.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
@@ -42,18 +43,35 @@ def nearest_of(window: Window, name: str) -> Pairs:
     return _to_words(window, nearest(of_class(window.words, name)))
 
 
+def next_of(window: Window, name: str) -> Pairs:
+    """Every word with the next later word of a class."""
+    return _to_words(window, _following(of_class(window.words, name)))
+
+
+def next_alike(window: Window) -> Pairs:
+    """Every word with the next later word of its own class."""
+    words = window.words
+    found = np.full(len(words), -1)
+    earlier = same_class(words)
+    found[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
+    return _to_words(window, found)
+
+
 def nearest_alike(window: Window) -> Pairs:
     """Every word with the nearest earlier word of its own class."""
     return _to_words(window, same_class(window.words))
 
 
 def same_word(window: Window) -> Pairs:
-    """Every word with all earlier words of the same lemma and class; marks are no words."""
+    """Every word with all earlier words of the same lemma and class; marks are no words.
+
+    In an encoder with the later ones too.
+    """
     words = window.words
     lemma, upos = (np.unique(each, return_inverse=True)[1] for each in (words.lemma, words.upos))
     known = lemma * len(words) + upos
-    alike = np.tril(known[:, None] == known[None, :], k=-1) & of_class(words, "word")[:, None]
-    query, key = np.nonzero(alike)
+    alike = (known[:, None] == known[None, :]) & of_class(words, "word")[:, None]
+    query, key = np.nonzero(alike if window.both_ways else np.tril(alike, k=-1))
     return _cells(window, query, key)
 
 
@@ -66,18 +84,23 @@ def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
         return drawn
     query, key = word_pairs(words, drawn)
     other = words.lemma[query] != words.lemma[key]
-    return spans(words, query[other], key[other], targets)
+    return spans(words, query[other], key[other], targets, later=window.both_ways)
 
 
 def earlier_pieces(window: Window) -> Pairs:
-    """Each later piece of a word with all earlier pieces of that word."""
+    """Each later piece of a word with all earlier pieces of that word, in an encoder all others."""
     length = window.words.last - window.words.first
     query, key = [], []
     for first, more in zip(window.words.first[length > 0], length[length > 0], strict=True):
         later, earlier = _below_diagonal(int(more) + 1)
-        query.append(first + later)
-        key.append(first + earlier)
-    return pairs(np.concatenate(query), np.concatenate(key)) if query else no_pairs()
+        for side in (
+            ((later, earlier), (earlier, later)) if window.both_ways else ((later, earlier),)
+        ):
+            query.append(first + side[0])
+            key.append(first + side[1])
+    if not query:
+        return no_pairs()
+    return pairs(np.concatenate(query), np.concatenate(key), later=window.both_ways)
 
 
 @cache
@@ -117,13 +140,22 @@ def _to_words(window: Window, found: Int[ndarray, " word"]) -> Pairs:
     return _cells(window, query, found[query])
 
 
+def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
+    """For each word the next later one of those in a mask, −1 where there is none."""
+    mirrored = nearest(mask[::-1])[::-1]
+    return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
+
+
 def _cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     words = window.words
     apart = words.last[key] < words.first[query] if len(query) else np.empty(0, bool)
+    if window.both_ways and len(query):
+        apart = apart | (words.first[key] > words.last[query])
     query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
-    return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
+    places = words.last[query], words.first[key], words.last[key]
+    return distinct(span_pairs(*places, later=window.both_ways))
 
 
 def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:
@@ -137,25 +169,65 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
     )
 
 
-RELATIONS = (
-    *(
-        _row(
-            f"nearest-{name}",
-            f"the nearest earlier {name}",
-            partial(nearest_of, name=name),
-            words_of_its_class,
-            f"nearest-{name}",
-            f"nearest-{name}-in-sentence",
-        )
-        for name in NEAREST
-    ),
-    _row("same-class", "the nearest earlier word of its own class", nearest_alike,
-         words_of_its_class, "same-class"),
-    _row("duplicate", "earlier occurrences of the same word", same_word, other_words, "same-lemma"),
-    Relation("lexical", "in-word", earlier_pieces, across_words,
-             Rule(FLOOR, SOURCE, "earlier pieces of the same word")),
-    _row("first-piece", "the first piece of the word", first_piece, other_pieces),
-)  # fmt: skip
+_NEAREST = tuple(
+    _row(
+        f"nearest-{name}",
+        f"the nearest earlier {name}",
+        partial(nearest_of, name=name),
+        words_of_its_class,
+        f"nearest-{name}",
+        f"nearest-{name}-in-sentence",
+    )
+    for name in NEAREST
+)
+_NEXT = tuple(
+    _row(
+        f"next-{name}",
+        f"the next {name}",
+        partial(next_of, name=name),
+        words_of_its_class,
+        f"later-nearest-{name}",
+        f"later-nearest-{name}-in-sentence",
+    )
+    for name in NEAREST
+)
+_SAME_CLASS = _row(
+    "same-class",
+    "the nearest earlier word of its own class",
+    nearest_alike,
+    words_of_its_class,
+    "same-class",
+)
+_NEXT_OF_CLASS = _row(
+    "next-same-class",
+    "the next word of its own class",
+    next_alike,
+    words_of_its_class,
+    "later-same-class",
+)
+_FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, other_pieces)
+
+
+def _within(which: str) -> tuple[Relation, Relation]:
+    """What is asked of words and their pieces that are `earlier` or `other`."""
+    rule = Rule(FLOOR, SOURCE, f"{which} pieces of the same word")
+    told = f"{which} occurrences of the same word"
+    same = ("same-lemma",) if which == "earlier" else ("same-lemma", "later-same-lemma")
+    return (
+        _row("duplicate", told, same_word, other_words, *same),
+        Relation("lexical", "in-word", earlier_pieces, across_words, rule),
+    )
+
+
+RELATIONS = (*_NEAREST, _SAME_CLASS, *_within("earlier"), _FIRST_PIECE)
+BOTH_WAYS = (
+    *_NEAREST,
+    *_NEXT,
+    _SAME_CLASS,
+    _NEXT_OF_CLASS,
+    *_within("other"),
+    _FIRST_PIECE,
+)
 
 TYPE = HeadType(
     name="lexical",
@@ -163,6 +235,7 @@ TYPE = HeadType(
     colour="#999933",
     marker="h",
     relations=RELATIONS,
+    both_ways=BOTH_WAYS,
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
     rivals="same query, other words of the class nearer and farther; where another simple rule is "
     "wrong, what that rule picks; for pieces the same distance across words",

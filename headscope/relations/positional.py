@@ -65,20 +65,22 @@ def ahead(window: Window, offset: int) -> Pairs:
 
 
 def near_tokens(window: Window) -> Pairs:
-    """Every query with the keys 1 to 4 back, the first token left out as a key."""
-    return _back(np.arange(1, window.stop), range(1, NEAR + 1))
+    """Every query with the keys 1 to 4 back, in an encoder 1 to 4 ahead too; no special token."""
+    return _beside(window, np.arange(1, window.stop), range(1, NEAR + 1))
 
 
 @draws_nothing
 def tokens_before_those(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, the keys 5 to 12 back."""
-    return _back(targets.queries, range(NEAR + 1, 3 * NEAR + 1))
+    """Same query, the keys 5 to 12 back, in an encoder 5 to 12 ahead too."""
+    return _beside(window, targets.queries, range(NEAR + 1, 3 * NEAR + 1))
 
 
-def _back(queries: Int[ndarray, " query"], distances: range) -> Pairs:
-    query, distance = np.meshgrid(queries, np.array(distances), indexing="ij")
-    found = query - distance > 0
-    return pairs(query[found], (query - distance)[found])
+def _beside(window: Window, queries: Int[ndarray, " query"], distances: range) -> Pairs:
+    back = [-distance for distance in distances]
+    steps = np.array([*back, *distances] if window.both_ways else back)
+    query, step = np.meshgrid(queries, steps, indexing="ij")
+    found = (query + step > 0) & (query + step < window.stop)
+    return pairs(query[found], (query + step)[found], later=window.both_ways)
 
 
 def _rows(asked: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
@@ -98,19 +100,18 @@ def _rows(asked: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
 _PLACES = {0: "the current token", 1: "the previous token"}
 _AHEAD = {1: "the next token"}
 
-RELATIONS = [
-    *_rows(
-        (f"offset-{n}", partial(at_offset, offset=n), _PLACES.get(n, f"the token {n} back"))
-        for n in OFFSETS
-    ),
-    Relation(
-        "positional",
-        "local",
-        near_tokens,
-        tokens_before_those,
-        Rule(LOCAL_FLOOR, LOCAL_SOURCE, f"the {NEAR} tokens before", broad=True),
-    ),
-]
+_BACK = _rows(
+    (f"offset-{n}", partial(at_offset, offset=n), _PLACES.get(n, f"the token {n} back"))
+    for n in OFFSETS
+)
+
+
+def _local(place: str) -> Relation:
+    rule = Rule(LOCAL_FLOOR, LOCAL_SOURCE, place, broad=True)
+    return Relation("positional", "local", near_tokens, tokens_before_those, rule)
+
+
+RELATIONS = [*_BACK, _local(f"the {NEAR} tokens before")]
 
 AHEAD = _rows(
     (f"offset+{n}", partial(ahead, offset=n), _AHEAD.get(n, f"the token {n} ahead"))
@@ -124,7 +125,7 @@ TYPE = HeadType(
     colour="#0072b2",
     marker="o",
     relations=tuple(RELATIONS),
-    both_ways=(*RELATIONS, *AHEAD),
+    both_ways=(*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
     across=(DIAGONAL,),
     looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
     rivals="same query, other keys; for the four before, those before them",

@@ -33,9 +33,14 @@ _CLASSES = {"NOUN": "NOUN", "PROPN": "NOUN", "VERB": "VERB", "ADJ": "ADJ"}
 
 
 def related_words(window: Window, name: str) -> Pairs:
-    """Each word with all sub-tokens of the earlier words that are related to it."""
-    words = window.words
-    return _pairs(words, *_related_rows(words, name))
+    """Each word with all sub-tokens of the earlier words that are related to it.
+
+    In an encoder of the later ones too.
+    """
+    query, key = _related_rows(window.words, name)
+    if window.both_ways:  # "related" holds both ways
+        query, key = np.concatenate([query, key]), np.concatenate([key, query])
+    return _pairs(window, query, key)
 
 
 @draws_nothing
@@ -52,25 +57,35 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
     key_word = _word_at(words, targets.key[targeted])
     for query, key in zip(query_word.tolist(), key_word.tolist(), strict=True):
         near = lexicon.any_relation(str(words.lemma[query]))
-        alike = np.flatnonzero(words.upos[:query] == words.upos[key])
+        seen = len(words) if window.both_ways else query
+        alike = np.flatnonzero(words.upos[:seen] == words.upos[key])
         chosen = [row for row in alike.tolist() if words.lemma[row] not in near]
         nearer = [row for row in chosen if row > key][:1]
         farther = [row for row in chosen if row < key][-1:]
         key_rows += nearer + farther
         query_rows += [query] * len(nearer + farther)
-    drawn = _pairs(words, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    drawn = _pairs(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     # two words can share a token
     return without(drawn, targets)
 
 
 def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
-    """At each content word the nearest earlier one of its class, names counting as nouns."""
+    """At each content word the nearest earlier one of its class, names counting as nouns.
+
+    In an encoder the nearest on either side.
+    """
     words = window.words
     found = np.full(len(window), -1)
     classes = np.array([_CLASSES.get(upos, "") for upos in words.upos.tolist()], "U4")
     for name in dict.fromkeys(_CLASSES.values()):
         own = np.flatnonzero(classes == name)
-        found[words.last[own[1:]]] = words.last[own[:-1]]
+        last = words.last[own]
+        found[last[1:]] = last[:-1]
+        if window.both_ways and len(own) > 1:
+            gap = np.diff(last)
+            ahead = np.append(gap[1:] < gap[:-1], False)
+            found[last[1:][ahead]] = last[2:][ahead[:-1]]
+            found[last[0]] = last[1]
     return found
 
 
@@ -92,12 +107,16 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
     return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
 
 
-def _pairs(words: WordTable, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+def _pairs(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+    words = window.words
     apart = words.last[key] < words.first[query] if len(query) else np.empty(0, bool)
+    if window.both_ways and len(query):
+        apart = apart | (words.first[key] > words.last[query])
     query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
-    return distinct(span_pairs(words.last[query], words.first[key], words.last[key]))
+    places = words.last[query], words.first[key], words.last[key]
+    return distinct(span_pairs(*places, later=window.both_ways))
 
 
 def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:

@@ -40,7 +40,8 @@ def score_patterns(
     """Score attention patterns without a model; the evidence is that of `headscope.classify`.
 
     Args:
-        patterns: in any of these forms, rows summing to 1 over keys at or before the query:
+        patterns: in any of these forms, rows summing to 1 over keys at or before the query, or of
+            an encoder's windows over all keys:
             a function that gives the array `[layer head query key]` of a window; TransformerLens'
             ActivationCache of a batch; a tuple with an array `[batch head query key]` of each
             layer, as transformers gives it; a list with an array `[layer head query key]` of each
@@ -66,7 +67,9 @@ def score_patterns(
         CorpusError: nothing in the documents can be scored for these types.
     """
     texts = windows_of(windows, tokens)
-    relations = relations_of(types) if relations is None else check_relations(relations)
+    if relations is None:
+        relations = relations_of(types, both_ways=_both_ways(texts))
+    check_relations(relations)
     found = survey(texts, relations)
     parts = found.parts(relations)
     tally = _tally(arrays_of(patterns, texts), texts, parts, seed)
@@ -79,6 +82,18 @@ def score_patterns(
         **found.record(parts),
     }
     return judge(tally, relations, seed=seed, info=info)
+
+
+def _both_ways(windows: Sequence[Window]) -> bool:
+    """Whether the windows are an encoder's.
+
+    Raises:
+        PatternError: some are, and some are not.
+    """
+    sides = {window.both_ways for window in windows}
+    if len(sides) > 1:
+        raise PatternError("some windows are an encoder's and some are not; score them apart")
+    return sides == {True}
 
 
 def _notes(windows: Sequence[Window]) -> list[str]:

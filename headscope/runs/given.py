@@ -202,7 +202,8 @@ def _check(array: Tensor, window: Window, where: str) -> None:
         raise PatternError(
             f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g})"
         )
-    if bool(array.triu(1).any()):
+    if not window.both_ways and bool(array.triu(1).any()):
         raise PatternError(
-            f"{where}: a query attends to a later key; headscope reads causal attention"
+            f"{where}: a query attends to a later key; for an encoder's patterns take the windows "
+            "of hs.windows(…, both_ways=True)"
         )

@@ -20,6 +20,10 @@ from headscope.settings import Settings
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
+NOT_KEPT = (
+    "a model with an encoder and a decoder is read stack by stack and its sums are not kept on the "
+    "way: a run that is broken off begins anew, and there is no tally.safetensors"
+)
 UNKNOWN_LOSS = (
     "its loss was not measured, as it predicts translations and most text is none: nothing but its "
     "files says whether its weights are what they should be"
@@ -36,6 +40,13 @@ def asked_of(
         return own
     across = model.stack == CROSS
     return relations_of(settings.types, both_ways=model.both_ways, across=across)
+
+
+def text_of(model: Model, corpora: Sequence[str | Path]) -> list[str | Path]:
+    """What a stack reads of some corpora: of aligned ones its own side, across both."""
+    if model.stack == ENCODER:
+        return side_of(corpora, SOURCE)
+    return side_of(corpora, TARGET) if model.stack == DECODER else list(corpora)
 
 
 def classify_stacks(
@@ -72,11 +83,6 @@ def classify_stacks(
         engine="auto",
         dtype=model.dtype,
     )
-    sides = {
-        ENCODER: side_of(corpora, SOURCE),
-        DECODER: side_of(corpora, TARGET),
-        CROSS: list(corpora),
-    }
     parts: dict[str, Result | str] = {}
     every: list[Relation] = []
     for stack in model.stacks:
@@ -85,13 +91,13 @@ def classify_stacks(
         parts[stack.stack] = f"nothing was asked of the {STACKS[stack.stack]}"
         if relations:
             try:
-                own_text = sides[stack.stack]
-                parts[stack.stack] = read(stack, own_text, settings=inner, relations=relations)
+                text = text_of(stack, corpora)
+                parts[stack.stack] = read(stack, text, settings=inner, relations=relations)
             except NothingAskedError as error:
                 parts[stack.stack] = f"the text holds nothing to ask: {error}"
     if not any(isinstance(part, Result) for part in parts.values()):
         raise NothingAskedError("; ".join(dict.fromkeys(map(str, parts.values()))))
     info = describe_input(model, every, corpora, settings)
     found = join(parts, model.naming, model.heads, info)
-    found.info["notes"].append(UNKNOWN_LOSS)
+    found.info["notes"] += [UNKNOWN_LOSS, NOT_KEPT]
     return replace(found, source=model.origin)

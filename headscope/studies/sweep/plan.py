@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -21,8 +22,9 @@ from headscope.measure.schedule import Choose, Step, schedule
 from headscope.models.load import Model
 from headscope.models.shuffled import Share
 from headscope.pipeline import windows_of
-from headscope.relations import relations_of
+from headscope.relations import check_types
 from headscope.relations.relation import Relation
+from headscope.runs.stacked import asked_of, text_of
 from headscope.settings import Settings
 from headscope.studies.sweep.cells import Cell, is_complete, plan_cells, where
 from headscope.studies.sweep.ray.shards import shards
@@ -60,13 +62,13 @@ def plan(spec: Spec) -> list[Plan]:
     Raises:
         HeadscopeError: the sweep's folder holds another sweep, or the types are none.
     """
-    relations = relations_of(spec.settings.get("types"))
+    check_types(spec.settings.get("types"))
     cells = plan_cells(spec)
     tried: dict[Any, Plan] = {}
     for cell in cells:
         key = cell.model, cell.corpus
         if key not in tried and not is_complete(spec, cell):
-            tried[key] = _try(spec, cell, relations)
+            tried[key] = _try(spec, cell)
     plans = []
     for cell in cells:
         if is_complete(spec, cell):
@@ -114,23 +116,19 @@ def plan_lines(plans: Sequence[Plan], spec: Spec, workers: int) -> RenderableTyp
     return Group(table, *map(Text, told))
 
 
-def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
+def _try(spec: Spec, cell: Cell) -> Plan:
     settings, here = Settings(**spec.settings), InProcess()
-    seed = settings.seed
     try:
         name, revision = where(*cell.loads)
         model = here.open(name, **replace(settings, revision=revision).loading())
-        corpus = asked_corpora(cell.text)
-        text, synthetic = windows_of(model, relations, corpus, settings)
-        share: Choose = Share(seed=seed) if settings.twin else lambda windows: set()
-        steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
-        count, tokens, again, probe = 0, 0, 0, list[Step]()
-        for shard in shards(steps):
-            count += 1
-            tokens += sum(step.tokens for step in shard)
-            again += sum(step.tokens for step in shard if step.shared)
-            probe += shard[: PROBED - len(probe)]
-        rate = _rate(model, probe, relations, seed)
+        count, tokens, again, seconds = 0, 0, 0, 0.0
+        for part in model.stacks or (model,):
+            relations = asked_of(part, settings, None)
+            if relations:
+                own = _count(part, relations, text_of(part, asked_corpora(cell.text)), settings)
+                count, tokens, again = count + own[0], tokens + own[1], again + own[2]
+                if own[3]:
+                    seconds += (own[1] + own[2]) * _rate(part, own[3], relations, settings.seed)
     except HeadscopeError as error:
         return Plan(cell, error=str(error))
     return Plan(
@@ -138,10 +136,29 @@ def _try(spec: Spec, cell: Cell, relations: Sequence[Relation]) -> Plan:
         shards=count,
         tokens=tokens,
         twin_tokens=again,
-        seconds=(tokens + again) * rate,
+        seconds=seconds,
         weights=_weights(model),
         memory=_most_memory(),
     )
+
+
+def _count(
+    model: Model,
+    relations: Sequence[Relation],
+    corpus: Sequence[str | Path],
+    settings: Settings,
+) -> tuple[int, int, int, list[Step]]:
+    """Shards, tokens and the twin's tokens of a model, or of one stack, and what is tried."""
+    text, synthetic = windows_of(model, relations, corpus, settings)
+    share: Choose = Share(seed=settings.seed) if settings.twin else lambda windows: set()
+    steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
+    count, tokens, again, probe = 0, 0, 0, list[Step]()
+    for shard in shards(steps):
+        count += 1
+        tokens += sum(step.tokens for step in shard)
+        again += sum(step.tokens for step in shard if step.shared)
+        probe += shard[: PROBED - len(probe)]
+    return count, tokens, again, probe
 
 
 def _rate(model: Model, steps: Sequence[Step], relations: Sequence[Relation], seed: int) -> float:
