@@ -21,6 +21,7 @@ from headscope.measure.backend import Backend
 from headscope.measure.effects import effect_names
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import Clock, Count, Progress
+from headscope.measure.prompts import plan_prompts
 from headscope.measure.schedule import portion
 from headscope.measure.stimuli import (
     TextWindows,
@@ -131,13 +132,15 @@ def classify(
         settings = replace(settings, max_length=min(settings.max_length, opened.longest_window))
         relations = asked_of(opened, settings, own)
         clock.lap("load")
+        writes = settings.writes and not (own or opened.both_ways)  # encoders predict no next token
+        effects = effects_of(settings.types, relations) if writes else []
         text, synthetic = windows_of(opened, relations, corpora, settings)
+        prompts = plan_prompts(opened.tokenizer, effects, settings.max_length, seed=seed)
+        synthetic += prompts.windows
         # what may be left out of a reading must not be counted on
         first = [each for each in synthetic if settings.all or portion(each) == 0]
         coming, found = _surveyed(text, first, relations, opened, settings)
         parts = found.parts(relations)
-        writes = settings.writes and not (own or opened.both_ways)  # encoders predict no next token
-        effects = effects_of(settings.types, relations) if writes else []
         clock.lap("survey")
         info = describe_input(opened, relations, corpora, settings) | found.record(parts)
         info["parts"] += effect_names(effects)
@@ -177,7 +180,7 @@ def classify(
         info |= text_loss
         info["corpora"]["files"] = text.files
         info["text_read"] = looks.facts(counts.tokens)
-        notes = [*unsound, *opened.notes, *text.notes, *_halved(checkpoint)]
+        notes = [*unsound, *opened.notes, *text.notes, *prompts.notes, *checkpoint.notes]
         info["notes"] = [named(note, [opened.name, *map(str, corpora)]) for note in notes]
         result = judge(
             checkpoint.model.tally,
@@ -292,9 +295,3 @@ def _checkpoint(
     layers, heads = model.attention_layers, model.heads
     model_pass, twin_pass = (Pass(Tally.zeros(names, layers, heads)) for _ in range(2))
     return Checkpoint(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)
-
-
-def _halved(checkpoint: Checkpoint) -> list[str]:
-    count = checkpoint.model.halved + checkpoint.twin.halved
-    note = f"{count} batches did not fit into memory and were read in smaller ones"
-    return [note] if count else []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ZOO = "Try simple habits, and heads that read the annotation, on natural text instead."
 
 
+_WRITES = "Try tags for what heads write, beside the laziest heads that could be taken for them."
 _TOKENS = 128_000
 
 
@@ -28,6 +29,7 @@ _TOKENS = 128_000
     COMPARE,
     "headscope calibrate --out planted.csv",
     "headscope calibrate mini --seeds 3",
+    "headscope calibrate --writes --out writes.csv",
     "headscope calibrate --zoo --out zoo.csv --figure zoo.pdf",
 )
 def calibrate(
@@ -42,6 +44,7 @@ def calibrate(
     overwrite: Overwrite = False,
     seeds: Annotated[int, typer.Option(help="Random initialisations of MODEL.")] = 5,
     zoo: Annotated[bool, typer.Option("--zoo", help=_ZOO)] = False,
+    writes: Annotated[bool, typer.Option("--writes", help=_WRITES)] = False,
     corpus: Corpus = None,
     max_tokens: Tokens = _TOKENS,
     revision: Revision = None,
@@ -56,6 +59,8 @@ def calibrate(
     check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     if zoo and model is not None:
         raise ArgumentError(f"--zoo tries no model, and {model} was named; leave out one of them")
+    if zoo and writes:
+        raise ArgumentError("--zoo are patterns, which write nothing: leave out it or --writes")
     if corpus and not zoo:
         raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
     if max_tokens != _TOKENS and not zoo:
@@ -66,7 +71,7 @@ def calibrate(
         found, shown = _zoo(corpus or [], max_tokens, quiet)
     else:
         named: Named = {"revision": revision, "device": device}
-        found, shown = _planted(model, seeds, quiet, named)
+        found, shown = _planted(model, seeds, quiet, writes, named)
     files = write_study(found, out, figure, overwrite=overwrite)
     for lines in shown:
         print_rich(lines)
@@ -74,14 +79,14 @@ def calibrate(
 
 
 def _planted(
-    model: str | None, seeds: int, quiet: bool, named: Named
+    model: str | None, seeds: int, quiet: bool, writes: bool, named: Named
 ) -> tuple[Study, list[object]]:
     """What was found, and what is printed of it."""
     from headscope.studies.validation.calibrate import calibrate as run_calibration
     from headscope.studies.validation.calibrate_view import planted_table, random_table
 
     tell = (lambda _: None) if quiet else warn
-    found = run_calibration(model, seeds=seeds, tell=tell, **named)
+    found = run_calibration(model, seeds=seeds, writes=writes, tell=tell, **named)
     drawn = [] if found.drawn is None else [random_table(found.drawn)]
     return found, [planted_table(found.by_type), *drawn]
 

@@ -17,6 +17,8 @@ from headscope.corpus.window import Window
 SHORTEST, LONGEST = 25, 64
 """Bounds of the copied stretch in tokens. It varies between windows, so that no fixed distance
 does an induction head's work; the longest window is 129 tokens."""
+OUTSIDE = 32
+"""Tokens that do not stand in a window, which it is compared with."""
 
 
 def repeat_windows(
@@ -54,7 +56,21 @@ def repeat_windows(
         tokens = np.concatenate([[bos], copied, copied])
         strings = tuple(spell(tokens.tolist()))
         window = Window(
-            f"repeat#{i}", tokens, strings, copy_length=n, stimulus="repeat", document=i
+            f"repeat#{i}",
+            tokens,
+            strings,
+            copy_length=n,
+            stimulus="repeat",
+            document=i,
+            outside=_outside(vocabulary, copied, np.random.default_rng([seed, i])),
         )
         windows.append(window)
     return windows
+
+
+def _outside(
+    vocabulary: Int[ndarray, " token"], inside: Int[ndarray, " inside"], rng: np.random.Generator
+) -> Int[ndarray, " outside"]:
+    """Some of the vocabulary's other tokens; drawn beside the copies, which stay what they are."""
+    drawn = rng.choice(vocabulary, size=min(len(vocabulary), OUTSIDE + len(inside)), replace=False)
+    return drawn[~np.isin(drawn, inside)][:OUTSIDE]

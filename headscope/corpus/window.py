@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.deprels import own_label
+from headscope.corpus.question import Question
 
 PADDING = -1
 """Behind the end of a window whose padding must be hidden: no token's number, as these are not."""
@@ -181,7 +182,7 @@ class Window:
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
     stimulus: str = "text"
     """`text` for natural text, `repeat` for repeated random tokens, `pairs` for sentences made
-    around related words."""
+    around related words, `prompts` for those made to ask about the next token."""
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""
@@ -193,6 +194,10 @@ class Window:
     """Where its target begins, behind the source that this looks at; 0 for a text by itself."""
     links: Int[ndarray, "link 2"] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Words of the source and the target that translate each other, as rows of `words`."""
+    outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
+    questions: tuple[Question, ...] = ()
+    """What it asks of the next token, where it was made for that."""
 
     @property
     def stop(self) -> int:
@@ -219,6 +224,7 @@ class Window:
             mentions=self.mentions.before(length),
             inner=self.inner[self.inner < length],
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
+            questions=tuple(each for each in self.questions if each.query < length),
             ends=0,
         )
 

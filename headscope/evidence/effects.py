@@ -56,7 +56,7 @@ WRITE_CONDITIONS = (
             t["second_lift"].isna()
             | ((t["second_lift"] >= SECOND * t["floor"]) & (t["second_low"] > 0))
         ),
-        "over tokens that it looks at from elsewhere {second:+.2f}",
+        "over {elsewhere} {second:+.2f}",
     ),
     WriteCondition(
         "stands out",
@@ -183,7 +183,7 @@ def _rows(by: _Judge, effect: Effect, place: dict[str, int], half: slice) -> pd.
     excess = _flat(tally.target[half, index] - tally.control[half, index])
     second = place.get(part_name(effect.id, MATCHED))
     # what the sums are divided by counts distinct tokens where heads are asked at their own queries
-    n = (count if second is None else _flat(tally.hits[half, second])).sum(0)
+    n = (count if effect.looked is None else _flat(tally.hits[half, second])).sum(0)
     weight = count.sum(0)
     low, high, p_value = _uncertainty(excess, count, effect.sign, seed)
     own = {
@@ -206,10 +206,11 @@ def _rows(by: _Judge, effect: Effect, place: dict[str, int], half: slice) -> pd.
         "twin_p999": _twin_lift(by.twin, effect),
         "floor": effect.rule.floor,
     }
-    if second is None:
+    if effect.looked is None:
         own["share"] = _ratio(excess.sum(0), np.full(len(n), excess.sum()))
     else:
         own["spread"] = _ratio(_flat(tally.target[half, second]).sum(0), weight)
+    if second is not None:
         over = _flat(tally.target[half, index] - tally.control[half, second])
         own["second_lift"] = _ratio(over.sum(0), weight)
         own["second_low"], own["second_high"], _ = _uncertainty(over, count, effect.sign, seed)

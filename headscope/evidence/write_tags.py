@@ -9,7 +9,7 @@ import pandas as pd
 
 from headscope.evidence.columns import WRITE_COLUMNS
 from headscope.evidence.effects import SECOND, STANDS_OUT, effect_ids
-from headscope.relations.writes.effect import WRITES, Effect
+from headscope.relations.writes.effect import ELSEWHERE, WRITES, Effect
 
 _HEAD = ["layer", "head"]
 SHOWN = 3
@@ -29,6 +29,7 @@ def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
             "sign": each.sign,
             "meaning": each.rule.meaning,
             "source": each.rule.source,
+            "second": each.second,
         }
         for each in effects
     }
@@ -72,11 +73,16 @@ def _line(row: dict[Any, Any], facts: Facts, before: str) -> str:
         f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, floor {row['floor']:g}"
     )
     if pd.notna(row["second_lift"]):
+        # runs of an earlier version had a second control where each head is asked by its own look
+        second = facts[f"{WRITES}/{name}"].get("second", ELSEWHERE)
         line += (
-            f"; over tokens that it looks at from elsewhere {row['second_lift']:+.2f} "
-            f"[{row['second_low']:+.2f}, {row['second_high']:+.2f}], needs "
-            f"{SECOND * row['floor']:g}; {abs(row['lift'] / row['spread']):.1f} × the spread of "
-            f"its effects over the text's tokens, needs {STANDS_OUT:g}"
+            f"; over {second} {row['second_lift']:+.2f} [{row['second_low']:+.2f}, "
+            f"{row['second_high']:+.2f}], needs {SECOND * row['floor']:g}"
+        )
+    if pd.notna(row["spread"]):
+        line += (
+            f"; {abs(row['lift'] / row['spread']):.1f} × the spread of its effects over the text's "
+            f"tokens, needs {STANDS_OUT:g}"
         )
     if pd.notna(row["share"]):
         line += f"; {row['share']:.0%} of what all heads write there"

@@ -18,7 +18,7 @@ from headscope.measure.batches import Batch
 from headscope.models.engines.engine import Picked
 from headscope.relations.asked import turns
 from headscope.relations.contested import MATCHED, part_name
-from headscope.relations.writes.effect import Effect, Tokens, find_tokens
+from headscope.relations.writes.effect import Effect, Sides, find_tokens
 
 EVERY = 4
 """Of natural text one query of so many is asked what each head does to the token that it looks at:
@@ -27,8 +27,13 @@ ten thousand of a common run, and the others would say the same at four times th
 
 def effect_names(effects: Sequence[Effect]) -> list[str]:
     """The names under which effects are summed, second controls after them all."""
-    second = [part_name(each.id, MATCHED) for each in effects if each.looked is not None]
-    return [*(each.id for each in effects), *second]
+    return [*(e.id for e in effects), *(part_name(e.id, MATCHED) for e in effects if e.second)]
+
+
+def second_places(effects: Sequence[Effect]) -> dict[int, int]:
+    """For each effect with a second control the place of this among `effect_names`."""
+    having = [index for index, effect in enumerate(effects) if effect.second]
+    return {index: len(effects) + number for number, index in enumerate(having)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +43,13 @@ class Named:
     row: Int[Tensor, " ask"]
     place: Int[Tensor, " ask"]
     """Which of the batch's asked queries."""
+    second_row: Int[Tensor, " ask"]
+    """The row of its second control; −1 where it has none."""
     target: Tensor
     """`[ask token]`, sparse: each row is the mean over its tokens."""
     control: Tensor
+    second: Tensor
+    """Likewise; rows without a second control are empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +118,15 @@ def ask(batch: Batch, effects: Sequence[Effect], *, seed: int) -> Asked | None:
     if not named and not own:
         return None
     first = np.concatenate([_NONE, *(window * length + queries for window, queries in own)])
-    others = [found.window * length + found.targets.query for found in named]
+    others = [found.window * length + found.sides.targets.query for found in named]
     # a query of both kinds stands in both parts: few do, and each part stays simple
     queries = np.concatenate([first, np.unique(np.concatenate([_NONE, *others]))])
     texts = [batch.windows[window].tokens[1:] for window, _ in own]
-    texts += [side.token for found in named for side in (found.targets, found.controls)]
+    texts += [side.token for found in named for side in found.sides if side is not None]
     tokens = np.unique(np.concatenate(texts))
     of_own = _own(batch, effects, own, tokens, rows) if own else None
-    of_text = _named(batch, named, tokens, queries[len(first) :], rows) if named else None
+    asked = _Queries(tokens, queries[len(first) :], second_places(effects))
+    of_text = _named(batch, named, asked, rows) if named else None
     if of_text is not None:
         of_text = replace(of_text, place=of_text.place + len(first))
     return Asked(
@@ -151,8 +161,15 @@ class _Rows:
 class _Found(NamedTuple):
     window: int
     effect: int
-    targets: Tokens
-    controls: Tokens
+    sides: Sides
+
+
+class _Queries(NamedTuple):
+    """What named effects are asked about in a batch, and where their second controls stand."""
+
+    tokens: Int[ndarray, " token"]
+    queries: Int[ndarray, " query"]
+    second: dict[int, int]
 
 
 def _found(batch: Batch, effects: Sequence[Effect], seed: int) -> Iterator[_Found]:
@@ -161,35 +178,39 @@ def _found(batch: Batch, effects: Sequence[Effect], seed: int) -> Iterator[_Foun
         for index, effect in enumerate(effects):
             found = find_tokens(effect, window, [seed, text, _number(effect.id)])
             if found is not None:
-                yield _Found(row, index, *found)
+                yield _Found(row, index, found)
 
 
 def _named(
     batch: Batch,
     found: Sequence[_Found],
-    tokens: Int[ndarray, " token"],
-    queries: Int[ndarray, " query"],
+    among: _Queries,
     rows: _Rows,
 ) -> Named:
-    length = max(map(len, batch.windows))
-    row: list[ndarray] = []
-    place: list[ndarray] = []
-    sides: tuple[list[ndarray], list[ndarray]] = ([], [])
-    columns: tuple[list[ndarray], list[ndarray]] = ([], [])
+    length, start = max(map(len, batch.windows)), 0
+    places: tuple[list[ndarray], ...] = ([], [], [])
+    sides: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
+    columns: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
     for each in found:
-        asked = np.unique(each.targets.query)
-        own = rows.add(int(batch.blocks[each.window]), each.effect, len(asked))
-        start = sum(map(len, place))
-        row.append(np.full(len(asked), own))
-        place.append(np.searchsorted(queries, each.window * length + asked))
-        for side, column, cells in zip(sides, columns, each[2:], strict=True):
-            side.append(start + np.searchsorted(asked, cells.query))
-            column.append(np.searchsorted(tokens, cells.token))
+        asked = np.unique(each.sides.targets.query)
+        block, second = int(batch.blocks[each.window]), -1
+        own = rows.add(block, each.effect, len(asked))
+        if each.sides.second is not None:
+            second = rows.add(block, among.second[each.effect], len(asked))
+        place = np.searchsorted(among.queries, each.window * length + asked)
+        of_asks = (np.full(len(asked), own), place, np.full(len(asked), second))
+        for column, values in zip(places, of_asks, strict=True):
+            column.append(values)
+        for side, column, cells in zip(sides, columns, each.sides, strict=True):
+            if cells is not None:
+                side.append(start + np.searchsorted(asked, cells.query))
+                column.append(np.searchsorted(among.tokens, cells.token))
+        start += len(asked)
     means = (
-        _means(np.concatenate(side), np.concatenate(column), (sum(map(len, place)), len(tokens)))
+        _means(np.concatenate(side), np.concatenate(column), (start, len(among.tokens)))
         for side, column in zip(sides, columns, strict=True)
     )
-    joined = (torch.from_numpy(np.concatenate(each)) for each in (row, place))
+    joined = (torch.from_numpy(np.concatenate(each)) for each in places)
     return Named(*joined, *means)
 
 
@@ -237,7 +258,8 @@ def _own(
         drawn.append(start + np.argsort(turns(window)[queries]))
         start += len(queries)
     looked = [index for index, effect in enumerate(effects) if effect.looked is not None]
-    places = [*looked, *range(len(effects), len(effects) + len(looked))]
+    second = second_places(effects)
+    places = [*looked, *(second[index] for index in looked)]
     own_rows = tuple(
         tuple(rows.add(int(batch.blocks[row]), place, len(queries)) for row, queries in own)
         for place in places

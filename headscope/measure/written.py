@@ -31,7 +31,8 @@ class EffectSums:
     control: Float[ndarray, "row layer head"]
     count: Float[ndarray, "row layer head"]
     """What the sums are divided by. In rows of second controls it is the number of queries, and the
-    target is the spread of the head's effects over the text's tokens."""
+    target is the spread of the head's effects over the text's tokens, 0 where the text names the
+    tokens."""
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it; the names of effects are the last of a tally."""
@@ -55,7 +56,7 @@ class Written:
         self._key: list[Tensor] = []
         self._rank: Tensor | None = None
         self._stream: Tensor | None = None
-        self._named: list[tuple[Tensor, Tensor]] = []
+        self._named: list[tuple[Tensor, Tensor, Tensor]] = []
         self._own: list[tuple[Tensor, ...]] = []
 
     @property
@@ -139,15 +140,18 @@ class Written:
         target, control, count = (np.zeros((rows, layers, heads)) for _ in range(3))
         if end.scale is None:
             raise RuntimeError("the pass has not reached the last norm")
-        for layer, (one, other) in enumerate(self._named):
+        for layer, (one, other, second) in enumerate(self._named):
             named = self.asked.named
             if named is None:
                 break
-            row = named.row.cpu().numpy()
+            row, second_row = named.row.cpu().numpy(), named.second_row.cpu().numpy()
             size = end.scale.to(one.device)[named.place.to(one.device), None]
             np.add.at(target[:, layer], row, _exact(one * size))
             np.add.at(control[:, layer], row, _exact(other * size))
             np.add.at(count[:, layer], row, 1.0)
+            having = second_row >= 0
+            np.add.at(control[:, layer], second_row[having], _exact(second * size)[having])
+            np.add.at(count[:, layer], second_row[having], 1.0)
         for layer, values in enumerate(self._own):
             own = self.asked.own
             if own is None:
@@ -206,15 +210,15 @@ def partners(own: Own, asked: Bool[Tensor, "query head"]) -> Int[Tensor, "query 
 
 def _at_named(
     named: Named, through: Tensor, z: Tensor, scale: Tensor
-) -> tuple[Float[Tensor, "ask head"], Float[Tensor, "ask head"]]:
+) -> tuple[Float[Tensor, "ask head"], Float[Tensor, "ask head"], Float[Tensor, "ask head"]]:
     place = named.place.to(z.device)
     own, size = z[place], scale[place, None]
     flat = through.flatten(1)
-    one, other = (
+    one, other, second = (
         ((side.to(z.device) @ flat).view_as(own) * own).sum(-1) * size
-        for side in (named.target, named.control)
+        for side in (named.target, named.control, named.second)
     )
-    return one, other
+    return one, other, second
 
 
 def _likely(

@@ -82,6 +82,13 @@ class Checkpoint:
             raise unwritable(self.work / CHECKPOINT, error) from error
         self._last = time.monotonic()
 
+    @property
+    def notes(self) -> list[str]:
+        """What the reader of the results should know about how it was read."""
+        count = self.model.halved + self.twin.halved
+        note = f"{count} batches did not fit into memory and were read in smaller ones"
+        return [note] if count else []
+
     def _arrays(self) -> dict[str, ndarray]:
         return {
             f"{name}.{key}": np.asarray(array, order="C")

@@ -5,12 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headscope.relations.relation import Relation
-from headscope.relations.writes import copy, induction, suppress
-from headscope.relations.writes.effect import Effect, Looked, Tokens, find_tokens, other_tokens
+from headscope.relations.writes import (
+    agreement,
+    copy,
+    induction,
+    name_mover,
+    related,
+    retrieval,
+    successor,
+    suppress,
+)
+from headscope.relations.writes.effect import (
+    PROMPTS,
+    Effect,
+    Looked,
+    Sides,
+    Tokens,
+    find_tokens,
+    other_tokens,
+)
 
-__all__ = ["EFFECTS", "Effect", "Looked", "Tokens", "effects_of", "find_tokens", "other_tokens"]
+__all__ = [
+    "EFFECTS",
+    "PROMPTS",
+    "Effect",
+    "Looked",
+    "Sides",
+    "Tokens",
+    "effects_of",
+    "find_tokens",
+    "other_tokens",
+]
 
-EFFECTS: tuple[Effect, ...] = (*copy.EFFECTS, *suppress.EFFECTS, *induction.EFFECTS)
+EFFECTS: tuple[Effect, ...] = (
+    *copy.EFFECTS,
+    *suppress.EFFECTS,
+    *induction.EFFECTS,
+    *successor.EFFECTS,
+    *name_mover.EFFECTS,
+    *retrieval.EFFECTS,
+    *agreement.EFFECTS,
+    *related.EFFECTS,
+)
 
 
 def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> list[Effect]:
@@ -20,7 +56,7 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
         types: the head types that were asked for; all effects when None, else those of these types.
         relations: what the run scores; effects that need other text than these are left out.
     """
-    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
+    stimuli = {PROMPTS, *(stimulus for each in relations for stimulus in each.stimuli)}
     return [
         effect
         for effect in EFFECTS

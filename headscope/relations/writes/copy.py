@@ -6,7 +6,7 @@ tokens and looks at them too is held against what it looks at from other queries
 """
 
 from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import Effect, Looked
+from headscope.relations.writes.effect import ELSEWHERE, Effect, Looked
 
 FLOOR = 0.5
 SOURCE = "ours, calibrated on no published model: half a logit makes a token 1.6 times as likely"
@@ -17,5 +17,6 @@ EFFECTS = (
         "looked-at",
         Rule(FLOOR, SOURCE, "raises the token that it looks at"),
         looked=Looked(),
+        second=ELSEWHERE,
     ),
 )

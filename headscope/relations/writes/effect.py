@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -17,6 +18,10 @@ from headscope.corpus.window import Window
 from headscope.relations.relation import Rule
 
 WRITES = "writes"
+PROMPTS = "prompts"
+"""The stimulus that is made for effects; no relation reads it."""
+ELSEWHERE = "tokens that it looks at from elsewhere"
+_NONE = np.empty(0, np.int64)
 LOOKED = 0.3
 """Least attention on one key for a head to look at it. Ours: below it a write is of several tokens,
 and none of them can be held for its subject."""
@@ -39,7 +44,16 @@ class Tokens:
         return Tokens(self.query[kept], self.token[kept])
 
 
-FindTokens = Callable[[Window, np.random.Generator], tuple[Tokens, Tokens]]
+class Sides(NamedTuple):
+    """What is compared at some queries."""
+
+    targets: Tokens
+    controls: Tokens
+    second: Tokens | None = None
+    """Control tokens of another kind."""
+
+
+FindTokens = Callable[[Window, np.random.Generator], Sides]
 """The tokens that a head of this kind raises at some queries of a window, and control tokens."""
 
 
@@ -61,7 +75,7 @@ class Looked:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """One kind of write. Either `find` names the tokens, or each head's own look does."""
+    """One kind of write. Either `find` names the tokens, or a prompt, or each head's own look."""
 
     type: str
     name: str
@@ -70,9 +84,13 @@ class Effect:
     at"."""
     find: FindTokens | None = None
     looked: Looked | None = None
+    prompt: str = ""
+    """The kind of questions that ask for it; see `headscope.corpus.question.Question`."""
     stimuli: tuple[str, ...] = ("text",)
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
+    second: str = ""
+    """What the second control is, in words: "tokens that …"; empty where there is none."""
 
     @property
     def id(self) -> str:
@@ -80,15 +98,36 @@ class Effect:
         return f"{WRITES}/{self.type}/{self.name}"
 
 
-def find_tokens(
-    effect: Effect, window: Window, seed: Sequence[int]
-) -> tuple[Tokens, Tokens] | None:
-    """What an effect asks in a window, at queries that have both sides; None where it has none."""
-    if effect.find is None or window.stimulus not in effect.stimuli:
+def find_tokens(effect: Effect, window: Window, seed: Sequence[int]) -> Sides | None:
+    """What an effect asks in a window, at queries that have all sides; None where it has none."""
+    if window.stimulus not in effect.stimuli or effect.looked is not None:
         return None
-    targets, controls = effect.find(window, np.random.default_rng(seed))
-    both = np.intersect1d(targets.query, controls.query)
-    return (targets.of(both), controls.of(both)) if len(both) else None
+    if effect.find is not None:
+        found = effect.find(window, np.random.default_rng(seed))
+    else:
+        found = asked_in(window, effect.prompt)
+    asked = np.intersect1d(found.targets.query, found.controls.query)
+    if effect.second and found.second is not None:
+        asked = np.intersect1d(asked, found.second.query)
+    if not len(asked):
+        return None
+    second = found.second.of(asked) if effect.second and found.second is not None else None
+    return Sides(found.targets.of(asked), found.controls.of(asked), second)
+
+
+def asked_in(window: Window, kind: str) -> Sides:
+    """What the questions of one kind ask, in a window that was made for them."""
+    asked = [each for each in window.questions if each.kind == kind]
+
+    def side(tokens: Sequence[Int[ndarray, " token"]]) -> Tokens:
+        query = [np.full(len(own), each.query) for own, each in zip(tokens, asked, strict=True)]
+        return Tokens(*(np.concatenate([_NONE, *each]) for each in (query, tokens)))
+
+    return Sides(
+        side([each.right for each in asked]),
+        side([each.wrong for each in asked]),
+        side([each.other for each in asked]),
+    )
 
 
 def other_tokens(

@@ -5,7 +5,7 @@ layers predict a token and the text holds it, the head looks at it and lowers it
 """
 
 from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import Effect, Looked
+from headscope.relations.writes.effect import ELSEWHERE, Effect, Looked
 
 FLOOR = 0.3
 SOURCE = "ours, calibrated on no published model: 0.3 logits take a quarter of a token's odds away"
@@ -20,6 +20,7 @@ EFFECTS = (
             "lowers the token that it looks at, where the layers before it predict it",
         ),
         looked=Looked(predicted=True),
+        second=ELSEWHERE,
         sign=-1,
     ),
     Effect(
@@ -27,6 +28,7 @@ EFFECTS = (
         "looked-at",
         Rule(FLOOR, SOURCE, "lowers the token that it looks at"),
         looked=Looked(),
+        second=ELSEWHERE,
         sign=-1,
     ),
 )

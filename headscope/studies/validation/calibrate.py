@@ -18,6 +18,7 @@ from headscope.evidence.tags import RESTING_PLACES
 from headscope.pipeline import classify
 from headscope.runs.named import Named
 from headscope.studies.validation.calibrate_result import Calibration
+from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
 from headscope.studies.validation.heads import HEADS, PlantedHead
 from headscope.studies.validation.planted import LAYOUTS, save_planted
 from headscope.studies.validation.words import vocabulary
@@ -38,6 +39,7 @@ def calibrate(
     model: str | Path | None = None,
     *,
     seeds: int = SEEDS,
+    writes: bool = False,
     tell: Tell = lambda _: None,
     **named: Unpack[Named],
 ) -> Calibration:
@@ -49,6 +51,7 @@ def calibrate(
         model: also try this architecture with newly drawn weights, none of whose heads should earn
             a tag.
         seeds: random initialisations of it.
+        writes: try tags for what heads write instead of those for where they look.
         tell: called with a line before each model.
         named: `revision`, a branch, tag or commit on the hub, for a hub name, whose architecture is
             taken; `device`, where all models run, and where `auto`, the default, takes a GPU when
@@ -63,8 +66,9 @@ def calibrate(
     # a model that cannot be loaded should say so before minutes of work
     drawn = None
     if model is not None:
-        drawn = calibrate_random(str(model), seeds=seeds, tell=tell, **named)
-    return Calibration(calibrate_planted(tell=tell, device=named.get("device", "auto")), drawn)
+        drawn = calibrate_random(str(model), seeds=seeds, writes=writes, tell=tell, **named)
+    planted = calibrate_planted_writers if writes else calibrate_planted
+    return Calibration(planted(tell=tell, device=named.get("device", "auto")), drawn)
 
 
 def calibrate_planted(
@@ -135,6 +139,7 @@ def calibrate_random(
     corpus: Sequence[str] = (),
     seeds: int = SEEDS,
     max_tokens: int = MAX_TOKENS,
+    writes: bool = False,
     tell: Tell = lambda _: None,
     **named: Unpack[Named],
 ) -> pd.DataFrame:
@@ -159,9 +164,9 @@ def calibrate_random(
                 max_length=MAX_LENGTH,
                 device=named.get("device", "auto"),
                 examples=False,
+                writes=writes,
             )
-            tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-            names = [f"L{r.layer}H{r.head} {r.type}/{r.relation}" for r in tagged.itertuples()]
+            tagged, names = _tags_of(run, writes)
             heads = tagged[["layer", "head"]].drop_duplicates()
             rows.append(
                 {
@@ -172,6 +177,16 @@ def calibrate_random(
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _tags_of(run: Result, writes: bool) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a run's tags for what heads write, or for where they look, and their names."""
+    table, column = (run.effects, "effect") if writes else (run.evidence, "relation")
+    if table is None:
+        return pd.DataFrame(columns=["layer", "head"]), []
+    tagged = table[table["tagged"].astype(bool)]
+    rows = tagged[["layer", "head", "type", column]].itertuples(index=False, name=None)
+    return tagged, [f"L{layer}H{head} {kind}/{name}" for layer, head, kind, name in rows]
 
 
 def _true(head: PlantedHead, tag: str) -> bool:

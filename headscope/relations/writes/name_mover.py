@@ -1,0 +1,37 @@
+"""Name movers and negative name movers: "Mary and John …, John gave a drink to" (Wang et al. 2022).
+
+A name mover raises the name that is due, a negative one lowers it. The laziest heads that must not
+pass: one that raises or lowers all names of the text is held against the name that comes twice;
+one that lowers, or raises, the name that comes twice against names that the text does not hold. The
+name that is due stands first as often as second.
+
+S-inhibition heads tell name movers where not to look. They write into their queries and not into
+logits, so that no direct effect finds them, and they have no type here.
+"""
+
+from headscope.relations.relation import Rule
+from headscope.relations.writes.effect import PROMPTS, Effect
+
+FLOOR = 0.3
+SOURCE = "ours: what heads planted to write 1.5 logits keep under noise; see `calibrate --writes`"
+UNSEEN = "names that the text does not hold"
+
+EFFECTS = (
+    Effect(
+        "name-mover",
+        "indirect-object",
+        Rule(FLOOR, SOURCE, "raises the name that is due, not the one that comes twice"),
+        prompt="indirect-object",
+        stimuli=(PROMPTS,),
+        second=UNSEEN,
+    ),
+    Effect(
+        "negative-name-mover",
+        "indirect-object",
+        Rule(FLOOR, SOURCE, "lowers the name that is due, not the one that comes twice"),
+        prompt="indirect-object",
+        stimuli=(PROMPTS,),
+        sign=-1,
+        second=UNSEEN,
+    ),
+)

@@ -1,0 +1,25 @@
+"""Retrieval: the head raises what the text says of the entity that is asked for.
+
+Three people have something each; the question is in other words, and ends in a word that stands
+nowhere before, so that a head that repeats what followed finds nothing to repeat. The laziest heads
+that must not pass: one that raises whatever the text holds of the kind, or the last of it, is held
+against what the other two have, as each of the three is asked for alike; one that lowers these
+against others of the kind, which the text does not hold.
+"""
+
+from headscope.relations.relation import Rule
+from headscope.relations.writes.effect import PROMPTS, Effect
+
+FLOOR = 0.3
+SOURCE = "ours: what heads planted to write 1.5 logits keep under noise; see `calibrate --writes`"
+
+EFFECTS = (
+    Effect(
+        "retrieval",
+        "value",
+        Rule(FLOOR, SOURCE, "raises what the one asked for has, not what the others have"),
+        prompt="retrieval",
+        stimuli=(PROMPTS,),
+        second="others of the kind that the text does not hold",
+    ),
+)

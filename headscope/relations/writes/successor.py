@@ -1,0 +1,28 @@
+"""Successor heads: the head raises what comes next in a list (Gould et al. 2023).
+
+Days, months, numbers, letters and years, in no order: after each member its successor is due. The
+laziest heads that must not pass: one that raises all members, or lowers those that it saw, is held
+against other members that the text does not hold; one that raises the neighbours of a member
+against its predecessor, which the text does not hold either.
+"""
+
+from headscope.relations.relation import Rule
+from headscope.relations.writes.effect import PROMPTS, Effect
+
+FLOOR = 0.3
+SOURCE = "ours: what heads planted to write 1.5 logits keep under noise; see `calibrate --writes`"
+
+EFFECTS = (
+    Effect(
+        "successor",
+        "member",
+        Rule(
+            FLOOR,
+            SOURCE,
+            "raises the successor of a day, month, number or letter, not what is before it",
+        ),
+        prompt="successor",
+        stimuli=(PROMPTS,),
+        second="other members of the list that the text does not hold",
+    ),
+)

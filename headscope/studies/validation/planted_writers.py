@@ -1,0 +1,257 @@
+"""Models whose heads write what is planted in them, by hand, in GPT-2's and Llama's layout.
+
+Each word has a code of ±1, which is its unembedding too, so that a head that hands codes on
+copies, and one that hands them on with the other sign suppresses. Each coordinate comes again with
+the other sign, so that norms only scale. A first layer marks each token with the token before it
+and with the name that was read last, by which heads of the second look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, VALUES
+from headscope.studies.validation.words import BOS, save_tokenizer
+from headscope.studies.validation.writer_layouts import (
+    CODE,
+    CONTEXT,
+    D_MODEL,
+    FILLER,
+    HALF,
+    LAYERS,
+    MARKS,
+    PER_LAYER,
+    POSITION,
+    SKETCH,
+    TRAIT,
+    TRAITS,
+    WAVES,
+    WIDTH,
+    WORD,
+    frequencies,
+    gain,
+    save_layout,
+)
+from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
+
+ROTARY_GAIN = 2.0
+"""Rotary waves are longer, so that the same score is less sharp."""
+CHANNELS = np.r_[WAVES : WIDTH // 2, WIDTH // 2 + WAVES : WIDTH]
+"""Those of a head that positions do not turn."""
+
+
+def save_writers(
+    layout: str,
+    words: list[str],
+    frequent: Sequence[str],
+    folder: Path,
+    *,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Path:
+    """Write a planted model and its tokenizer in Hugging Face layout.
+
+    Args:
+        layout: `gpt2` or `llama`.
+        words: the vocabulary, special tokens first.
+        frequent: the most frequent words of the text.
+        folder: where to write.
+        noise: standard deviation of normal noise on every Q, K, V and O weight, in units of the
+            root mean square of the planted weights of that kind and layer.
+        seed: seeds codes and noise.
+    """
+    rng = np.random.default_rng(seed)
+    table, plan = _embedding(words, rng), _Plan(words, frequent, layout == "llama", rng)
+    plan.codes = table[:, WORD].copy()
+    parts = {name: np.zeros((LAYERS, PER_LAYER, D_MODEL, WIDTH)) for name in "qkvo"}
+    q, k, v, o = parts.values()  # o is transposed
+    places = dict.fromkeys(range(LAYERS), 0)
+    for head in WRITERS:
+        at = (head.layer, places[head.layer])
+        places[head.layer] += 1
+        plan.look(head, q[at], k[at])
+        v[at], o[at] = plan.write(head)
+    table[:, HALF:] = -table[:, :HALF]
+    o[:, :, HALF:] = -o[:, :, :HALF]
+    for part in parts.values():
+        for layer in range(LAYERS):
+            size = np.sqrt((part[layer] ** 2).mean())
+            part[layer] += rng.normal(0, noise * size, part[layer].shape)
+    save_layout(layout, table, parts, folder)
+    save_tokenizer(words, folder, context=CONTEXT)
+    return folder
+
+
+def planted_heads() -> dict[tuple[int, int], Writer]:
+    """Each planted head by its layer and its place there."""
+    found: dict[tuple[int, int], Writer] = {}
+    for layer in range(LAYERS):
+        own = (head for head in WRITERS if head.layer == layer)
+        found |= {(layer, place): head for place, head in enumerate(own)}
+    return found
+
+
+class _Plan:
+    """What heads look at and write, as matrices."""
+
+    def __init__(
+        self, words: list[str], frequent: Sequence[str], rotary: bool, rng: np.random.Generator
+    ) -> None:
+        self.words, self.frequent, self.rotary, self.rng = words, frequent, rotary, rng
+        self.codes = np.zeros((len(words), CODE))
+        self.sketch = np.linalg.qr(rng.normal(size=(CODE, SKETCH)))[0]
+
+    def look(self, head: Writer, q: ndarray, k: ndarray) -> None:
+        """Fill one head's queries and keys: first the distance, then what stands still."""
+        step = frequencies(self.rotary)
+        waves, near = np.arange(WAVES), head.near / WAVES * np.sqrt(WIDTH)
+        far, half = head.offset * step, WIDTH // 2
+        if self.rotary:
+            near = near * ROTARY_GAIN
+            _plain(k)[waves] = 1.0
+            _plain(q)[waves], _plain(q)[half + waves] = near * np.cos(far), -near * np.sin(far)
+        else:
+            cos, sin = POSITION.start + waves, POSITION.start + WAVES + waves
+            k[cos, waves] = k[sin, half + waves] = 1.0
+            # the addition theorems of cos(w(p − d)) and sin(w(p − d))
+            q[cos, waves] = q[sin, half + waves] = near * np.cos(far)
+            q[sin, waves], q[cos, half + waves] = near * np.sin(far), -near * np.sin(far)
+        if head.match is not None:
+            asked, answered, score = head.match
+            size = score / SKETCH * np.sqrt(WIDTH)
+            q[:, CHANNELS[:SKETCH]] = self._read(asked) * size
+            k[:, CHANNELS[:SKETCH]] = self._read(answered)
+        for channel, (trait, score) in zip(CHANNELS[SKETCH:], head.flags, strict=False):
+            k[TRAIT + TRAITS.index(trait), channel] = 1.0
+            _plain(q)[channel] += score * np.sqrt(WIDTH)
+
+    def _read(self, source: str) -> Float[ndarray, "d_model sketch"]:
+        found = np.zeros((D_MODEL, SKETCH))
+        if source == "word":
+            found[WORD] = self.sketch
+        else:
+            found[MARKS[source] : MARKS[source] + SKETCH] = np.eye(SKETCH)
+        return found
+
+    def write(self, head: Writer) -> tuple[ndarray, ndarray]:
+        """One head's V and the transpose of its O."""
+        v, o = np.zeros((2, D_MODEL, WIDTH))
+        if head.writes in MARKS:
+            v[WORD, :SKETCH] = self.sketch
+            o[MARKS[head.writes] : MARKS[head.writes] + SKETCH, :SKETCH] = np.eye(SKETCH)
+            return v, o
+        # a code that is written with this factor raises its token by as many logits as planned: it
+        # is met by both halves of the unembedding, behind the last norm
+        size = head.size * LOGITS * gain(LAYERS, self.rotary) / (2 * CODE)
+        if head.writes == "random":
+            v[WORD] = self.rng.normal(size=(CODE, WIDTH)) / np.sqrt(CODE)
+            o[WORD] = self.rng.normal(size=(CODE, WIDTH)) * size * np.sqrt(CODE / WIDTH)
+        elif head.writes == "number":
+            v[TRAIT + TRAITS.index("plural"), 0] = 1.0
+            _plain(v)[0] -= 0.5
+            o[WORD, 0] = 2 * size * self._verbs()
+        elif (constant := self._fixed(head.writes)) is not None:
+            _plain(v)[0] += 1.0
+            o[WORD, 0] = size * constant
+        else:
+            left, right = self._factors(head.writes)
+            v[WORD], o[WORD] = left, right * size
+        return v, o
+
+    def _factors(self, writes: str) -> tuple[ndarray, ndarray]:
+        """A map of codes onto codes, as far as a head's width can hold it."""
+        if writes == "copy":
+            handed = np.linalg.qr(self.rng.normal(size=(CODE, WIDTH)))[0]
+            return handed, handed * (CODE / WIDTH)
+        pairs = [
+            (each, other, sign)
+            for name, members in IN_ORDER.items()
+            for each, other, sign in _steps(members, name in CYCLIC, writes)
+            if each in self.words and other in self.words
+        ]
+        table = np.zeros((CODE, CODE))
+        for each, other, sign in pairs:
+            one, two = (self.codes[self.words.index(word)] for word in (each, other))
+            table += sign * np.outer(one, two) / CODE
+        left, sizes, right = np.linalg.svd(table)
+        root = np.sqrt(sizes[:WIDTH])
+        return left[:, :WIDTH] * root, right[:WIDTH].T * root
+
+    def _fixed(self, writes: str) -> Float[ndarray, " code"] | None:
+        """What a head writes that writes the same wherever it looks."""
+        words: list[str] = []
+        if writes == "frequent":
+            words = list(self.frequent)
+        elif writes == "article":
+            words = ["the"]
+        elif writes == "list":
+            words = [word for members in IN_ORDER.values() for word in members]
+        elif writes == "plural":
+            return self._verbs()
+        if not words:
+            return None
+        rows = [self.codes[self.words.index(word)] for word in words if word in self.words]
+        found: ndarray = np.sum(rows, axis=0)
+        return found
+
+    def _verbs(self) -> Float[ndarray, " code"]:
+        """All plural forms less all singular ones."""
+        forms = [entry.split("/")[:2] for entry in lexicon.ON_THINGS]
+        rows = (self.codes[[self.words.index(each[i]) for each in forms]].sum(0) for i in (0, 1))
+        plural, singular = rows
+        found: ndarray = (plural - singular) / 2
+        return found
+
+
+def _steps(members: Sequence[str], cyclic: bool, writes: str) -> list[tuple[str, str, float]]:
+    """Each member with its successor, its predecessor, or both."""
+    pairs = list(pairwise(members))
+    if cyclic:
+        pairs.append((members[-1], members[0]))
+    found = []
+    if writes in ("successor", "neighbours"):
+        found += [(one, two, 1.0) for one, two in pairs]
+    if writes in ("predecessor", "neighbours"):
+        found += [(two, one, 1.0) for one, two in pairs]
+    return found
+
+
+def _plain(matrix: ndarray) -> Any:
+    """The row of a matrix that all tokens read alike, up to their traits."""
+    return matrix[FILLER]
+
+
+def _embedding(words: list[str], rng: np.random.Generator) -> Float[ndarray, "word d_model"]:
+    table = np.zeros((len(words), D_MODEL))
+    table[:, WORD] = rng.choice([-1.0, 1.0], (len(words), CODE))
+    marked = _marked()
+    for row, word in enumerate(words):
+        for trait in {"bos"} if word == BOS else marked.get(word, set()):
+            table[row, TRAIT + TRAITS.index(trait)] = 1.0
+    table[:, FILLER] = 1.0
+    return table
+
+
+def _marked() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+
+    def mark(words: Sequence[str], *traits: str) -> None:
+        for word in words:
+            found.setdefault(word, set()).update(traits)
+
+    mark([*lexicon.WOMEN, *lexicon.MEN], "name")
+    mark(VALUES, "value")
+    mark([word for members in IN_ORDER.values() for word in members], "member")
+    mark(["the"], "article")
+    for deck, kinds in ((lexicon.PEOPLE, ("person", "noun")), (lexicon.THINGS, ("noun",))):
+        mark([entry.split("/")[0] for entry in deck], *kinds)
+        mark([entry.split("/")[1] for entry in deck], *kinds, "plural")
+    return found

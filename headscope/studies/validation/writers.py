@@ -1,0 +1,114 @@
+"""The planted heads of models whose heads write: what each looks at, what it writes, what is true.
+
+Beside each kind stand the laziest heads that could be taken for it: they look where it looks and
+write something else, or write something like it wherever they look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOGITS = 1.5
+"""What a planted head writes on the token that it is about, in logits, before noise: as much as
+the strongest heads of SmolLM2-135M write on the token that they copy."""
+FIND, REST = 120.0, 60.0
+"""Scores, in nats, of a key that fits its query and of the first token."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One head. Its score of a query and a key is a sum of terms, in nats."""
+
+    name: str
+    layer: int
+    writes: str
+    """`copy`, `successor`, … what it makes of the token that it looks at; see `planted_writers`."""
+    size: float = 1.0
+    """Times `LOGITS`; below 0 it lowers."""
+    earns: str = ""
+    """The kind of write that it must be tagged for; empty for a lazy head."""
+    may: tuple[str, ...] = ()
+    """Other kinds that are true of it."""
+    near: float = 0.0
+    """Score of the distance `offset`; below 0 to avoid it."""
+    offset: int = 0
+    flags: tuple[tuple[str, float], ...] = ()
+    """Traits of a key, and their scores."""
+    match: tuple[str, str, float] | None = None
+    """What of the query is compared with what of the key, and the score of what is the same."""
+
+
+def _at(offset: int) -> dict[str, object]:
+    """Looks at one distance."""
+    return {"near": 50.0, "offset": offset}
+
+
+_BOS = ("bos", REST)
+_DUE = {"match": ("named", "word", -2 * FIND), "flags": (("name", FIND), _BOS)}
+"""Looks at names that are not the one that was read last."""
+_ASKED = {"match": ("named", "named", FIND), "flags": (("value", FIND), ("bos", 1.5 * FIND))}
+"""Looks at the value behind the name that was read last."""
+_SUBJECT = {"flags": (("person", FIND), _BOS), "near": 25.0}
+_OF_LAST_NAME = {"match": ("named", "word", FIND), "flags": (("name", FIND), ("bos", 1.5 * FIND))}
+
+_COPIES, _LOWERS = ("copy",), ("suppress",)
+
+WRITERS = (
+    Writer("marks the token before", 0, "previous", near=50.0, offset=1),
+    Writer(
+        "marks the last name",
+        0,
+        "named",
+        near=100.0,
+        flags=(("name", 2 * FIND), ("bos", 2 * REST)),
+    ),
+    Writer("copy", 0, "copy", earns="copy", near=50.0, offset=1),
+    Writer("copies its own token", 0, "copy", may=_COPIES, near=50.0),
+    Writer("raises all that it saw", 0, "copy", 20.0, may=_COPIES),
+    Writer("lowers all that it saw", 0, "copy", -20.0, may=_LOWERS),
+    Writer("raises what is long ago", 0, "copy", 20.0, may=_COPIES, near=-20.0),
+    Writer("raises the frequent", 0, "frequent", near=50.0, offset=1),
+    Writer("raises the one token it looks at", 0, "article", flags=(("article", FIND), _BOS)),
+    Writer("writes at random", 0, "random", near=50.0, offset=1),
+    Writer("raises the list", 0, "list", near=50.0),
+    Writer("raises the predecessor", 0, "predecessor", near=50.0),
+    Writer("raises both neighbours", 0, "neighbours", near=50.0),
+    Writer("successor", 0, "successor", earns="successor", near=50.0),
+    Writer("raises plural verbs", 0, "plural", near=50.0),
+    Writer("lowers the token before", 0, "copy", -1.0, may=_LOWERS, near=50.0, offset=1),
+    Writer("suppress", 1, "copy", -1.0, earns="suppress", near=50.0, offset=1),
+    Writer(
+        "induction",
+        1,
+        "copy",
+        earns="induction",
+        may=_COPIES,
+        match=("word", "previous", FIND),
+        flags=(_BOS,),
+    ),
+    Writer("name mover", 1, "copy", earns="name-mover", may=_COPIES, **_DUE),  # type: ignore[arg-type]
+    Writer(
+        "negative name mover",
+        1,
+        "copy",
+        -1.0,
+        earns="negative-name-mover",
+        may=_LOWERS,
+        **_DUE,  # type: ignore[arg-type]
+    ),
+    Writer("raises the last name", 1, "copy", may=_COPIES, **_OF_LAST_NAME),  # type: ignore[arg-type]
+    Writer("lowers the last name", 1, "copy", -1.0, may=_LOWERS, **_OF_LAST_NAME),  # type: ignore[arg-type]
+    Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", FIND), _BOS)),
+    Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", FIND), _BOS)),
+    Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_ASKED),  # type: ignore[arg-type]
+    Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", FIND), _BOS)),
+    Writer("lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", FIND), _BOS)),
+    Writer(
+        "raises the last value", 1, "copy", may=_COPIES, near=25.0, flags=(("value", FIND), _BOS)
+    ),
+    Writer("agreement", 1, "number", earns="agreement", **_SUBJECT),  # type: ignore[arg-type]
+    Writer("goes by the last noun", 1, "number", near=25.0, flags=(("noun", FIND), _BOS)),
+    Writer("raises singular verbs", 1, "plural", -1.0, near=50.0),
+    Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", FIND), _BOS)),
+)
+"""Sixteen heads in each of two layers."""

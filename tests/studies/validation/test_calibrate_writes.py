@@ -1,0 +1,26 @@
+"""Tags for writes, on planted heads and the laziest heads that could be taken for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
+
+
+@pytest.mark.parametrize("layout", ["gpt2", "llama"])
+def test_planted_writers_are_found_and_lazy_ones_are_not(layout):
+    table = calibrate_planted_writers(layouts=[layout], noises=[0.1])
+    planted = table[table["relation"] != ""]
+    assert sorted(planted["relation"]) == [
+        "agreement",
+        "copy",
+        "induction",
+        "name-mover",
+        "negative-name-mover",
+        "retrieval",
+        "successor",
+        "suppress",
+    ]
+    assert planted["found"].all(), planted[["name", "lift", "tags"]]
+    assert (table["relation"] == "").sum() > 15
+    assert (table["false"] == "").all(), table.loc[table["false"] != "", ["name", "false"]]
