@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from headscope.arguments import MODEL, kinds_of, maybe, takes, whole
+from headscope.arguments import FLAG, MODEL, kinds_of, maybe, takes, whole
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.errors import ArgumentError
@@ -34,7 +34,7 @@ SEEDS = 5
 Tell = Callable[[str], None]
 
 
-@takes(model=maybe(MODEL), seeds=whole(1), **kinds_of(Named))
+@takes(model=maybe(MODEL), seeds=whole(1), writes=FLAG, **kinds_of(Named))
 def calibrate(
     model: str | Path | None = None,
     *,

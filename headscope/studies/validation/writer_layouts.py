@@ -26,7 +26,7 @@ ROTARY_BASE = 1e6
 """So large that the second half of a head's waves stand still within a window."""
 
 
-def _length(layer: int, rotary: bool) -> float:
+def _length(layer: int, rotary: bool) -> int:
     """The squared length of half the stream that a layer reads."""
     return CODE + MOST_TRAITS + (0 if rotary else WAVES) + layer * 2 * SKETCH
 
