@@ -107,14 +107,15 @@ class Run(Result):
         *,
         heads: str = "tagged",
         how: str = "mean",
-        seed: int = 0,
-        device: str = "auto",
-        source: Any = None,
+        **asked: Any,
     ) -> Ablation:
-        """What breaks without its heads; see `headscope.studies.ablate.run.ablate`."""
+        """What breaks without its heads, and without what its tags speak of.
+
+        See `headscope.studies.ablate.run.ablate`, which knows what else may be asked.
+        """
         from headscope.studies.ablate.run import ablate
 
-        return ablate(self, heads=heads, how=how, seed=seed, device=device, source=source)
+        return ablate(self, heads=heads, how=how, **asked)
 
     @takes()
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:

@@ -1,4 +1,4 @@
-"""`headscope ablate`: what breaks without a head."""
+"""`headscope ablate`: what breaks without a head, and without what a tag says it looks at."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headscope.cli.terminal import print_rich, say
 @command(
     CAUSES,
     "headscope ablate runs/mini",
+    "headscope ablate runs/mini --only edges",
     "headscope ablate runs/mini --heads L4H3,L5H0 --how resample",
 )
 def ablate(
@@ -25,6 +26,8 @@ def ablate(
         list[Path] | None,
         typer.Option(help="Minimal pairs in BLiMP's format for syntax; repeatable."),
     ] = None,
+    only: Annotated[str, typer.Option(help="heads, edges or both.")] = "both",
+    queries: Annotated[int, typer.Option(help="Most queries at which a tag is tested.")] = 48,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -32,7 +35,7 @@ def ablate(
     corpus: OtherText = None,
     quiet: Quiet = False,
 ) -> None:
-    """Silence heads and measure what their types predict; writes RUN/causal.csv."""
+    """Silence heads, and the edges their tags speak of; writes RUN/causal.csv."""
     from headscope.api import Run as Loaded
     from headscope.api import load
     from headscope.runs.beside import check_causes, save_causes
@@ -43,12 +46,14 @@ def ablate(
 
     loaded = load(run)
     check_causes(run, overwrite=overwrite)
-    with progress_bar(quiet=quiet, doing="silencing heads", unit="runs") as advance:
+    with progress_bar(quiet=quiet, doing="silencing", unit="steps") as advance:
         found = silence(
             loaded,
             heads=heads,
             how=how,
             pairs=pairs or (),
+            only=only,
+            queries=queries,
             seed=seed,
             device=device,
             source=source,

@@ -8,12 +8,20 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.evidence.causes import BEHAVIOURS, CAUSE_COLUMNS
+from headscope.evidence.causes import (
+    BEHAVIOURS,
+    BREAKS,
+    CAUSE_COLUMNS,
+    FIRST_CAUSE_COLUMNS,
+    NO_CAUSE,
+    UNTESTED,
+    VERDICTS,
+)
 from headscope.runs.folder import CAUSES
 from headscope.runs.tables import read_beside
 
 _KINDS = {
-    **dict.fromkeys(("kind", "type", "heads", "behaviour", "how"), "str"),
+    **dict.fromkeys(("kind", "type", "heads", "behaviour", "how", "relation", "verdict"), "str"),
     **dict.fromkeys(("layer", "head", "n"), "Int64"),  # alone can be missing
     "agrees": "bool",
 }
@@ -26,12 +34,24 @@ def read_causes(folder: Path) -> pd.DataFrame | None:
     Raises:
         RunError: the file is no such table, no regular file, or lies elsewhere.
     """
-    table = read_beside(folder, CAUSES, CAUSE_COLUMNS, _KINDS)
+    first = CAUSE_COLUMNS[:FIRST_CAUSE_COLUMNS]
+    try:
+        table = read_beside(folder, CAUSES, CAUSE_COLUMNS, _KINDS)
+    except RunError:
+        table = read_beside(folder, CAUSES, first, {k: v for k, v in _KINDS.items() if k in first})
     if table is None:
         return None
     path = folder / CAUSES
     if unknown := sorted(set(table["behaviour"].astype(str)) - set(BEHAVIOURS)):
         raise RunError(f"{path}: this table is damaged: no behaviour is called {unknown[0]!r:.60}")
-    if not np.isfinite(table[_MEASURED].to_numpy(float)).all():
+    if "verdict" not in table:  # an older headscope
+        words = np.where(table["agrees"], BREAKS, NO_CAUSE)
+        verdict = np.where(table["behaviour"] == "away", "", words)
+        table = table.assign(relation="", verdict=verdict).reindex(columns=CAUSE_COLUMNS)
+    words = table["verdict"].astype(str).str.split(":").str[0]
+    if unknown := sorted(set(words) - {*VERDICTS, ""}):
+        raise RunError(f"{path}: this table is damaged: {unknown[0]!r:.60} is no verdict")
+    measured = table.loc[words != UNTESTED, _MEASURED]
+    if not np.isfinite(measured.to_numpy(float)).all():
         raise RunError(f"{path}: this table is damaged: an effect is no finite number")
     return table

@@ -8,127 +8,38 @@ A head's tag says where it looks; this says what the model loses. Each type pred
 - positional, delimiter, semantic: log-probability of the next token at the queries of the head's
   relation (`near`), which must suffer more than all other predictions (`away`).
 
-The control of each is what equally many random heads of the same layers do that lack the type.
+The control of each is what as many heads do that lack the type and are like it in depth and size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy import ndarray
 
-from headscope.errors import HeadscopeError
-from headscope.evidence.causes import CAUSE_COLUMNS
-from headscope.evidence.result import Result
-from headscope.evidence.tags import is_sink
-from headscope.heads import head_name, parse_head
-from headscope.measure.bootstrap import interval, resample
+from headscope.evidence.causes import COMPETENT, UNTESTED
+from headscope.heads import head_name
 from headscope.relations import head_types
+from headscope.studies.ablate.groups import CONTROLS, Group
 from headscope.studies.ablate.rerun import Clean, Edit, Rerunner, Rows, silence
 from headscope.studies.ablate.stimulus import Reading, Stimulus
+from headscope.studies.ablate.uncertainty import estimate
 
 HOW = ("mean", "zero", "resample")
-CONTROLS = 5
-"""Draws of random heads that each group is compared with."""
 ROWS_TOKENS = 2_048
 
 Head = tuple[int, int]
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Group:
-    """Heads that are silenced together."""
-
-    kind: str
-    """`head` for one of them, `type` for all of a type, `control` for random ones."""
-    type: str
-    heads: tuple[Head, ...]
-    controls: tuple[tuple[Head, ...], ...] = ()
-
-
 def behaviour_of(type_name: str) -> str:
     """What heads of a type predict; see `headscope.relations.types.HeadType.behaviour`."""
     known = head_types().get(type_name)
     return known.behaviour if known else "text"
-
-
-def tagged_types(run: Result) -> dict[str, list[Head]]:
-    """For each type the heads that hold a tag of it, the sink's left out."""
-    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
-    found: dict[str, list[Head]] = {}
-    for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
-        found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
-    return found
-
-
-def choose_groups(run: Result, heads: str, *, seed: int) -> list[Group]:
-    """What to silence.
-
-    Args:
-        run: the run.
-        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
-        seed: seeds the random heads.
-
-    Raises:
-        RunError: a name is none of the run's heads.
-        HeadscopeError: no head of the run is tagged.
-    """
-    types = tagged_types(run)
-    known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
-    rng = np.random.default_rng(seed)
-    of_head: dict[Head, list[str]] = {head: [] for head in known}
-    for name, members in types.items():
-        for head in members:
-            of_head[head].append(name)
-    if heads in ("tagged", "all"):
-        chosen = [head for head in known if heads == "all" or of_head[head]]
-    else:
-        chosen = [parse_head(name) for name in heads.split(",")]
-        for head in chosen:
-            if head not in of_head:
-                last = head_name(*known[-1])
-                raise HeadscopeError(f"no head {head_name(*head)} in this run; up to {last}")
-    if not chosen:
-        raise HeadscopeError("no head of this run has a tag; name heads, or ask for --heads all")
-    groups = [
-        Group("head", name, (head,), _controls((head,), types.get(name, []), of_head, rng))
-        for head in chosen
-        for name in of_head[head] or (sorted(types) if heads == "all" else [])
-    ]
-    if heads in ("tagged", "all"):
-        groups += [
-            Group("type", name, tuple(members), _controls(members, members, of_head, rng))
-            for name, members in types.items()
-        ]
-    return groups
-
-
-def _controls(
-    heads: Iterable[Head],
-    of_type: Sequence[Head],
-    tags: Mapping[Head, Sequence[str]],
-    rng: np.random.Generator,
-) -> tuple[tuple[Head, ...], ...]:
-    """Draws of equally many untagged heads of the same layers; where there are too few, of heads
-    of the layer that lack the type, then of other layers.
-    """
-    drawn = []
-    for _ in range(CONTROLS):
-        taken: list[Head] = []
-        for head in heads:
-            free = [h for h in tags if h not in of_type and h not in taken and h != head]
-            near = [h for h in free if h[0] == head[0]]
-            pool = [h for h in near if not tags[h]] or near or free
-            if pool:
-                taken.append(pool[int(rng.integers(len(pool)))])
-        drawn.append(tuple(sorted(taken)))
-    return tuple(dict.fromkeys(each for each in drawn if each))
 
 
 def ablate_groups(
@@ -140,14 +51,17 @@ def ablate_groups(
     seed: int,
     progress: Progress = lambda done, total: None,
 ) -> pd.DataFrame:
-    """Silence each group and see what changes, a row per group × behaviour.
+    """Silence each group and see what changes, a row per group × behaviour, yet without a verdict.
 
     - `clean`, `ablated`: the behaviour's mean: log-probability in nats per token, or log-odds.
     - `effect`: ablated − clean; below 0 the behaviour suffers. `ci_low`, `ci_high`: 95 %
       bootstrap over windows or pairs.
-    - `control`, `control_low`, `control_high`: the mean effect of the random groups, and its range.
-    - `agrees`: the interval lies below 0 and below every random group's effect; for `near` also
-      below the effect on `away`.
+    - `control`, `control_low`, `control_high`: the mean effect of the groups that it is compared
+      with, and its range.
+    - `excess`: effect − control, item by item, with its interval `excess_low`, `excess_high` and
+      the p value `p_value` of its being below 0.
+    - `verdict`: empty, or why there will be none: the untouched model is not above chance (which
+      is an even choice of a pair, and one token of the vocabulary), or too few heads lack the type.
 
     Args:
         rerunner: the model.
@@ -175,8 +89,11 @@ def ablate_groups(
         progress(done, total)
         for group in groups:
             for reading in readings[stimulus.name].get(group.type, ()):
-                rows.append(_row(group, reading, how, clean, ablated, seed))
-    return _judge(pd.DataFrame(rows, columns=CAUSE_COLUMNS))
+                row = _row(group, reading, clean, ablated, seed)
+                chance = -np.log(rerunner.model.vocabulary_size) if reading.per_term else 0.0
+                able = float(row.pop("clean_low")) > chance + COMPETENT
+                rows.append(row | {"how": how, "verdict": _reason(group, able=bool(able))})
+    return pd.DataFrame(rows)
 
 
 def _by_type(stimulus: Stimulus, groups: Sequence[Group]) -> dict[str, list[Reading]]:
@@ -231,20 +148,21 @@ def _edits(heads: tuple[Head, ...], how: str, clean: Clean, shift: int) -> dict[
 def _row(
     group: Group,
     reading: Reading,
-    how: str,
     clean: ndarray,
     ablated: Mapping[tuple[Head, ...], ndarray],
     seed: int,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     before, counts = reading.sums(clean)
-    after, _ = reading.sums(ablated[group.heads])
-    used = counts > 0
-    draws = resample(int(used.sum()), np.random.default_rng(seed))
-    low, high = interval((after - before)[used], counts[used], draws)
-    effects = [
-        (reading.sums(ablated[each])[0] - before).sum() / counts.sum() for each in group.controls
-    ]
-    layer, head = group.heads[0] if group.kind == "head" else (-1, -1)
+    lost = reading.sums(ablated[group.heads])[0] - before
+    others = [reading.sums(ablated[each])[0] - before for each in group.controls]
+    own = estimate(lost, counts, seed=seed)
+    effects = [float(each.sum() / counts.sum()) for each in others]
+    missing = np.full(len(lost), np.nan)
+    beyond = lost - np.mean(others, 0) if others else missing
+    # a loss is below 0
+    excess = estimate(-beyond, counts, seed=seed)
+    untouched = estimate(before, counts, seed=seed)
+    layer, head = group.heads[0] if group.kind == "head" else (None, None)
     return {
         "kind": group.kind,
         "layer": layer,
@@ -252,34 +170,35 @@ def _row(
         "type": group.type,
         "heads": ";".join(head_name(*each) for each in group.heads),
         "behaviour": reading.behaviour.split()[0],
-        "how": how,
         "n": int(counts.sum()),
-        "clean": before.sum() / counts.sum(),
-        "ablated": after.sum() / counts.sum(),
-        "effect": (after - before).sum() / counts.sum(),
-        "ci_low": low,
-        "ci_high": high,
+        "clean": untouched.mean,
+        "clean_low": untouched.low,
+        "ablated": untouched.mean + own.mean,
+        "effect": own.mean,
+        "ci_low": own.low,
+        "ci_high": own.high,
         "control": np.mean(effects) if effects else np.nan,
         "control_low": min(effects, default=np.nan),
         "control_high": max(effects, default=np.nan),
-        "agrees": False,
+        "relation": "",
+        "moved": np.nan,
+        "excess": -excess.mean,
+        "excess_low": -excess.high,
+        "excess_high": -excess.low,
+        "times": np.nan,
+        "times_low": np.nan,
+        "times_high": np.nan,
+        "p_value": excess.p_value,
     }
 
 
-def _judge(table: pd.DataFrame) -> pd.DataFrame:
-    key = ["kind", "type", "heads"]
-    away = table[table["behaviour"] == "away"].set_index(key)["effect"]
-    elsewhere = pd.MultiIndex.from_frame(table[key]).map(away.to_dict())
-    worse = table["ci_high"] < np.fmin(0, table["control_low"].astype(float))
-    more_than_away = table["effect"] < pd.Series(elsewhere, index=table.index, dtype=float)
-    near = table["behaviour"] == "near"
-    has_away = pd.Series(elsewhere, index=table.index, dtype=float).notna()
-    table["agrees"] = (worse & (~near | ~has_away | more_than_away)).where(
-        table["behaviour"] != "away", False
-    )
-    table["layer"] = table["layer"].astype("Int64").where(table["layer"] >= 0)
-    table["head"] = table["head"].astype("Int64").where(table["head"] >= 0)
-    return table
+def _reason(group: Group, *, able: bool) -> str:
+    """Why a group gets no verdict; nothing if it can have one."""
+    if not able:
+        return f"{UNTESTED}: the model cannot do it"
+    if len(group.controls) < CONTROLS:
+        return f"{UNTESTED}: fewer than {CONTROLS} groups of heads to compare with"
+    return ""
 
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Ablation(Study):
-    """What a model loses without heads; `table` is `causes`, a row per group × behaviour."""
+    """What a model loses without heads, or without what tags speak of; `table` is `causes`."""
 
     run: Result
     """The run whose heads were silenced, which now knows the causes."""
     causes: pd.DataFrame
-    """See `headscope.studies.ablate.effects.ablate_groups`."""
+    """A row per group of heads × behaviour, and per tag; see `headscope.evidence.causes.judged`."""
 
     @classmethod
     def of(cls, run: Result, causes: pd.DataFrame) -> Ablation:
@@ -32,7 +32,9 @@ class Ablation(Study):
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per group of heads × behaviour: `effect` below 0 is what is lost without them."""
+        """A row per group of heads × behaviour: `effect` below 0 is what is lost without them; and
+        a row per tag: how far the next token's distribution moves without its edges.
+        """
         return self.causes
 
     @takes()
@@ -45,7 +47,7 @@ class Ablation(Study):
         return why(self.run, head)
 
     def figure(self) -> Figure:
-        """Effects with their intervals, and what random heads of the same layers do."""
+        """Effects with their intervals, beside those of the controls."""
         from headscope.studies.ablate.view import effects_figure
 
         return effects_figure(self.causes)

@@ -6,22 +6,29 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from rich.console import Group
 from rich.table import Table
 
+from headscope.evidence.causes import EDGES
 from headscope.views.tables import plain_table
 
 MOST_LINES = 40
 """Effects that a figure shows; the table has all."""
 
 
-def causes_table(table: pd.DataFrame) -> Table:
-    """The types together, then the heads, as the terminal shows them."""
-    numbers = ("clean", "ablated", "effect", "95 %", "random heads", "ratio")
-    shown = plain_table("type", "heads", "behaviour", *numbers, "agrees", right=numbers)
+def causes_table(table: pd.DataFrame) -> Group:
+    """The types together, the heads, then the tags by their edges, as the terminal shows them."""
+    edges = table["behaviour"] == EDGES
+    parts = [_heads_table(table[~edges])] if (~edges).any() else []
+    return Group(*parts, *([_edges_table(table[edges])] if edges.any() else []))
+
+
+def _heads_table(table: pd.DataFrame) -> Table:
+    numbers = ("clean", "ablated", "effect", "95 %", "like heads", "q")
+    shown = plain_table("type", "heads", "behaviour", *numbers, "verdict", right=numbers)
     order = table.assign(first=table["kind"] != "type").sort_values("first", kind="stable")
     for row in order.to_dict("records"):
         count = row["heads"].count(";") + 1
-        ratio = row["effect"] / row["control"] if row["control"] else float("nan")
         shown.add_row(
             row["type"],
             row["heads"] if row["kind"] == "head" else f"all {count}",
@@ -30,29 +37,56 @@ def causes_table(table: pd.DataFrame) -> Table:
             f"{row['ablated']:.2f}",
             f"{row['effect']:+.3f}",
             f"{row['ci_low']:+.3f} … {row['ci_high']:+.3f}",
-            "" if pd.isna(row["control"]) else f"{row['control']:+.3f}",
-            f"{ratio:.1f}" if row["kind"] == "type" and row["behaviour"] != "away" else "",
-            "" if row["behaviour"] == "away" else ("yes" if row["agrees"] else "no"),
+            _number(row["control"], "+.3f"),
+            _number(row["q_value"], ".2g"),
+            row["verdict"],
         )
     return shown
+
+
+def _edges_table(table: pd.DataFrame) -> Table:
+    numbers = ("moved", "targets", "controls", "times", "95 %", "q")
+    shown = plain_table("tag", "head", *numbers, "verdict", right=numbers)
+    for row in table.sort_values("excess", ascending=False).to_dict("records"):
+        times = f"{row['times_low']:.1f} … {row['times_high']:.1f}"
+        shown.add_row(
+            f"{row['type']}/{row['relation']}",
+            row["heads"],
+            _number(row["moved"], ".2f"),
+            _number(row["effect"], ".4f"),
+            _number(row["control"], ".4f"),
+            _number(row["times"], ".1f"),
+            "" if pd.isna(row["times_low"]) else times,
+            _number(row["q_value"], ".2g"),
+            row["verdict"],
+        )
+    return shown
+
+
+def _number(value: float, form: str) -> str:
+    return "" if pd.isna(value) else format(value, form)
 
 
 def effects_figure(table: pd.DataFrame) -> Figure:
     """A line per type and behaviour, or per head where heads were named, the worst loss on top.
 
-    The point is the effect with its interval; the grey bar spans what equally many random heads of
-    the same layers do.
+    The point is the effect with its interval; the grey bar spans what the heads do that it is
+    compared with. Where edges alone were silenced, a line per tag; its bar is the control's
+    interval.
     """
-    rows = table[table["behaviour"] != "away"]
+    rows = table[(table["behaviour"] != "away") & table["effect"].notna()]
+    heads = rows[rows["behaviour"] != EDGES]
+    edges = heads.empty
+    rows = rows if edges else heads
     together = rows[rows["kind"] == "type"]
-    rows = (together if len(together) else rows).sort_values("effect", ascending=False)
+    rows = (together if len(together) else rows).sort_values("effect", ascending=edges)
     rows = rows.tail(MOST_LINES).reset_index(drop=True)
     figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
     errors = [rows["effect"] - rows["ci_low"], rows["ci_high"] - rows["effect"]]
     spread = (rows["control_high"] - rows["control_low"]).to_numpy(float)
     left = rows["control_low"].to_numpy(float)
-    axes.barh(rows.index, spread, left=left, color="0.8", height=0.6, label="random heads")
+    axes.barh(rows.index, spread, left=left, color="0.8", height=0.6, label="control")
     axes.errorbar(
         rows["effect"],
         rows.index,
@@ -61,16 +95,19 @@ def effects_figure(table: pd.DataFrame) -> Figure:
         color="black",
         ms=4,
         lw=1,
-        label="these heads, 95 %",
+        label="silenced, 95 %",
     )
     axes.axvline(0, color="grey", lw=0.6)
     axes.set_yticks(rows.index, [_line(row) for row in rows.itertuples()], fontsize=7)
-    axes.set_xlabel("effect of silencing (nats per token, or log-odds; below 0 it suffers)")
+    what = "effect of silencing (nats per token, or log-odds; below 0 it suffers)"
+    axes.set_xlabel("change of the next token's distribution (nats)" if edges else what)
     axes.legend(fontsize=7)
     return figure
 
 
 def _line(row: Any) -> str:
+    if row.behaviour == EDGES:
+        return f"{row.type}/{row.relation}  {row.heads}".replace("$", r"\$")
     who = row.heads if row.kind == "head" else f"all {row.heads.count(';') + 1}"
     return f"{row.type}: {row.behaviour}  {who}".replace("$", r"\$")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -171,6 +172,18 @@ def _published(path: Path) -> list[Check]:
     ]
 
 
+def _patterns(path: Path) -> list[Check]:
+    """GPT-2 small's previous-token head (Vig & Belinkov 2019, 5.3.2) is where it is known to be."""
+    with np.load(path, allow_pickle=False) as arrays:
+        texts = [name for name in arrays.files if not name.endswith("_tokens")]
+        found = {name: arrays[name][4, 11].astype(float) for name in texts}
+    previous = {name: float(head.diagonal(-1).mean()) for name, head in found.items()}
+    return [
+        Check(path.name, f"L4H11 of {name} at the token before", f"{mass:.2f}", mass > 0.995)
+        for name, mass in previous.items()
+    ]
+
+
 def _mini(path: Path) -> list[Check]:
     megabytes = path.stat().st_size / 1e6
     return [Check("model.safetensors", "at most 16 MB", f"{megabytes:.1f} MB", megabytes <= 16)]
@@ -184,6 +197,7 @@ ITEMS = (
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
     Item("published_scores.csv", "published scores of every head of two models", _published),
+    Item("gpt2_small_patterns/patterns.npz", "GPT-2 small's attention on two texts", _patterns),
     Item("mini/model.safetensors", "mini, a small GPT-2-layout model trained for headscope", _mini),
 )
 

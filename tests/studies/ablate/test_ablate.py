@@ -19,13 +19,22 @@ from headscope.corpus.controlled.minimal_pairs import (
 )
 from headscope.corpus.document import Document
 from headscope.errors import ChoiceError, CorpusError, HeadscopeError, ModelError, RunError
-from headscope.evidence.causes import CAUSE_COLUMNS, cause_lines
+from headscope.evidence.causes import (
+    BREAKS,
+    CAUSE_COLUMNS,
+    FIRST_CAUSE_COLUMNS,
+    NO_CAUSE,
+    UNTESTED,
+    cause_lines,
+    judged,
+)
 from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.runs.causal import read_causes
 from headscope.runs.folder import CAUSES
-from headscope.studies.ablate.effects import Group, ablate_groups, choose_groups
+from headscope.studies.ablate.effects import ablate_groups
+from headscope.studies.ablate.groups import Group, choose_groups
 from headscope.studies.ablate.rerun import Rerunner, Rows, silence
 from headscope.studies.ablate.stimulus import minimal_pairs, near_and_away, repeats
 from tests.helpers.shell import headscope
@@ -204,11 +213,12 @@ def mini_run(tmp_path_factory):
 
 def test_minis_induction_heads_are_what_repeats_need(mini_run):
     run = load(mini_run)
-    table = run.ablate(how="mean").table
+    table = run.ablate(how="mean", only="heads").table
     assert list(table.columns) == CAUSE_COLUMNS
     together = table[(table["kind"] == "type") & (table["type"] == "induction")].iloc[0]
     assert together["agrees"]
     assert together["effect"] < 10 * min(0, together["control"])
+    assert together["verdict"] == BREAKS
     assert together["effect"] < -1
     assert together["ci_low"] <= together["effect"] <= together["ci_high"]
     heads = {name for names in table["heads"] for name in names.split(";")}
@@ -219,13 +229,15 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     run = load(mini_run)
     row = run.evidence[run.evidence["tagged"] & (run.evidence["type"] == "induction")].iloc[0]
     name = f"L{row['layer']}H{row['head']}"
-    done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "-q")
+    done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
     table = read_causes(mini_run)
     assert table is not None
     assert set(table["heads"]) == {name}
-    line = cause_lines(table, int(row["layer"]), int(row["head"]))[0]
+    lines = cause_lines(table, int(row["layer"]), int(row["head"]))
+    assert "silencing the edges to its targets" in lines[0]
+    line = next(each for each in lines if each.startswith("induction: "))
     assert "silencing it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
     assert line in said
@@ -235,7 +247,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
 def test_what_cannot_be_silenced_is_said(mini_run, gpt2_folder):
     run = load(mini_run)
     with pytest.raises(HeadscopeError, match="no head L9H9 in this run"):
-        choose_groups(run, "L9H9", seed=0)
+        choose_groups(run, "L9H9", {}, seed=0)
     with pytest.raises(ChoiceError, match="choose from: mean, zero, resample"):
         run.ablate(heads="L0H0", how="max")
     with pytest.raises(ModelError, match="attention that the fused engine runs"):
@@ -255,3 +267,65 @@ def test_a_damaged_table_of_causes_is_named(mini_run, tmp_path):
     (folder / CAUSES).write_text("kind,effect\nhead,a lot\n")
     with pytest.raises(RunError, match=r"causal.csv: this table is damaged"):
         read_causes(folder)
+
+
+def test_controls_are_distinct_and_alike_in_depth_and_size(mini_run):
+    run = load(mini_run)
+    rng = np.random.default_rng(0)
+    norms = {
+        (int(a), int(b)): float(rng.uniform(1, 3)) for a, b in run.heads[["layer", "head"]].values
+    }
+    groups = choose_groups(run, "tagged", norms, seed=0)
+    types = {group.type: set(group.heads) for group in groups if group.kind == "type"}
+    assert {group.kind for group in groups} == {"head", "type"}
+    for group in groups:
+        assert len(set(group.controls)) == len(group.controls) <= 5
+        for control in group.controls:
+            assert len(set(control)) == len(group.heads)
+            assert not set(control) & types[group.type]
+    (head,) = next(g.heads for g in groups if g.kind == "head")
+    (own,) = (g for g in groups if g.heads == (head,) and g.type == groups[0].type)
+    pool = [each for each in norms if each not in types[own.type]]
+    layers = 1 + max(layer for layer, _ in norms)
+    far = {
+        each: abs(each[0] - head[0]) / layers + abs(np.log(norms[each] / norms[head]))
+        for each in pool
+    }
+    assert [each for (each,) in own.controls] == sorted(pool, key=far.__getitem__)[:5]
+
+
+def test_what_a_model_cannot_do_gives_no_verdict():
+    """mini knows no agreement: without a gate, heads of cases agreed with it."""
+    model = load_model("mini")
+    stimulus = minimal_pairs("agreement", agreement_pairs(60, seed=0), model.tokenizer)
+    others = tuple(((2, head),) for head in range(5))
+    groups = [Group("head", "syntactic", ((5, 0),), others)]
+    table = judged(ablate_groups(Rerunner(model), [stimulus], groups, how="mean", seed=0), set())
+    assert table["verdict"].tolist() == [f"{UNTESTED}: the model cannot do it"]
+    assert not table["agrees"].any()
+    assert np.isnan(table["q_value"]).all()
+
+
+def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner, tokenizer):
+    pairs = [MinimalPair("the old keys were", "the old keys was"), *agreement_pairs(20, seed=1)]
+    # what is always right is above chance
+    easy = [MinimalPair(pair.good, pair.bad) for pair in pairs]
+    stimulus = minimal_pairs("agreement", easy, rerunner.model.tokenizer)
+    for reading in stimulus.readings:
+        reading.weight[:] = np.where(reading.weight > 0, 0.0, -1.0)
+    groups = [Group("head", "syntactic", ((1, 0),), (((1, 1),), ((0, 1),)))]
+    table = judged(ablate_groups(rerunner, [stimulus], groups, how="zero", seed=0), set())
+    assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 groups")
+
+
+def test_a_table_of_causes_of_an_older_headscope_is_read(mini_run, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(mini_run, folder)
+    table = read_causes(mini_run)
+    assert table is not None
+    old = table[table["kind"] == "head"][CAUSE_COLUMNS[:FIRST_CAUSE_COLUMNS]]
+    old.to_csv(folder / CAUSES, index=False)
+    found = read_causes(folder)
+    assert found is not None
+    assert list(found.columns) == CAUSE_COLUMNS
+    assert set(found["verdict"]) <= {BREAKS, NO_CAUSE, ""}

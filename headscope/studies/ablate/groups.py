@@ -1,0 +1,141 @@
+"""Which heads are silenced together, and which heads each group is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from headscope.errors import HeadscopeError
+from headscope.evidence.result import Result
+from headscope.evidence.tags import is_sink
+from headscope.heads import head_name, parse_head
+
+CONTROLS = 5
+"""Groups of other heads that each group is compared with; with fewer there is no verdict."""
+NEAREST = 8
+"""Heads most like one in depth and size, of which groups of several draw their controls."""
+TRIES = 40
+
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Heads that are silenced together."""
+
+    kind: str
+    """`head` for one of them, `type` for all of a type."""
+    type: str
+    heads: tuple[Head, ...]
+    controls: tuple[tuple[Head, ...], ...] = ()
+    """Distinct groups of as many heads that lack the type, like these in depth and write norm."""
+
+
+def tagged_types(run: Result) -> dict[str, list[Head]]:
+    """For each type the heads that hold a tag of it, the sink's left out."""
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
+    found: dict[str, list[Head]] = {}
+    for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
+        found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
+    return found
+
+
+def chosen_heads(run: Result, heads: str) -> list[Head]:
+    """The heads that are asked about.
+
+    Args:
+        run: the run.
+        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+
+    Raises:
+        HeadscopeError: a name is none of the run's heads, or no head of the run is tagged.
+    """
+    known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
+    if heads in ("tagged", "all"):
+        tagged = {head for own in tagged_types(run).values() for head in own}
+        chosen = [head for head in known if heads == "all" or head in tagged]
+    else:
+        chosen = [parse_head(name) for name in heads.split(",")]
+        for head in chosen:
+            if head not in known:
+                last = head_name(*known[-1])
+                raise HeadscopeError(f"no head {head_name(*head)} in this run; up to {last}")
+    if not chosen:
+        raise HeadscopeError("no head of this run has a tag; name heads, or ask for --heads all")
+    return chosen
+
+
+def choose_groups(
+    run: Result, heads: str, norms: Mapping[Head, float], *, seed: int
+) -> list[Group]:
+    """What to silence, each group with its controls.
+
+    Args:
+        run: the run.
+        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+        norms: how much each head of the run writes: the mean length of what it adds to the stream.
+        seed: seeds the controls of groups of several heads.
+
+    Raises:
+        HeadscopeError: see `chosen_heads`.
+    """
+    chosen, types = chosen_heads(run, heads), tagged_types(run)
+    rng = np.random.default_rng(seed)
+    of_head = {head: [name for name, own in types.items() if head in own] for head in chosen}
+    groups = [
+        Group("head", name, (head,), _controls([head], types.get(name, []), norms, rng))
+        for head in chosen
+        for name in of_head[head] or (sorted(types) if heads == "all" else [])
+    ]
+    if heads in ("tagged", "all"):
+        groups += [
+            Group("type", name, tuple(own), _controls(own, own, norms, rng))
+            for name, own in types.items()
+        ]
+    return groups
+
+
+def _controls(
+    heads: Sequence[Head],
+    of_type: Sequence[Head],
+    norms: Mapping[Head, float],
+    rng: np.random.Generator,
+) -> tuple[tuple[Head, ...], ...]:
+    """Distinct groups of as many heads that lack the type: of one head the nearest."""
+    pool = [head for head in norms if head not in of_type and head not in heads]
+    order = {head: _by_likeness(head, pool, norms) for head in heads}
+    if len(heads) == 1:
+        return tuple((other,) for other in order[heads[0]][:CONTROLS])
+    if len(pool) < len(heads):
+        return ()
+    found: dict[tuple[Head, ...], None] = {}
+    for _ in range(TRIES):
+        taken: list[Head] = []
+        for i in rng.permutation(len(heads)):
+            free = [other for other in order[heads[i]] if other not in taken][:NEAREST]
+            taken.append(free[int(rng.integers(len(free)))])
+        found[tuple(sorted(taken))] = None
+        if len(found) == CONTROLS:
+            break
+    return tuple(found)
+
+
+def _by_likeness(head: Head, pool: Sequence[Head], norms: Mapping[Head, float]) -> list[Head]:
+    """The pool, those first that lie at the same depth and write as much."""
+    layers = 1 + max(layer for layer, _ in norms)
+    tiny = 1e-9  # a head may write nothing
+
+    def far(other: Head) -> float:
+        size = np.log((norms[other] + tiny) / (norms[head] + tiny))
+        return abs(other[0] - head[0]) / layers + abs(float(size))
+
+    return sorted(pool, key=far)
+
+
+def norms_of(table: pd.DataFrame) -> dict[Head, float]:
+    """How much each head writes, from the table of `writes.head_writes`."""
+    return {(int(row.layer), int(row.head)): float(row.write_norm) for row in table.itertuples()}

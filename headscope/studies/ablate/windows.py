@@ -1,0 +1,59 @@
+"""What edges are silenced on: the run's text, repeated random tokens, sentences of word pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from headscope.corpus.window import Window
+from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+from headscope.models.load import Model
+
+LENGTH = 256
+READ = 60_000
+"""Tokens of text that are looked through for windows of many documents."""
+MOST, OF_EACH = 64, 2
+"""Windows of text that are run, and of each document."""
+REPEATS, SENTENCES = 24, 48
+
+
+def edge_windows(
+    model: Model, corpora: Sequence[str | Path], stimuli: Collection[str], *, seed: int
+) -> list[Window]:
+    """Windows of each stimulus, those of text of as many documents as there are.
+
+    Raises:
+        CorpusError: the text cannot be read.
+    """
+    length = min(LENGTH, model.context)
+    found: list[Window] = []
+    if "text" in stimuli:
+        text = TextWindows(
+            corpora, model.tokenizer, max_tokens=READ, max_length=length, seed=seed + 1
+        )
+        found += spread([window for window in text if len(window) > 2])
+    if "repeat" in stimuli:
+        vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+        how = {"max_length": length, "seed": seed + 1, "count": REPEATS}
+        found += plan_repeats(vocabulary, model.tokenizer, **how)
+    if "pairs" in stimuli:
+        found += plan_pairs(model.tokenizer, max_length=length, seed=seed + 1, count=SENTENCES)
+    return found
+
+
+def spread(windows: Sequence[Window]) -> list[Window]:
+    """A few windows of each document; more where there are few documents.
+
+    >>> import numpy as np
+    >>> window = Window("w", np.arange(3), ("a",) * 3)
+    >>> len(spread([window] * 100))
+    64
+    """
+    documents: dict[int, list[Window]] = {}
+    for window in windows:
+        documents.setdefault(window.document, []).append(window)
+    each = max(OF_EACH, -(-MOST // max(1, len(documents))))
+    found = []
+    for turn in range(each):
+        found += [own[turn] for own in documents.values() if turn < len(own)]
+    return sorted(found[:MOST], key=lambda window: window.document)
