@@ -73,11 +73,15 @@ class Run(Result):
 
         return show(self, head, text, target=target, device=device, source=source)
 
-    def report(self) -> str:
-        """The visual report as one HTML page; see `headscope.views.report`."""
+    def report(self, *, light: bool = False) -> str:
+        """The visual report as one HTML page; see `headscope.views.report`.
+
+        Args:
+            light: leave out circuitsvis, the full view of patterns.
+        """
         from headscope.views.report import report_html
 
-        return report_html(self)
+        return report_html(self, light=light)
 
     def atlas(self) -> Figure:
         """The atlas as a matplotlib figure; the same as `figure("atlas")`."""

@@ -13,7 +13,7 @@ from headscope.cli.options import Overwrite, Run
 from headscope.runs.write import write_file
 
 
-@command(LOOK, "headscope report runs/mini", "headscope report runs/mini --out mini.html")
+@command(LOOK, "headscope report runs/mini", "headscope report runs/mini --light --out mini.html")
 def report(
     run: Run,
     out: Annotated[
@@ -23,6 +23,9 @@ def report(
             show_default=False,
         ),
     ] = None,
+    light: Annotated[
+        bool, typer.Option("--light", help="Leave circuitsvis out: a smaller page, without eval.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Write the visual report of a run again, as one HTML page."""
@@ -30,7 +33,7 @@ def report(
     from headscope.api import load
     from headscope.runs.folder import REPORT, encoded, inside
 
-    page = encoded(load(run).report())
+    page = encoded(load(run).report(light=light))
     # the run's own page holds nothing that is not in the run
     target = out or inside(run, REPORT)
     write_file(target, page, overwrite=overwrite or out is None)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
 from headscope.evidence.result import Result
@@ -62,7 +64,20 @@ def join(
     info["thresholds"] = first.info["thresholds"]
     joined = pd.concat(tables, ignore_index=True)[HEAD_COLUMNS]
     table = pd.concat(evidence, ignore_index=True)[EVIDENCE_COLUMNS]
-    return Result(joined, table, rules, info, examples=tuple(examples))
+    means = _means(found, naming)
+    return Result(joined, table, rules, info, examples=tuple(examples), means=means)
+
+
+def _means(
+    found: Mapping[str, Result], naming: Stacks
+) -> Float[ndarray, "layer head query key"] | None:
+    """The mean patterns of all stacks; empty ones where a stack has none."""
+    known = {letter: part.means for letter, part in found.items() if part.means is not None}
+    if not known:
+        return None
+    shape = next(iter(known.values())).shape[1:]
+    own = [known.get(k, np.zeros((stop - start, *shape))) for k, start, stop in naming.starts()]
+    return np.concatenate(own)
 
 
 def _notes(part: Result) -> list[str]:

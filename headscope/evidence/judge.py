@@ -25,6 +25,7 @@ from headscope.evidence.weigh import (
 )
 from headscope.evidence.write_tags import effect_facts, with_writes
 from headscope.measure.bootstrap import LEVEL, RESAMPLES
+from headscope.measure.mean_pattern import mean_patterns
 from headscope.measure.profile import describe
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
@@ -101,6 +102,7 @@ def judge(
     }
     judged = {"thresholds": THRESHOLDS, "reliability": agreement(halves), "provenance": provenance}
     result = Result(heads, evidence[EVIDENCE_COLUMNS], rules, {**info, **judged}, tally, twin)
+    result = replace(result, means=mean_patterns(tally.profile))
     return replace(result, effects=written) if len(written) else result
 
 

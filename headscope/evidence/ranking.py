@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from headscope.evidence.tags import is_sink
 from headscope.measure.example import Wanted
-from headscope.relations.relation import Relation
+from headscope.relations.relation import MIN_QUERIES, Relation
 
 TAGS_PER_HEAD = 3
 """Relations that a head is shown with."""
@@ -31,9 +31,10 @@ def best_heads(evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> list[Wanted]:
-    """What to show of each tagged head: its best relations, three at most, head by head.
+    """What to show of each head: its best relations, three at most, head by head.
 
-    Resting on the first token needs no example where a head does anything else.
+    Resting on the first token needs no example where a head does anything else. Of a head without
+    a tag it is the relation with the largest lift that could have earned one.
     """
     index = {relation.id: i for i, relation in enumerate(relations)}
     rows = _best_first(_tagged(evidence)).groupby(_HEAD, sort=True).head(TAGS_PER_HEAD)
@@ -43,7 +44,21 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
         other = ids[~is_sink(ids)]
         shown = other if len(other) else ids
         wanted += [Wanted(int(layer), int(head), index[name]) for name in shown]
-    return wanted
+    nearest = _nearest(evidence, relations)
+    wanted += [Wanted(layer, head, index[name]) for layer, head, name in nearest]
+    return sorted(wanted, key=lambda want: (want.layer, want.head))
+
+
+def _nearest(
+    evidence: pd.DataFrame, relations: Sequence[Relation]
+) -> Iterator[tuple[int, int, str]]:
+    """Of each head that has no tag its best relation among those that give one."""
+    names = evidence["type"] + "/" + evidence["relation"]
+    askable = names.isin([relation.id for relation in relations if relation.rule.taggable])
+    bare = ~evidence["tagged"].astype(bool).groupby([evidence[k] for k in _HEAD]).transform("any")
+    open_to_all = evidence[bare & askable & (evidence["n"] >= MIN_QUERIES) & ~is_sink(names)]
+    for row in _by_lift(open_to_all).drop_duplicates(_HEAD).itertuples():
+        yield int(row.layer), int(row.head), f"{row.type}/{row.relation}"
 
 
 def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:

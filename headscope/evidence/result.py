@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.arguments import takes
 from headscope.errors import ChoiceError
@@ -45,6 +47,9 @@ class Result:
     effects: pd.DataFrame | None = None
     """What heads write, a row per head × effect; see `headscope.evidence.effects.weigh_effects`.
     None where it was not measured."""
+    means: Float[ndarray, "layer head query key"] | None = None
+    """The heads' mean patterns on the first tokens of texts; see
+    `headscope.measure.mean_pattern.mean_patterns`. None in runs of an older headscope."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
 

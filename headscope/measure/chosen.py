@@ -10,7 +10,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from numpy.random import Generator
 
-from headscope.measure.example import Wanted
+from headscope.measure.example import STEPS, Wanted
 from headscope.measure.query_masses import Queries, Reading
 
 BEST = 2
@@ -29,6 +29,8 @@ class Chosen:
     mass: float
     window: int
     query: int
+    masses: tuple[int, ...] = ()
+    """The queries that it was chosen from by their masses; see `Example.masses`."""
 
 
 def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> Iterator[Chosen]:
@@ -39,6 +41,8 @@ def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> 
     """
     order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
     natural = np.array([window.stimulus == "text" for window in reading.sample])
+    counts = np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))[0]
+    masses = tuple(counts.tolist())
     used: set[int] = set()
     windows: set[int] = set()
     for kind, start, end in _kinds(len(order)):
@@ -55,7 +59,7 @@ def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> 
         used.add(candidates[best])
         windows.add(places[best][0])
         mass = float(queries.mass[candidates[best]])
-        yield Chosen(want.layer, want.head, want.relation, kind, mass, *places[best])
+        yield Chosen(want.layer, want.head, want.relation, kind, mass, *places[best], masses)
 
 
 def targets_of(reading: Reading, relation: int, window: int, query: int) -> Int[ndarray, " target"]:

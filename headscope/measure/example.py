@@ -11,6 +11,9 @@ from numpy import ndarray
 from headscope.corpus.visible import visible
 from headscope.measure.excerpt import stretches_left_out
 
+STEPS = 20
+"""Of the histogram of a relation's queries by their mass."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -52,6 +55,9 @@ class Example:
     """Tokens of the window; 0 in runs of an older headscope."""
     more_targets: int = 0
     """Targets of the query for which the excerpt has no room."""
+    masses: tuple[int, ...] = ()
+    """How many of the queries that it was chosen from put how much on their targets, in `STEPS`
+    equal steps from 0 to 1. Empty for an ordinary text, and in runs of an older headscope."""
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:

@@ -185,4 +185,5 @@ def _example(reading: Reading, choice: Chosen, shown: ndarray, *found: ndarray) 
         left_out=left_out,
         length=len(window),
         more_targets=len(targets) - len(places),
+        masses=choice.masses,
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.looks import ROW_CELLS
+from headscope.measure.mean_pattern import add_mean
 from headscope.measure.tally import CORNER, OFFSETS, Profile, grained
 from headscope.models.engines.engine import Rows, Tile, row_sums
 from headscope.relations.asked import LONG
@@ -112,6 +113,7 @@ class ProfileRows:
         for offset in range(min(OFFSETS, end - 1)):
             sums = rest.diagonal(offset=beside - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
+        add_mean(profile, layer, window, first, own)
         if layer == 0:
             profile.queries += end - first
         if first < CORNER <= length and not window.source:

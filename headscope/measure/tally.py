@@ -23,6 +23,8 @@ OFFSETS = 9
 """Diagonals of the profile: from the current token to eight back."""
 CORNER = 10
 """Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
+SIDE = 24
+"""Tokens at the beginning of a window whose mean pattern is kept, as a picture of the head."""
 
 GRAIN = 2.0**-24
 """What is added to a tally is a multiple of this, finer than the rounding of single precision.
@@ -39,8 +41,8 @@ def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
 class Profile:
     """Sums that describe a head's pattern on at most 16 text windows.
 
-    All are sums over the queries from position 1 on; `queries` counts them, and each array but
-    `corner` is `[layer head]`. What they mean is said where they are divided:
+    All are sums over the queries from position 1 on; `queries` counts them, and `corner` and
+    `mean` hold cells of patterns. What they mean is said where they are divided:
     `headscope.measure.profile`.
     """
 
@@ -55,6 +57,9 @@ class Profile:
     sentence: Float[ndarray, "layer head"]
     corners: Float[ndarray, " window"]
     corner: Float[ndarray, "window layer head cell"]
+    mean: Float[ndarray, "layer head pixel"]
+    mean_queries: Float[ndarray, " query"]
+    """Of each query position the windows that `mean` is summed over."""
 
     @classmethod
     def zeros(cls, layers: int, heads: int) -> Profile:
@@ -72,6 +77,8 @@ class Profile:
             sentence=np.zeros(per_head),
             corners=np.zeros(PROFILES),
             corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
+            mean=np.zeros((*per_head, SIDE * SIDE)),
+            mean_queries=np.zeros(SIDE),
         )
 
     def __iadd__(self, other: Profile) -> Profile:

@@ -16,7 +16,8 @@ CAUSES = "causal.csv"
 RULES = "rules.csv"
 EFFECTS = "effects.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
-CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS)
+MEANS = "patterns/mean.safetensors"
+CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 OWN = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -33,6 +34,7 @@ _MOST_BYTES = {
     CAUSES: 64 * 2**20,
     RULES: 64 * 2**20,
     EFFECTS: 256 * 2**20,
+    MEANS: 256 * 2**20,
 }
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
-from headscope.measure.example import Example
+from headscope.measure.example import STEPS, Example
 from headscope.measure.excerpt import stretches_left_out
 from headscope.runs.folder import INDEX, PATTERNS, encoded, readable
 from headscope.runs.write import write_file
@@ -142,7 +142,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
     texts = [facts["relation"], facts["kind"], facts["window"], *facts["tokens"]]
     mass = 0.0 if facts["mass"] is None else facts["mass"]
     fit = (
-        (facts.keys() == _FACTS or facts.keys() == _FACTS - _ADDED)
+        any(facts.keys() == _FACTS - missing for missing in (set(), {"masses"}, _ADDED))
         and isinstance(facts["tokens"], list)
         and all(type(number) is int for number in numbers)
         and all(isinstance(text, str) for text in texts)
@@ -162,11 +162,14 @@ def _fits(
     left_out: Any = (),
     length: Any = 0,
     more_targets: Any = 0,
+    masses: Any = (),
 ) -> bool:
     """Whether the shown tokens lie in their window in order, and each gap has its attention."""
     if not isinstance(positions, list | tuple) or not isinstance(left_out, list | tuple):
         return False
-    numbers = (*positions, length, more_targets)
+    if not isinstance(masses, list | tuple) or len(masses) not in (0, STEPS):
+        return False
+    numbers = (*positions, length, more_targets, *masses)
     if not all(type(number) is int and 0 <= number <= _LONGEST for number in numbers):
         return False
     if not all(type(share) in (int, float) and 0 <= share <= 1 + TOLERANCE for share in left_out):
@@ -180,7 +183,7 @@ def _fits(
 
 _LONGEST = 2**31
 """No window has as many tokens."""
-_ADDED = {"positions", "left_out", "length", "more_targets"}
+_ADDED = {"positions", "left_out", "length", "more_targets", "masses"}
 """What examples of an older headscope do not say."""
 _FACTS = {field.name for field in fields(Example)} - {"pattern"}
 TOLERANCE = 0.05
@@ -203,6 +206,7 @@ def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:
             "targets": tuple(facts["targets"]),
             "positions": tuple(facts.get("positions", ())),
             "left_out": tuple(facts.get("left_out", ())),
+            "masses": tuple(facts.get("masses", ())),
             "pattern": pattern,
         }
     )

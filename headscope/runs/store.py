@@ -35,6 +35,7 @@ from headscope.runs.folder import (
     readable,
 )
 from headscope.runs.lock import NEW, unwritable, workplace
+from headscope.runs.means import read_means, write_means
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
 from headscope.runs.place import check_free, put
 from headscope.runs.places import inward, outward
@@ -134,9 +135,10 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         read_accounts(folder),
         read_effects(folder, info.get("effects", {})),
     )
+    means = read_means(folder, (heads["layer"].nunique(), int(heads["head"].max()) + 1))
     if beside[1] is not None and "rule" not in heads:
         raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
-    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside)
+    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside, means)
 
 
 UNCHECKED = (
@@ -161,6 +163,8 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
         write_file(folder / RULES, encoded(table_to_csv(run.accounts)))
     if run.examples:
         write_examples(run.examples, folder)
+    if run.means is not None:
+        write_means(run.means, folder)
     write_file(folder / REPORT, encoded(report()))
     if run.tally is not None:
         arrays = dict(run.tally.arrays())
@@ -227,7 +231,8 @@ def tally_of(
     return tally
 
 
-_LATER = ("profile.sink",)
-"""Sums that earlier versions did not take; no model that they read had any."""
+_LATER = ("profile.sink", "profile.mean", "profile.mean_queries")
+"""Sums that earlier versions did not take: no model that they read had a learned sink, and no mean
+patterns were kept."""
 _RETIRED = ("guesses", "baselines")
 """Sums of earlier versions that say nothing of heads."""

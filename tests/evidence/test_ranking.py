@@ -117,6 +117,7 @@ def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
         Wanted(0, 1, number["syntactic/obj:dep>head"]),
         Wanted(0, 1, number["coreference/same-word"]),
         Wanted(0, 1, number["coreference/pronoun"]),
+        Wanted(0, 2, number["syntactic/obj:dep>head"]),  # no tag: what it comes closest to
         Wanted(0, 3, number["sink/first-token"]),
         Wanted(0, 4, number["delimiter/newline"]),
     ]

@@ -73,6 +73,7 @@ def make_run(folder: Path) -> Path:
     made = hs.Run(
         heads, run.evidence, run.rules, info, run.tally, run.tally, examples,
         pd.DataFrame([cause]), pd.DataFrame([term]), pd.DataFrame([effect]),
+        np.full((2, 2, 24, 24), 1 / 24),
     )  # fmt: skip
     return made.save(folder)
 

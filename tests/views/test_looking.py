@@ -52,6 +52,9 @@ def made(gpt2_folder, tmp_path_factory):
     chosen = (evidence["layer"] == 1) & (evidence["head"] == 2)
     evidence.loc[chosen & evidence["relation"].isin(["offset-2", "sentence-end"]), "tagged"] = True
     wanted = wanted_examples(pd.DataFrame(evidence), relations)
+    every = set(zip(run.heads["layer"], run.heads["head"], strict=True))
+    assert {(want.layer, want.head) for want in wanted} == every
+    wanted = [want for want in wanted if (want.layer, want.head) == (1, 2)]
     examples = find_examples(model, windows, relations, wanted, batch_tokens=256, seed=0)
     shown = hs.Run(run.heads, evidence, run.rules, run.info, run.tally, run.twin, examples)
     shown.save(folder / "shown")
@@ -129,7 +132,7 @@ def test_the_cache_gives_back_what_was_written_head_by_head(made):
     assert len(read_examples(folder / "shown", layer=1, head=2)) == len(run.examples)
 
 
-ADDED = ("positions", "left_out", "length", "more_targets")
+ADDED = ("positions", "left_out", "length", "more_targets", "masses")
 
 
 def change_index(folder, change):
@@ -164,7 +167,7 @@ def test_examples_of_an_older_headscope_are_read_and_say_what_is_not_known(made,
     [
         {"positions": [0]}, {"positions": None}, {"positions": "0"}, {"length": 1}, {"length": "x"},
         {"left_out": [0.5] * 99}, {"left_out": [float("nan")]}, {"more_targets": -1},
-        {"more_targets": True},
+        {"more_targets": True}, {"masses": [1]}, {"masses": [-1] * 20}, {"masses": 20},
     ],
 )  # fmt: skip
 def test_an_excerpt_that_cannot_be_is_refused(made, tmp_path, change):

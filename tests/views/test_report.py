@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import headscope as hs
 from headscope.measure.example import Example
 from headscope.views.report import report_html
 from headscope.views.report.data import pack, page_data, shortened, to_json
+from headscope.views.report.packed import packed
 from headscope.views.report.page import circuitsvis_script
 from tests.browser import find_browser, visit
 
@@ -157,63 +161,178 @@ def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_pa
     assert visit(page, script, tmp_path).found["cells"] == []
 
 
-def test_a_view_is_drawn_with_its_tokens_and_evil_ones_stay_text(page, tmp_path):
+def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     script = """
-      const given = [], left = [], draw = drawPattern;
-      drawPattern = (id, tokens, attention) => { given.push(tokens); left.push(...[1, 9].map((i) => Number(attention[i][0].toFixed(2)))); draw(id, tokens, attention); };
-      await go("L1H2"); await look($(".circuit"));
-      const view = $(".circuit"), canvas = view.querySelector("canvas");
-      const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-      const row = $(".tokens");
-      return {
-        painted: pixels.some((v) => v > 0), given,
-        tokens: [...row.querySelectorAll(".token")].map((t) => t.textContent),
-        query: row.querySelector(".query").textContent,
+      await go("L1H2");
+      const one = $(".example"), say = () => one.querySelector(".said").textContent;
+      const first = { said: say(), arcs: one.querySelectorAll(".arc").length, aimed: one.querySelectorAll(".arc.aimed").length };
+      const folded = [...one.querySelectorAll(".strip-tokens > *")].map((t) => t.textContent);
+      const fold = one.querySelector(".fold");
+      if (!fold.hidden) { fold.click(); await tick(); }
+      const row = one.querySelector(".strip-tokens");
+      const shown = {
+        tokens: [...row.querySelectorAll(".tok")].map((t) => t.textContent),
+        query: row.querySelector(".query").textContent, gaps: [...row.querySelectorAll(".gap")].map((g) => g.title),
         targets: [...row.querySelectorAll(".target")].map((t) => t.textContent),
-        gaps: [...row.querySelectorAll(".gap")].map((g) => g.textContent),
-        at: [...row.querySelectorAll(".at")].map((g) => g.textContent),
-        said: row.nextElementSibling.textContent, left,
-        details: $$(".examples > details").length, bold: $$("#main b").length,
-        title: $("#title").textContent, tab: document.title,
+      };
+      row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseenter")); await tick();
+      const over = say();
+      row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseleave")); await tick();
+      const after = say();
+      row.querySelector('[data-token="3"]').click(); await tick();
+      const pinned = [say(), location.hash, row.querySelector('[data-token="3"]').getAttribute("aria-pressed")];
+      one.querySelector(".whole").open = true; await tick(200);
+      const canvas = one.querySelector("canvas.heat");
+      const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      return {
+        first, folded, shown, over, after, pinned, painted: pixels.some((v) => v > 0), left: one.querySelector(".whole > .small")?.textContent,
+        count: $$(".example").length, bold: $$("#main b").length, title: $("#title").textContent, tab: document.title,
       };
     """
     seen = visit(page, script, tmp_path)
     assert seen.errors == []  # the alert would be one
     found = seen.found
     assert found["painted"]
-    assert found["tokens"] == [
+    assert found["shown"]["tokens"] == [
         "<bos>", EVIL, '"\'<b>&amp;', "⟨RLO⟩abc⟨RLM⟩", "\ufffd", "⟨d83d⟩", "a↵b", " $x$", "end",
     ]  # fmt: skip
-    positions = (0, *range(40, 46), 90, 91)
-    named = [f"{at}:{token}" for at, token in zip(positions, found["tokens"], strict=True)]
-    assert found["given"] == [["(not shown)", *named]]
-    assert found["gaps"] == [" … 0.25 … ", " … "]
-    assert found["at"] == ["40:", "90:", " …"]
-    assert found["said"].startswith(
-        "0.25 of the boxed token's attention is on tokens that are not shown; 2 of its targets are"
+    assert found["shown"]["query"] == "end"
+    assert found["shown"]["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
+    assert found["shown"]["gaps"] == ["left out here: 0.25", "left out here: 0.00"]
+    # even attention of a ninth on each token, and a quarter on what the excerpt leaves out
+    assert found["first"]["said"].startswith("“end” at 91 looks at tokens left out (…) 0.25")
+    assert found["first"]["aimed"] == 2
+    assert found["first"]["arcs"] == 10
+    assert found["over"].startswith("“\"'<b>&amp;” at 41 looks at")
+    assert found["over"].count("0.33") == 3
+    assert found["after"] == found["first"]["said"]
+    assert found["pinned"][0].endswith("(pinned)")
+    assert found["pinned"][1:] == ["#L1H2?pin0=3", "true"]
+    assert found["left"].startswith(
+        "0.25 of the query's attention is on tokens that are not shown; 2 of its targets are"
     )
-    assert found["left"] == [0, 0.25]
-    assert found["query"] == "end"
-    assert found["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
-    assert found["details"] == 4
+    assert found["count"] == 5  # three at once, one by the slider, and the ordinary text
     assert found["bold"] == 0
     assert found["tab"].startswith("six heads </title><b>")
 
 
-def test_views_are_drawn_when_they_come_into_sight(page, tmp_path):
+def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path):
+    size = 40
+    pattern = np.zeros((size, size), np.float16)
+    pattern[:, 0] = 1
+    pattern[30, [0, 10]] = [0.2, 0.8]
+    long = Example(
+        1, 2, "induction/repeat", "best", 0.8, "w", tuple(f"t{i}" for i in range(size)), 30, (10,),
+        pattern, positions=tuple(range(size)), length=size, masses=(*[0] * 16, 9, *[0] * 3),
+    )  # fmt: skip
+    script = """
+      await go("L1H2");
+      const tokens = () => [...$(".strip-tokens").children].map((t) => t.textContent);
+      const folded = tokens();
+      $(".fold").click(); await tick();
+      const all = tokens().length;
+      $(".all-queries").open = true; await tick();
+      return { folded, all, columns: $$(".histogram .column").map((c) => Number(c.getAttribute("height"))) };
+    """
+    seen = visit(report_html(replace(run, examples=[long])), script, tmp_path)
+    assert seen.errors == []
+    near = [[f"t{i}" for i in range(at - 2, at + 3)] for at in (10, 30)]
+    beginning = ["t0", "t1", "t2"]  # beside the first token, on which the rest lies
+    assert seen.found["folded"] == [*beginning, "…", *near[0], "…", *near[1], "…"]
+    assert seen.found["all"] == size
+    assert np.flatnonzero(seen.found["columns"]).tolist() == [16]
+
+
+def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tmp_path):
     script = """
       await go("L1H2"); await tick(300);
-      const before = $$(".circuit").length;
-      const last = $$(".examples > details").at(-1);
-      last.open = true; await tick(100);
-      const unseen = last.querySelectorAll("canvas").length;
-      await look(last);
-      return { before, unseen, drawn: last.querySelectorAll("canvas").length };
+      const before = [library === null, $$("iframe").length];
+      const one = $(".example .whole"); one.open = true; await tick(200);
+      const still = library === null;
+      one.querySelector(".pattern").open = true; await tick(3000);
+      const inner = one.querySelector("iframe").contentDocument;
+      const drawn = inner.querySelectorAll("#view canvas, #view img, #view svg").length;
+      return { before, still, drawn, page: one.querySelector("iframe").srcdoc, text: inner.body.textContent.length, colour: getComputedStyle(inner.body).backgroundColor, own: getComputedStyle(document.body).backgroundColor };
+    """
+    for scheme in ("light", "dark"):
+        seen = visit(page, script, tmp_path, scheme=scheme)
+        assert seen.errors == []
+        assert seen.found["before"] == [True, 0]
+        assert seen.found["still"]
+        assert seen.found["drawn"] > 0
+        assert "▶ 91:end" in seen.found["page"]
+        assert "★ 40:\\u003c/script" in seen.found["page"]
+        assert seen.found["colour"] == seen.found["own"]
+
+
+def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):
+    light = report_html(run, light=True)
+    assert "unsafe-eval" not in light
+    assert len(light) < len(report_html(run)) - 300_000
+    script = """
+      await go("L1H2"); $(".whole").open = true; await tick(200);
+      return [$$("canvas.heat").length, $$(".pattern").length];
+    """
+    seen = visit(light, script, tmp_path)
+    assert seen.errors == []
+    assert seen.found == [1, 0]
+
+
+def test_cells_are_pictures_of_mean_patterns_where_the_run_has_them(run, page, tmp_path):
+    script = """
+      const cell = $('.cell[data-head="L0H0"]'), canvas = cell.querySelector("canvas");
+      if (!canvas) return null;
+      const shades = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 === 3);
+      return { side: canvas.width, shades: [...shades], sink: cell.querySelector(".sink").style.height };
+    """
+    means = np.zeros((2, 3, 24, 24))
+    place = np.arange(1, 24)
+    means[:, :, place, place - 1] = 0.81
+    means[..., 0] += 1 - means.sum(-1)
+    heads = run.heads.assign(first_token_mass=0.37)
+    seen = visit(report_html(replace(run, heads=heads, means=means)), script, tmp_path)
+    assert seen.errors == []
+    expected = np.zeros((23, 23))
+    expected[place[1:] - 1, place[1:] - 2] = round(
+        0.9 * 255
+    )  # square roots; the first token is out
+    assert seen.found["side"] == 23
+    assert np.abs(np.reshape(seen.found["shades"], (23, 23)) - expected).max() <= 1
+    assert seen.found["sink"] == "37%"
+    older = visit(report_html(replace(run, means=None)), script, tmp_path)
+    assert older.found is None
+    assert older.errors == []
+
+
+def test_the_atlas_says_its_findings_in_words_and_keeps_its_filter_in_the_address(page, tmp_path):
+    script = """
+      const said = $(".findings").textContent;
+      $('.filter[data-type="induction"]').click(); await tick();
+      const kept = location.hash;
+      await go("L1H2"); await go(kept.slice(1));
+      return { said, kept, lit: $$(".cell:not(.faded)").map((c) => c.dataset.head) };
     """
     seen = visit(page, script, tmp_path)
-    assert seen.found["before"] == 1
-    assert seen.found["unseen"] == 0
-    assert seen.found["drawn"] == 1
+    assert seen.errors == []
+    assert "of 6 heads earned a tag for where they look" in seen.found["said"]
+    assert "1 induction (L1; strongest L1H2, " in seen.found["said"]
+    assert seen.found["kept"] == "#?type=induction"
+    assert seen.found["lit"] == ["L1H2"]
+
+
+def test_every_head_has_a_page_with_its_near_miss_and_ladder(page, tmp_path):
+    script = """
+      await go("L1H1");
+      const plain = $(".plain").textContent;
+      await go("L1H2");
+      return { plain, steps: $$(".ladder li").map((li) => [li.className, li.textContent]) };
+    """
+    seen = visit(page, script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["plain"].startswith("No tag. It comes closest")
+    assert ["holds", "✓ mass mass 0.800, floor 0.4"] in seen.found["steps"] or any(
+        kind == "holds" and " mass 0.80" in said for kind, said in seen.found["steps"]
+    )
 
 
 def test_points_of_the_scatter_are_heads_on_any_axes(page, tmp_path):
@@ -273,10 +392,29 @@ def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme)
     assert {hash_: faults for hash_, faults in seen.found.items() if faults} == {}
 
 
-def test_the_circuitsvis_script_goes_in_once_and_cannot_end_its_element(page):
+def test_the_circuitsvis_script_goes_in_packed_and_cannot_end_its_element(page):
     script = circuitsvis_script()
     assert "</script" not in script
-    assert page.count(script[:2000]) == 1
+    small = packed(script)
+    assert page.count(small.replace("+", "&#43;")) + page.count(small) == 1
+    size, _, text = small.partition(":")
+    raw = zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
+    assert (len(raw), raw.decode()) == (int(size), script)
+
+
+@pytest.mark.parametrize("strategy", [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, "stored"])
+def test_the_page_unpacks_what_was_deflated_in_any_way(page, tmp_path, strategy):
+    rng = np.random.default_rng(0)
+    texts = ["", "a", "headscope " * 3000, "".join(map(chr, rng.integers(32, 0x2000, 20_000)))]
+    given = []
+    for text in texts:
+        raw = text.encode()
+        level, how = (0, 0) if strategy == "stored" else (9, strategy)
+        deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS, 9, how)
+        small = deflate.compress(raw) + deflate.flush()
+        given.append(f"{len(raw)}:{base64.b64encode(small).decode()}")
+    script = f"return {json.dumps(given)}.map(textOf);"
+    assert visit(page, script, tmp_path).found == texts
 
 
 def test_json_in_the_page_has_nothing_that_html_could_read():
@@ -286,8 +424,6 @@ def test_json_in_the_page_has_nothing_that_html_could_read():
 
 
 def test_packed_patterns_hold_the_lower_triangle_row_by_row():
-    import base64
-
     pattern = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float16)
     assert list(base64.b64decode(pack(pattern))) == [255, 128, 128, 51, 51, 153]
 

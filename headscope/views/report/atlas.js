@@ -1,20 +1,29 @@
-/* The atlas: layers × heads, each cell its primary type, shaded by its lift. */
+/* The atlas: layers × heads, each cell a small picture of its head in the colour of its primary type. */
 
 let shownType = null;
 
 function atlasPage() {
+  const asked = stateOf("type");
+  shownType = MARKED.includes(asked) ? asked : null;
   const counts = (type) => DATA.rows.filter((row) => row.mark === type || tagsOf(row).includes(type)).length;
   const filter = (type) => el("button", {
     type: "button", class: `filter type-${typeClass(type)}`, "aria-pressed": String(shownType === type), "data-type": type,
-    onclick: () => { shownType = shownType === type ? null : type; applyFilter(); },
+    onclick: () => { shownType = shownType === type ? null : type; setState("type", shownType); applyFilter(); },
   }, el("span", { class: "letter" }, letter(type) || "·"), ` ${label(type)} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
     GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
-    el("p", { class: "lead" }, "Each cell is a head: its letter and colour are its primary type, its strength the lift over control, and dots are further tags. Pale grey cells only rest; those with a dashed frame do what a simple rule does as well, and this text cannot tell which; empty cells earned no tag."),
-    lossLine(), filters, el("div", { class: "beside" }, grid(), coverageMap()), summaryTable(), undecidedList(), thresholdsView());
+    findings(), runFacts(), lossLine(), filters,
+    el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), thresholdsView());
   setTimeout(applyFilter);
   return page;
+}
+
+/* How to read a cell. */
+function legendLine() {
+  const cells = "Letter and colour: primary type, the stronger the larger the lift over control; dots: further tags; pale: only rests; dashed: a simple rule does as well; grey: no tag.";
+  const pictures = `Picture: mean attention of the first ${THUMB + 1} tokens of texts, queries downward and keys to the right, the first token left out; the bar at the left is the share of all attention on it.`;
+  return el("p", { class: "small" }, THUMB ? `${pictures} ${cells}` : cells);
 }
 
 function grid() {
@@ -22,7 +31,7 @@ function grid() {
   const rows = DATA.layers.map((layer) =>
     el("tr", {}, el("th", { scope: "row" }, layerName(layer)),
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, cell(rowOf(layer, h))))));
-  const box = el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
+  const box = el("table", { class: THUMB ? "grid pictures" : "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
   box.addEventListener("keydown", moveBetweenCells);
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box);
 }
@@ -38,7 +47,7 @@ function cell(row) {
     "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}, lift ${number(row.lift)}`,
     onmouseenter: (event) => showTip(describe(row), event.currentTarget), onmouseleave: () => showTip(""),
     onfocus: (event) => showTip(describe(row), event.currentTarget), onblur: () => showTip(""),
-  }, el("span", { "aria-hidden": "true" }, letter(row.mark)),
+  }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.mark)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }
 

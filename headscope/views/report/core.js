@@ -1,7 +1,7 @@
-"use strict";
 /* Data, elements and colours that every page of the report uses. */
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
+DATA.relations = JSON.parse(textOf(document.getElementById("relations").textContent));
 const TYPES = DATA.types.map((t) => t.name);
 const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TYPES.includes(t));
 const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
@@ -24,7 +24,7 @@ function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -78,6 +78,34 @@ function chip(type) {
 
 function headLink(row, text) {
   return el("a", { href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
+}
+
+/* The examples and ladders of a layer's heads, unpacked when they are first asked for. */
+const unpacked = new Map();
+function ofLayer(layer) {
+  if (!unpacked.has(layer)) unpacked.set(layer, layer in DATA.layers_of ? JSON.parse(textOf(DATA.layers_of[layer])) : { examples: [], ladders: [] });
+  return unpacked.get(layer);
+}
+const examplesAt = (layer) => ofLayer(layer).examples;
+const laddersAt = (layer) => ofLayer(layer).ladders;
+const examplesOfHead = (row) => examplesAt(row.layer).filter((e) => e.head === row.head);
+
+/* What is shown is in the address: a page and after a question mark its state. */
+function addressed() {
+  let hash = location.hash.slice(1);
+  try { hash = decodeURIComponent(hash); } catch { /* a bare % is no escape: take it as it stands */ }
+  const cut = hash.indexOf("?");
+  return cut < 0 ? [hash, new URLSearchParams()] : [hash.slice(0, cut), new URLSearchParams(hash.slice(cut + 1))];
+}
+const stateOf = (name) => addressed()[1].get(name);
+
+/* Keep a part of the state in the address, without a step in the browser's history; null takes it out. */
+function setState(name, value) {
+  const [page, state] = addressed();
+  if (value === null) state.delete(name);
+  else state.set(name, value);
+  const said = state.toString();
+  history.replaceState(null, "", `#${encodeURIComponent(page).replace(/%3D/g, "=")}${said ? `?${said}` : ""}`);
 }
 
 /* A table from a list of column names and rows of cells; cells are text or elements. */

@@ -25,6 +25,8 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.runs.shareable import shareable
 from headscope.views.colours import marks
+from headscope.views.report.ladder import ladders
+from headscope.views.report.spoken import instances_of, spoken
 from headscope.views.thresholds import curve_of
 
 _NUMBERS = (
@@ -48,6 +50,7 @@ def page_data(run: Result) -> dict[str, Any]:
     info = shareable(run.info)
     tagged = _indexed(strongest(run.evidence), place, heads)
     asked = set(run.evidence["type"])
+    seen = instances_of(run.examples)
     return {
         "model": info["model"],
         "layers": layers,
@@ -59,13 +62,15 @@ def page_data(run: Result) -> dict[str, Any]:
             if t.relations or t.name in asked
         ],
         "countable": countable_types(run.evidence, run.rules),
-        "relations": [_relation(run, name, own) for name, own in _by_relation(run.evidence)],
+        "relations": [_relation(run, name, own, seen) for name, own in _by_relation(run.evidence)],
         "best": {row.id: row.place for row in best.itertuples(index=False)},
         "strongest": {
             str(name): own[["place", "id"]].to_numpy().tolist()
             for name, own in tagged.groupby("type", sort=False)
         },
         "thresholds": _thresholds(run),
+        "means": _means(run),
+        "ladders": ladders(run),
         "examples": [_example(example) for example in run.examples],
         "info": {key: value for key, value in info.items() if key != "relations"},
     }
@@ -109,7 +114,9 @@ def _by_relation(evidence: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), own) for name, own in evidence.groupby(ids, sort=False)]
 
 
-def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
+def _relation(
+    run: Result, name: str, own: pd.DataFrame, instances: dict[str, list[str]]
+) -> dict[str, Any]:
     own = own.sort_values(["layer", "head"])
     rule = run.rules[name]
     first = own.iloc[0]
@@ -119,6 +126,8 @@ def _relation(run: Result, name: str, own: pd.DataFrame) -> dict[str, Any]:
         "type": first["type"],
         "name": first["relation"],
         "meaning": rule.meaning,
+        "spoken": spoken(name, rule.meaning),
+        "instance": instances.get(name),
         "floor": rule.floor,
         "taggable": rule.taggable,
         "n": int(first["n"]),
@@ -147,6 +156,18 @@ def _undecided_places(own: pd.DataFrame) -> list[int]:
     if "verdict" not in own:
         return []
     return [place for place, said in enumerate(own["verdict"]) if said == UNIDENTIFIABLE]
+
+
+def _means(run: Result) -> dict[str, Any] | None:
+    """Of each head the picture of its mean pattern: square roots, so that what is faint is seen.
+
+    Without the first token, whose share has a bar of its own.
+    """
+    if run.means is None:
+        return None
+    inner = np.sqrt(run.means[..., 1:, 1:].astype(float))
+    cells = [pack(own) if own.any() else "" for own in inner.reshape(-1, *inner.shape[2:])]
+    return {"side": inner.shape[-1], "cells": cells}
 
 
 def _rows(run: Result) -> list[dict[str, Any]]:
@@ -213,6 +234,7 @@ def _example(example: Example) -> dict[str, Any]:
         "outside": _short(example.elsewhere[example.query]) if example.query >= 0 else None,
         "length": example.length,
         "more": example.more_targets,
+        "masses": list(example.masses),
     }
 
 

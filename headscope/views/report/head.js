@@ -1,20 +1,33 @@
-/* A head's page: its tags with reasons, a bar per relation, its shape, and its examples. */
+/* A head's page: what it does in a sentence, three examples, all its queries, its relations, and what its tags rest on. */
 
 function headPage(row) {
-  const name = headName(row.layer, row.head);
-  const index = placeOf(row.layer, row.head);
-  const tagged = DATA.relations.filter((r) => r.tagged[index]);
-  const page = el("article", { class: "head" },
-    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
-    neighbours(row),
-    row.undecided ? el("p", {}, el("strong", {}, `Cannot be told apart here: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
-    el("p", { class: "reason" }, row.reason),
-    row.causes.length ? el("ul", { class: "causes" }, row.causes.map((line) => el("li", {}, line))) : "",
-    facts(row));
-  page.append(el("h3", {}, "Relations"), bars(index));
-  const examples = DATA.examples.filter((e) => e.layer === row.layer && e.head === row.head);
-  if (tagged.length) page.append(el("h3", {}, "Examples"), examplesOf(examples));
-  return page;
+  const name = headName(row.layer, row.head), index = placeOf(row.layer, row.head), examples = examplesOfHead(row);
+  return el("article", { class: "head" },
+    el("div", { class: "head-top" }, largeThumb(row), el("div", {},
+      el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
+      neighbours(row), plainSentence(row, index),
+      row.undecided ? el("p", {}, el("strong", {}, `Cannot be told apart here: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
+      row.causes.length ? el("ul", { class: "causes" }, row.causes.map((line) => el("li", {}, line))) : "")),
+    examplesOf(row, examples),
+    el("h3", {}, "Relations"), bars(index), ladders(row),
+    el("h3", {}, "Its shape"), facts(row), ordinaryOf(row, examples));
+}
+
+function largeThumb(row) {
+  const picture = thumb(row);
+  return picture && el("figure", { class: `large-thumb type-${typeClass(row.mark)}`, role: "img", "aria-label": `mean attention of the first ${THUMB + 1} tokens of texts` }, picture, sinkBar(row));
+}
+
+/* What it does, in plain words with its numbers; the terse line of heads.csv follows in grey. */
+function plainSentence(row, index) {
+  const r = DATA.relations.find((own) => own.name === row.relation && (own.type === row.primary || !tagsOf(row).length));
+  const value = (column) => r[column][index];
+  const said = !r || value("mass") === null ? [] : [
+    tagsOf(row).length ? "It puts " : "No tag. It comes closest to putting its attention where a relation says: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, where a head with a simpler habit would put ${number(value("control"))}`,
+    value("ci_low") === null ? "" : ` (the difference lies between ${number(value("ci_low"))} and ${number(value("ci_high"))}, over ${r.n} queries)`,
+    value("twin_p999") === null ? "" : `; a shuffled model shows up to ${number(value("twin_p999"))} more by chance`, ".",
+  ];
+  return [el("p", { class: "plain" }, said), el("p", { class: "reason small" }, row.reason)];
 }
 
 function neighbours(row) {
@@ -32,6 +45,11 @@ function facts(row) {
   ];
   if (DATA.model.key_value_heads && DATA.model.key_value_heads !== DATA.heads) pairs.push(["key/value group", String(row.kv_group)]);
   return el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+}
+
+/* A relation in words, its code in grey, and where the run has one an example of it. */
+function relationName(r) {
+  return [r.spoken, r.instance ? el("span", { class: "instance" }, " ", el("em", {}, visible(r.instance[0]).trim()), " → ", el("em", {}, visible(r.instance[1]).trim())) : "", " ", el("span", { class: "code" }, r.id)];
 }
 
 /* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
@@ -55,28 +73,17 @@ function bars(index) {
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }),
       value("twin_p999") === null ? null : el("div", { class: "twin", style: `left:${width(base + value("twin_p999"))}` }));
     box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " untold" : ""}` },
-      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, r.id, r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
+      el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, say.split(": ")[1])));
   }
   box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first, then those (?) that this text cannot tell from a simple rule."));
   return box;
 }
 
-function examplesOf(examples) {
-  if (!examples.length) return el("p", {}, "This run kept no examples.");
-  const groups = new Map();
-  for (const example of examples) {
-    if (!groups.has(example.relation)) groups.set(example.relation, []);
-    groups.get(example.relation).push(example);
-  }
-  const box = el("div", { class: "examples" });
-  let first = true;
-  for (const [relation, members] of groups) {
-    const about = DATA.relations.find((r) => r.id === relation);
-    box.append(el("h4", {}, relation || "ordinary text"));
-    if (about) box.append(el("p", { class: "small" }, `The boxed token should look at ${about.meaning} (underlined). Stretches of the text that it has little to do with are left out (…). Best queries first, then one from each quarter of all queries, the highest first.`));
-    members.forEach((example, i) => box.append(exampleView(example, relation !== "" && first && i === 0)));
-    first = false;
-  }
-  return box;
+/* What each of its relations had to clear, step by step, with the numbers. */
+function ladders(row) {
+  const own = laddersAt(row.layer).filter((each) => each.head === row.head);
+  return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
+    el("summary", {}, "What it had to clear for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length}`),
+    el("ol", { class: "ladder" }, each.steps.map(([name, said, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${said}`)))))) : "";
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment
 
@@ -11,12 +13,20 @@ from headscope.evidence.result import Result
 from headscope.runs.shareable import name_of
 from headscope.views.colours import type_style
 from headscope.views.report.data import page_data, to_json
+from headscope.views.report.packed import packed
 
 SCRIPTS = (
+    "inflate.js",
     "core.js",
-    "views.js",
+    "tokens.js",
+    "thumbs.js",
+    "findings.js",
     "coverage.js",
     "atlas.js",
+    "arcs.js",
+    "heat.js",
+    "circuit.js",
+    "examples.js",
     "head.js",
     "scatter.js",
     "thresholds.js",
@@ -25,16 +35,35 @@ SCRIPTS = (
 )
 
 
-def report_html(run: Result) -> str:
-    """The visual report of a run as one HTML page that asks no network."""
+def report_html(run: Result, *, light: bool = False) -> str:
+    """The visual report of a run as one HTML page that asks no network.
+
+    Args:
+        run: the run.
+        light: leave circuitsvis out, which is a third of a megabyte and asks the browser for
+            `unsafe-eval`; the page's own views of patterns stay.
+    """
+    data = page_data(run)
     template = Environment(autoescape=True).from_string(_file("page.html"))
     return template.render(
         title=f"{name_of(run.name)} – headscope",
         style=type_style() + "\n" + _file("report.css"),
-        circuitsvis=circuitsvis_script(),
+        circuitsvis="" if light else packed(circuitsvis_script()),
         scripts="\n".join(_file(name) for name in SCRIPTS),
-        data=to_json(page_data(run)),
+        relations=packed(to_json(data.pop("relations"))),
+        data=to_json(data | {"layers_of": _by_layer(data.pop("examples"), data.pop("ladders"))}),
     )
+
+
+def _by_layer(
+    examples: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]
+) -> dict[int, str]:
+    """What only heads' own pages show, packed by layer: no page shows more than one layer's."""
+    layers: dict[int, dict[str, list[dict[str, Any]]]] = {}
+    for name, rows in (("examples", examples), ("ladders", ladders)):
+        for row in rows:
+            layers.setdefault(row["layer"], {"examples": [], "ladders": []})[name].append(row)
+    return {layer: packed(to_json(own)) for layer, own in layers.items()}
 
 
 @cache

@@ -8,9 +8,10 @@ const AXES = [
 const scatterState = { x: "entropy", y: "lift" };
 
 function scatterPage() {
+  for (const axis of ["x", "y"]) if (AXES.some((a) => a.name === stateOf(axis))) scatterState[axis] = stateOf(axis);
   const plot = el("div", { class: "plot" });
   const choose = (axis, label) => {
-    const select = el("select", { id: `axis-${axis}`, onchange: (event) => { scatterState[axis] = event.target.value; drawScatter(plot); } },
+    const select = el("select", { id: `axis-${axis}`, onchange: (event) => { scatterState[axis] = event.target.value; setState(axis, event.target.value); drawScatter(plot); } },
       AXES.map((a) => el("option", { value: a.name, selected: a.name === scatterState[axis] }, a.name)));
     return el("span", {}, el("label", { for: `axis-${axis}` }, label), " ", select, " ");
   };

@@ -8,8 +8,7 @@ function navigation(current) {
 
 function show() {
   showTip("");
-  let hash = location.hash.slice(1);
-  try { hash = decodeURIComponent(hash); } catch { /* a bare % is no escape: take it as it stands */ }
+  const [hash] = addressed();
   const row = parseHead(hash);
   const type = hash.startsWith("type=") ? hash.slice(5) : null;
   const page = row ? headPage(row)

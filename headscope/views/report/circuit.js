@@ -1,0 +1,38 @@
+/* The full view: circuitsvis, unpacked when it is first opened, in a frame of its own that takes the page's colours. */
+
+const CIRCUITSVIS = document.getElementById("circuitsvis");
+let library = null;
+
+function circuitsvisText() {
+  if (library === null) library = textOf(CIRCUITSVIS.textContent);
+  return library;
+}
+
+/* The page inside the frame. Tokens go in as data, with nothing in them that HTML could read. */
+function framePage(view, props) {
+  const style = getComputedStyle(document.body);
+  const data = JSON.stringify(props).replace(/[<>&\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return `<!doctype html><html lang="en" style="color-scheme:${dark.matches ? "dark" : "light"}"><meta charset="utf-8"><title>circuitsvis</title>
+<style>body{margin:0;padding:8px;background:${style.backgroundColor};color:${style.color};font:14px/1.4 system-ui,sans-serif} #view *{white-space:nowrap;overflow:visible;text-overflow:clip}
+#view canvas,#view img{background:#fff} #view select,#view input,#view button{color:inherit;background:transparent}</style>
+<div id="view"></div><script>${circuitsvisText()}</${"script"}><script>CircuitsVis.render("view",CircuitsVis.${view},${data})</${"script"}></html>`;
+}
+
+function circuitFrame(label, view, props) {
+  const frame = el("iframe", { class: "circuit", title: label, srcdoc: framePage(view, props) });
+  frame.addEventListener("load", () => {
+    const fit = () => { frame.style.height = `${Math.min(900, frame.contentDocument.documentElement.scrollHeight + 12)}px`; };
+    setTimeout(fit, 300);
+  });
+  return frame;
+}
+
+/* A part that draws the full view when it is opened, and nothing where the page was made without circuitsvis. */
+function circuitDetails(said, label, view, props) {
+  if (!CIRCUITSVIS) return null;
+  const details = el("details", { class: "pattern" }, el("summary", {}, said));
+  details.addEventListener("toggle", () => {
+    if (details.open && !details.querySelector("iframe")) details.append(circuitFrame(label, view, props()));
+  });
+  return details;
+}

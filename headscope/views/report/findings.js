@@ -1,0 +1,45 @@
+/* What a run found, in words, and the facts of the run. */
+
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+/* "a, b and c" of texts or elements. */
+function listed(items) {
+  return items.flatMap((item, i) => [i === 0 ? "" : i === items.length - 1 ? " and " : ", ", item]);
+}
+
+function layersOf(rows) {
+  const own = [...new Set(rows.map((row) => row.layer))].sort((a, b) => a - b);
+  return own.length === 1 ? layerName(own[0]) : `${layerName(own[0])} to ${layerName(own.at(-1))}`;
+}
+
+function findings() {
+  const counted = ALL_TYPES.filter((type) => !rests(type) && countable(type))
+    .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
+  const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !rests(type)));
+  const said = counted.map(([type, own]) => {
+    const [place, relation] = strongestOf(type)[0];
+    return el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[place]), `, ${number(relation.mass[place])} against ${number(relation.control[place])})`);
+  });
+  const count = (test) => DATA.rows.filter(test).length;
+  const others = [[count((row) => rests(row.mark)), "only rest"], [count((row) => row.mark === UNDECIDED), "cannot be told from a simple rule on this text"], [count((row) => row.mark === UNCLASSIFIED), "earned no tag"]]
+    .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
+  const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
+  const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
+  return el("p", { class: "findings" },
+    `${acting.length} of ${plural(DATA.rows.length, "head")} earned a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
+    others.length ? [listed(others), ". "] : "",
+    first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : "");
+}
+
+function runFacts() {
+  const { model, info } = DATA, read = info.text_read || {}, settings = info.settings || {};
+  const whole = (value) => value.toLocaleString("en");
+  const pairs = [
+    ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
+    ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)} tokens`].filter(Boolean).join(", ")],
+    ["relations", whole(DATA.relations.length)],
+    ["chance", settings.twin ? "held against a shuffled twin" : settings.twin === false ? "no twin was read" : ""],
+    ["engine", info.engine],
+  ].filter(([, value]) => value);
+  return el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+}

@@ -1,0 +1,49 @@
+/* Small pictures of heads: the mean pattern of the first tokens, in the colour of the type. */
+
+const THUMB = DATA.means ? DATA.means.side : 0;
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const probes = new Map();
+
+/* The colour in which a type's patterns are drawn, as red, green and blue; it can be read on the page in either theme. */
+function inkOf(mark) {
+  const key = `${typeClass(mark)} ${dark.matches}`;
+  if (!probes.has(key)) {
+    const probe = el("i", { class: `ink type-${typeClass(mark)}` });
+    document.body.append(probe);
+    const canvas = el("canvas", { width: 1, height: 1 }), pen = canvas.getContext("2d");
+    pen.fillStyle = getComputedStyle(probe).color; // oklab in words: only a canvas gives its bytes
+    pen.fillRect(0, 0, 1, 1);
+    probes.set(key, [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3));
+    probe.remove();
+  }
+  return probes.get(key);
+}
+
+/* Cells [query][key] of a packed picture in 0 … 1, the square root of attention; the first token's row and column are not in it. */
+function thumbCells(place) {
+  const levels = bytesOf(DATA.means.cells[place]), whole = levels.length === THUMB * THUMB;
+  let at = 0;
+  return Array.from({ length: THUMB }, (_, query) =>
+    Array.from({ length: THUMB }, (_, key) => (whole || key <= query ? levels[at++] / 255 : 0)));
+}
+
+function thumb(row) {
+  const place = placeOf(row.layer, row.head);
+  if (!THUMB || !DATA.means.cells[place]) return null;
+  const canvas = el("canvas", { class: "thumb", width: THUMB, height: THUMB, "aria-hidden": "true" });
+  canvas.redraw = () => {
+    const pen = canvas.getContext("2d"), image = pen.createImageData(THUMB, THUMB), ink = inkOf(row.mark);
+    thumbCells(place).flat().forEach((share, i) => image.data.set([...ink, Math.round(share * 255)], 4 * i));
+    pen.putImageData(image, 0, 0);
+  };
+  canvas.redraw();
+  return canvas;
+}
+
+dark.addEventListener("change", () => { for (const canvas of document.querySelectorAll("canvas")) if (canvas.redraw) canvas.redraw(); });
+
+/* What the attention rests on, as a bar at the picture's edge. */
+function sinkBar(row) {
+  const share = Number.isFinite(row.sink_share) && row.sink_share ? row.first_token_mass + row.sink_share : row.first_token_mass;
+  return Number.isFinite(share) ? el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * Math.min(1, share))}%` }) : null;
+}
