@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,10 @@ def verify(
     measure: Annotated[
         bool, typer.Option(help="Run the model on the published stimulus, if it is at hand.")
     ] = True,
+    scores: Annotated[
+        Path | None,
+        typer.Option(help="A CSV of published scores: model,revision,metric,layer,head,value."),
+    ] = None,
     out: Table = None,
     figure: Picture = None,
     overwrite: Overwrite = False,
@@ -36,7 +41,9 @@ def verify(
     from headscope.studies.validation.verify import verify as compare
     from headscope.studies.validation.verify_view import verification_lines
 
-    found = compare(run, model=published, measure=measure, device=device, source=source)
+    found = compare(
+        run, model=published, measure=measure, scores=scores, device=device, source=source
+    )
     files = write_study(found, out, figure, overwrite=overwrite)
     print_rich(verification_lines(found))
     say_written(files)

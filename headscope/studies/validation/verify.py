@@ -11,12 +11,19 @@ import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.evidence.result import Result
 from headscope.heads import head_name
 from headscope.runs.named import A_RUN, the_run
+from headscope.studies.validation.published_ranks import (
+    RANK_COLUMNS,
+    compare_ranks,
+    left_out,
+    model_in,
+    read_scores,
+)
 from headscope.studies.validation.published_stimulus import (
     EXPLORATORY,
     MAIN,
@@ -67,12 +74,13 @@ METRICS = {
 }
 
 
-@takes(run=A_RUN, model=maybe(NAME), measure=FLAG)
+@takes(run=A_RUN, model=maybe(NAME), measure=FLAG, scores=maybe(PATH))
 def verify(
     run: Result | str | Path,
     *,
     model: str | None = None,
     measure: bool = True,
+    scores: str | Path | None = None,
     device: str = "auto",
     source: Any = None,
 ) -> Verification:
@@ -84,34 +92,57 @@ def verify(
         model: the published name, when the run's model has another (a local folder).
         measure: run the model again on the stimulus of the published matrices, if it can be had;
             otherwise the run's own masses are compared, which have another stimulus.
+        scores: a file of published scores of every head, `model,revision,metric,layer,head,value`;
+            their ranks are compared (`compare_ranks`).
         device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
         source: the run's model, or where it is now if it is not where it was.
 
     Raises:
         ChoiceError: nothing is published for this model.
-        RunError: the run has another number of layers or heads than the published model.
+        RunError: the run has another number of layers or heads than the published model, or the
+            file holds no scores.
     """
     run = the_run(run)
-    known = pd.read_csv(data_folder() / "known_heads.csv")
-    scores = pd.read_csv(data_folder() / "published_scores.csv")
     asked = model or str(run.info["model"]["name"])
+    ranks, ranked, notes = _ranked(run, scores, asked)
+    known = pd.read_csv(data_folder() / "known_heads.csv")
+    matrices = pd.read_csv(data_folder() / "published_scores.csv")
     name = ALIASES.get(asked, asked)
-    names = sorted(set(known["model"]) | set(scores["model"]))
-    if name not in names:
+    names = sorted(set(known["model"]) | set(matrices["model"]))
+    if name not in names and ranked is None:
         raise ChoiceError("published model", asked, names)
-    known, scores = known[known["model"] == name], scores[scores["model"] == name]
-    _check_shape(run, name, known, scores)
-    notes = [ELSEWHERE[name]] if name in ELSEWHERE else []
+    known, matrices = known[known["model"] == name], matrices[matrices["model"] == name]
+    if len(known) or len(matrices):
+        _check_shape(run, name, known, matrices)
+    notes += [ELSEWHERE[name]] if name in ELSEWHERE else []
     own = None
-    if measure and len(scores):
-        own = _measure_again(run, source, device, set(scores["metric"]), notes)
-    if own is None and len(scores):
+    if measure and len(matrices):
+        own = _measure_again(run, source, device, set(matrices["metric"]), notes)
+    if own is None and len(matrices):
         notes.append(
             "compared with the run's own masses: copies of 25 to 64 tokens behind a BOS, where the "
             "published scores have 100 or 50 tokens and none"
         )
-    heads, compared = _recall(run, known), _compare(run, scores, own)
-    return Verification(name, heads, compared, own is not None, tuple(notes))
+    heads, compared = _recall(run, known), _compare(run, matrices, own)
+    name = name if name in names else str(ranked)
+    return Verification(name, heads, compared, own is not None, tuple(notes), ranks)
+
+
+def _ranked(
+    run: Result, scores: str | Path | None, asked: str
+) -> tuple[pd.DataFrame, str | None, list[str]]:
+    """How a file of published scores ranks the run's heads, the model's name in it, and notes."""
+    if scores is None:
+        return pd.DataFrame(columns=RANK_COLUMNS), None, []
+    table = read_scores(Path(scores))
+    name = model_in(table, asked)
+    if name is None:
+        raise ChoiceError("published model in that file", asked, sorted(set(table["model"])))
+    others = left_out(table, name)
+    notes = ["published ranks are of another stimulus than this run's"]
+    if others:
+        notes.append(f"not compared, for nothing here is like it: {', '.join(others)}")
+    return compare_ranks(run, table, name), name, notes
 
 
 def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFrame) -> None:

@@ -35,10 +35,22 @@ def verification_lines(result: Verification) -> RenderableType:
             "within" if row.within else "BEYOND",
             "same strong heads" if row.same_set else "other strong heads",
         )
+    ranks = plain_table("published", "like", "what", "rank correlation", "first heads", "p")
+    for row in result.ranks.itertuples():
+        ranks.add_row(
+            f"{row.metric} ({row.revision})",
+            row.relation,
+            f"{row.quantity}, other stimulus: {row.stimulus}",
+            f"{row.spearman:+.2f}, within layers {row.spearman_control:+.2f}",
+            f"{row.shared} of {row.top} the same, by chance {row.shared_control:.1f}",
+            f"{row.p_value:.3f}",
+        )
     clear = result.heads[result.heads["kind"] == "clear"]
     recall = f"{int(clear['found'].sum())} of {len(clear)} clear heads found"
     notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
-    return Group(Text(f"{result.model}: {recall}", style="bold"), heads, Text(), scores, *notes)
+    tables = [table for table in (heads, scores, ranks) if table.row_count]
+    title = Text(f"{result.model}: {recall}", style="bold")
+    return Group(title, *(part for table in tables for part in (table, Text())), *notes)
 
 
 def heads_figure(result: Verification) -> Figure:

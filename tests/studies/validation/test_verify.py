@@ -234,3 +234,68 @@ def test_diagonal_scores_are_the_means_of_hugging_faces_own_diagonals(model_fold
                 for h in range(a.shape[1])
             ]
             np.testing.assert_allclose(found[offset][layer], slow, atol=1e-5)
+
+
+def scores_file(path, values: np.ndarray, metric: str, model="EleutherAI/pythia-6.9b") -> None:
+    layers, heads = np.indices(values.shape)
+    table = pd.DataFrame({"layer": layers.ravel(), "head": heads.ravel(), "value": values.ravel()})
+    table.assign(model=model, revision="main", metric=metric).to_csv(path, index=False)
+
+
+def test_a_file_of_published_scores_is_compared_by_rank(gpt2_run, tmp_path):
+    run, folder = gpt2_run
+    own = run.evidence[
+        (run.evidence["type"] == "induction") & (run.evidence["relation"] == "repeat")
+    ]
+    masses = own.sort_values(["layer", "head"])["mass"].to_numpy().reshape(12, 12)
+    # another stimulus gives other values in the same order
+    scores_file(tmp_path / "same.csv", masses**3 / 2, "induction_next_token_random")
+    (row,) = verify(run, model="pythia-6.9b", scores=tmp_path / "same.csv").ranks.to_dict("records")
+    assert row["spearman"] == pytest.approx(1)
+    assert (row["top"], row["shared"], row["best"]) == (10, 10, "L5H5")
+    assert row["p_value"] < 0.01
+    assert row["shared_control"] < 5
+    assert "random tokens" in row["stimulus"]
+    done = CliRunner().invoke(
+        app, ["verify", str(folder), "--as", "pythia-6.9b", "--scores", str(tmp_path / "same.csv")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "10 of 10 the same" in " ".join(done.output.split())
+    assert "another stimulus" in " ".join(done.output.split())
+
+
+def test_scores_in_another_order_within_layers_do_not_hold(gpt2_run, tmp_path):
+    run = gpt2_run[0]
+    own = run.evidence[
+        (run.evidence["type"] == "induction") & (run.evidence["relation"] == "repeat")
+    ]
+    masses = own.sort_values(["layer", "head"])["mass"].to_numpy().reshape(12, 12)
+    # each layer keeps its sum: only depth is known
+    other = np.random.default_rng(3).permuted(masses, axis=1)
+    scores_file(tmp_path / "other.csv", other, "induction_next_token_random")
+    found = verify(run, model="EleutherAI/pythia-6.9b", scores=tmp_path / "other.csv")
+    assert not found.holds
+    assert found.ranks["p_value"].iloc[0] > 0.05
+    assert found.table.equals(found.ranks)
+
+
+def test_a_file_that_holds_no_scores_of_this_model_is_refused(gpt2_run, tmp_path):
+    run, path = gpt2_run[0], tmp_path / "scores.csv"
+    scores_file(path, np.zeros((2, 3)), "induction_next_token_random")
+    with pytest.raises(RunError, match="12 layers × 12 heads, and induction_next_token_random"):
+        verify(run, model="EleutherAI/pythia-6.9b", scores=path)
+    with pytest.raises(ChoiceError, match="no published model in that file named 'gpt2'"):
+        verify(run, scores=path)
+    path.write_text("model,value\na,1\n")
+    with pytest.raises(RunError, match="it has no column revision, metric, layer, head"):
+        verify(run, scores=path)
+    scores_file(path, np.full((12, 12), np.nan), "induction_next_token_random")
+    with pytest.raises(RunError, match="no finite number"):
+        verify(run, scores=path)
+
+
+def test_what_nothing_here_is_like_is_named(gpt2_run, tmp_path):
+    scores_file(tmp_path / "s.csv", np.eye(12), "duo_attention_gate_kv_head", "Mistral")
+    found = verify(gpt2_run[0], model="Mistral", scores=tmp_path / "s.csv")
+    assert found.ranks.empty
+    assert any("not compared" in note and "duo_attention" in note for note in found.notes)
