@@ -24,9 +24,20 @@ TOP = 10
 """Heads that come first."""
 PERMUTATIONS = 1_000
 RANK_COLUMNS = [
-    "metric", "revision", "relation", "quantity", "stimulus", "heads", "spearman",
-    "spearman_control", "top", "shared", "shared_control", "p_value", "best",
-]  # fmt: skip
+    "metric",
+    "revision",
+    "relation",
+    "quantity",
+    "stimulus",
+    "heads",
+    "spearman",
+    "spearman_control",
+    "top",
+    "shared",
+    "shared_control",
+    "p_value",
+    "best",
+]
 
 
 @dataclass(frozen=True)
