@@ -79,7 +79,7 @@ function summaryTable() {
     const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
     return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.name}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
-  return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2]);
+  return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2], true);
 }
 
 /* Heads of which the text cannot say whether they follow a relation or a simple rule. */

@@ -19,12 +19,18 @@ function inkOf(mark) {
   return probes.get(key);
 }
 
-/* Cells [query][key] of a packed picture in 0 … 1, the square root of attention; the first token's row and column are not in it. */
-function thumbCells(place) {
-  const levels = bytesOf(DATA.means.cells[place]), whole = levels.length === THUMB * THUMB;
-  let at = 0;
-  return Array.from({ length: THUMB }, (_, query) =>
-    Array.from({ length: THUMB }, (_, key) => (whole || key <= query ? levels[at++] / 255 : 0)));
+/* Paint a packed picture: its levels, square roots of attention, become opacities; the first token's row and column are not in it. */
+function paint(pixels, packed, ink) {
+  const levels = bytesOf(packed), whole = levels.length === THUMB * THUMB;
+  for (let query = 0, at = 0; query < THUMB; query++) {
+    for (let key = 0; key < (whole ? THUMB : query + 1); key++) {
+      const to = 4 * (query * THUMB + key);
+      pixels[to] = ink[0];
+      pixels[to + 1] = ink[1];
+      pixels[to + 2] = ink[2];
+      pixels[to + 3] = levels[at++];
+    }
+  }
 }
 
 function thumb(row) {
@@ -32,8 +38,8 @@ function thumb(row) {
   if (!THUMB || !DATA.means.cells[place]) return null;
   const canvas = el("canvas", { class: "thumb", width: THUMB, height: THUMB, "aria-hidden": "true" });
   canvas.redraw = () => {
-    const pen = canvas.getContext("2d"), image = pen.createImageData(THUMB, THUMB), ink = inkOf(row.mark);
-    thumbCells(place).flat().forEach((share, i) => image.data.set([...ink, Math.round(share * 255)], 4 * i));
+    const pen = canvas.getContext("2d"), image = pen.createImageData(THUMB, THUMB);
+    paint(image.data, DATA.means.cells[place], inkOf(row.mark));
     pen.putImageData(image, 0, 0);
   };
   canvas.redraw();
