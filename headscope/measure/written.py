@@ -228,8 +228,9 @@ def _likely(
     logits = stream.float() @ directions.to(stream.device).T
     present = own.count.to(stream.device)[own.window.to(stream.device)] > 0
     mine = logits.gather(1, token.to(stream.device))
-    text = logits.masked_fill(~present, -torch.inf).sort(1).values
-    larger = text.shape[1] - torch.searchsorted(text, mine, right=True)
+    text = logits.masked_fill(~present, -torch.inf)
+    # head by head: a count for all at once would be larger than the effects themselves
+    larger = torch.stack([(text > own[:, None]).sum(1) for own in mine.unbind(1)], 1)
     found: Tensor = larger <= PREDICTED * present.sum(1, keepdim=True)
     return found.to(token.device)
 

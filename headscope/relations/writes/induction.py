@@ -18,7 +18,10 @@ from headscope.relations.relation import Rule
 from headscope.relations.writes.effect import Effect, Sides, Tokens, other_tokens
 
 FLOOR = 0.5
-SOURCE = "ours: as for copying; half a logit makes the token 1.6 times as likely"
+SOURCE = (
+    "ours: half a logit makes the token 1.6 times as likely; heads planted to write 1.5 logits keep "
+    "1.1 or more with noise 0.2 on their weights"
+)
 NEXT = 4
 """Tokens after the target that it is compared with."""
 

@@ -11,7 +11,10 @@ from headscope.relations.relation import Rule
 from headscope.relations.writes.effect import PROMPTS, Effect
 
 FLOOR = 0.3
-SOURCE = "ours: what heads planted to write 1.5 logits keep under noise; see `calibrate --writes`"
+SOURCE = (
+    "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights, and "
+    "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09"
+)
 
 EFFECTS = (
     Effect(
