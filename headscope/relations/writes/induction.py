@@ -19,7 +19,7 @@ from headscope.relations.writes.effect import Effect, Sides, Tokens, other_token
 
 FLOOR = 0.5
 SOURCE = (
-    "ours: half a logit makes the token 1.6 times as likely; heads planted to write 1.5 logits keep "
+    "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits keep "
     "1.1 or more with noise 0.2 on their weights"
 )
 NEXT = 4

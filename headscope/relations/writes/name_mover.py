@@ -14,7 +14,7 @@ from headscope.relations.writes.effect import PROMPTS, Effect
 
 FLOOR = 0.3
 SOURCE = (
-    "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights, and "
+    "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09"
 )
 UNSEEN = "names that the text does not hold"

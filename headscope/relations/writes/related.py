@@ -12,7 +12,7 @@ from headscope.relations.writes.effect import PROMPTS, Effect
 
 FLOOR = 0.3
 SOURCE = (
-    "ours: as for successors; 99.9 % of SmolLM2-135M's shuffled heads have less than 0.04, and none "
+    "ours: as for successors; 99.9 % of SmolLM2-135M's shuffled heads have less than 0.04; none "
     "was planted"
 )
 KINDS = {
