@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from headscope.studies.collapse.run import collapse as collapse
     from headscope.studies.compare.result import Comparison as Comparison
     from headscope.studies.compare.run import compare as compare
+    from headscope.studies.directions.result import Directions as Directions
+    from headscope.studies.directions.run import directions as directions
     from headscope.studies.explain.result import Explanation as Explanation
     from headscope.studies.explain.run import explain as explain
     from headscope.studies.prune.result import Pruning as Pruning
@@ -76,6 +78,7 @@ _HOMES = {
     "Calibration": "headscope.studies.validation.calibrate_result",
     "Collapse": "headscope.studies.collapse.result",
     "Comparison": "headscope.studies.compare.result",
+    "Directions": "headscope.studies.directions.result",
     "Document": "headscope.corpus.document",
     "Emergence": "headscope.studies.sweep.result",
     "Explanation": "headscope.studies.explain.result",
@@ -103,6 +106,7 @@ _HOMES = {
     "compare": "headscope.studies.compare.run",
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
+    "directions": "headscope.studies.directions.run",
     "emergence": "headscope.studies.sweep.emergence",
     "explain": "headscope.studies.explain.run",
     "head_types": "headscope.relations",

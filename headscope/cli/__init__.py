@@ -33,6 +33,7 @@ from headscope.cli import calibrate  # isort: skip  # noqa: F401
 from headscope.cli import ablate  # isort: skip  # noqa: F401
 from headscope.cli import prune  # isort: skip  # noqa: F401
 from headscope.cli import explain  # isort: skip  # noqa: F401
+from headscope.cli import directions  # isort: skip  # noqa: F401
 from headscope.cli import collapse  # isort: skip  # noqa: F401
 
 __all__ = ["app", "main"]

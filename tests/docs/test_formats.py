@@ -49,6 +49,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         shell("weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     shell("redundancy", runs[0], "--windows", 9, "--out", home / "redundancy.csv", "--quiet")
+    asked = ("L0H0", "--relation", "induction/repeat")
+    shell("directions", runs[0], *asked, "--out", home / "directions.csv")
     shell("collapse", gpt2_folder, *few, "--out", home / "collapse.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
     shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
@@ -95,7 +97,7 @@ TABLES = [
     "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
-    "weights writes", "prune", "prune-heads", "collapse", "rules.csv", "anatomy", "anatomy published",
+    "weights writes", "prune", "prune-heads", "collapse", "directions", "rules.csv", "anatomy", "anatomy published",
     "calibrate", "calibrate zoo",
 ]  # fmt: skip
 NOT_TABLES = {"run.json", "tally.safetensors", "patterns/examples.safetensors"}

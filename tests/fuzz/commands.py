@@ -50,6 +50,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8", "-q"],
         "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
+        "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
 
 

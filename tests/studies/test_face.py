@@ -78,6 +78,7 @@ STUDIES = {
     "calibrate": lambda run, corpus: Calibration(planted()),
     "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda run, corpus: hs.compare(run, run),
+    "directions": lambda run, corpus: hs.directions(run, "L0H0", relation="induction/repeat"),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
     "explain": lambda run, corpus: hs.explain(run, corpus, windows=8, features=2),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),

@@ -19,6 +19,7 @@ from headscope.errors import ChoiceError, ModelError
 from headscope.evidence.causes import judged
 from headscope.evidence.result import Result
 from headscope.evidence.tags import RESTING_PLACES
+from headscope.measure.of_each_document import LENGTH, edge_windows
 from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
 from headscope.models.encoders import refuse_encoder
 from headscope.models.load import Model
@@ -33,7 +34,6 @@ from headscope.studies.ablate.groups import Group, Head, choose_groups, chosen_h
 from headscope.studies.ablate.rerun import Rerunner
 from headscope.studies.ablate.result import Ablation
 from headscope.studies.ablate.stimulus import Stimulus, minimal_pairs, near_and_away, repeats
-from headscope.studies.ablate.windows import LENGTH, edge_windows
 from headscope.studies.ablate.writes import head_writes
 
 REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48

@@ -12,11 +12,11 @@ import headscope as hs
 from headscope.errors import ChoiceError
 from headscope.evidence.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
 from headscope.measure.deal import deal
+from headscope.measure.of_each_document import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.ablate.at_queries import AtQueries, Moves
 from headscope.studies.ablate.edges import Measured, Tag, choose_queries, nothing, silence_edges
-from headscope.studies.ablate.windows import edge_windows
 from headscope.studies.explain.running import running
 from tests.helpers import matching
 

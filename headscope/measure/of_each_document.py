@@ -1,4 +1,4 @@
-"""What edges are silenced on: the run's text, repeated random tokens, sentences of word pairs."""
+"""Windows of each stimulus for studies of single queries, of text of many documents."""
 
 from __future__ import annotations
 
