@@ -16,13 +16,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from forward import RELATIONS
-from side_by_side import corpora, gpt2_shape, save, scratch
+import torch
+from forward import RELATIONS, forward
+from side_by_side import bare, corpora, gpt2_shape, save, scratch
 from soak import copies
 
 from headscope.measure.backend import BATCH_TOKENS
 from headscope.measure.measure import measure
 from headscope.measure.stimuli import TextWindows
+from headscope.models.activations import fuse_activations
 from headscope.models.load import load_model
 
 LENGTHS = (256, 1_024, 2_048, 8_192)
@@ -33,37 +35,37 @@ SAMPLES = 3
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        print(above_the_model(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:]))
+        work, name, tokens, length, *texts = sys.argv[2:]
+        print(WORK[work](name, int(tokens), int(length), texts))
         return
     rows = {}
     with scratch() as folder:
         big = gpt2_shape(folder, context=max(LENGTHS))
         for length in LENGTHS:
-            rows[f"MB above GPT-2 small's shape at length {length}"] = child(
-                big, 16_384, length, corpora()
-            )
+            for work in WORK:
+                rows[f"MB above GPT-2 small's shape at length {length}, {work}"] = child(
+                    work, big, 16_384, length, corpora()
+                )
         # a longer corpus of other documents would have longer ones among them
         same = str(copies(Path(folder) / "corpus", max(TOKENS)))
         for tokens in TOKENS:
-            peaks = [child("mini", tokens, 256, [same]) for _ in range(SAMPLES)]
+            peaks = [child("classify", "mini", tokens, 256, [same]) for _ in range(SAMPLES)]
             rows[f"MB above mini at {tokens:,} tokens"] = statistics.median(peaks)
     few, many = (rows[f"MB above mini at {tokens:,} tokens"] for tokens in TOKENS)
     rows["500,000 ÷ 50,000 tokens"] = round(many / few, 3)
     save("memory", rows)
 
 
-def child(name: str, tokens: int, length: int, texts: list[str]) -> float:
-    command = [sys.executable, __file__, "--child", name, str(tokens), str(length), *texts]
+def child(work: str, name: str, tokens: int, length: int, texts: list[str]) -> float:
+    command = [sys.executable, __file__, "--child", work, name, str(tokens), str(length), *texts]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 
-def above_the_model(name: str, tokens: int, length: int, texts: list[str]) -> float:
+def measuring(name: str, tokens: int, length: int, texts: list[str]) -> float:
+    """What classify takes while it measures."""
     model = load_model(name, device="cpu")
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what loading freed is not headscope's to fill
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what the process holds
-    before = peak_mb()
+    before = forget_the_peak()
     text = TextWindows(
         [Path(each) for each in texts], model.tokenizer, max_tokens=tokens,
         max_length=min(length, model.context), seed=0,
@@ -72,6 +74,28 @@ def above_the_model(name: str, tokens: int, length: int, texts: list[str]) -> fl
     if text.tokens < 0.9 * tokens:
         raise SystemExit(f"the corpora have {text.tokens:,} tokens, and {tokens:,} were asked for")
     return round(peak_mb() - before, 1)
+
+
+def bare_pass(name: str, tokens: int, length: int, texts: list[str]) -> float:
+    """What the model's own forward pass takes for batches of the same size."""
+    network = bare(name, "sdpa")
+    fuse_activations(network)
+    forward(network, [torch.zeros((1, 16), dtype=torch.long)])  # weights are mapped when used
+    before = forget_the_peak()
+    rows = max(1, BATCH_TOKENS // length)
+    forward(network, [torch.zeros((rows, length), dtype=torch.long)] * 2)
+    return round(peak_mb() - before, 1)
+
+
+WORK = {"classify": measuring, "bare": bare_pass}
+
+
+def forget_the_peak() -> float:
+    """From here on the peak is counted, in MB; what the process holds by now."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what loading freed is not headscope's to fill
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_mb()
 
 
 def peak_mb() -> float:

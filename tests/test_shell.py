@@ -33,4 +33,5 @@ def test_it_is_run_in_the_folder_of_the_call(tmp_path):
     (tmp_path / "words.conllu").write_text("one\ttwo\n")
     words = ("classify", "mini", "--corpus", "words.conllu")
     assert "words.conllu:1: 2 columns" in headscope(*words, cwd=tmp_path).stderr
-    assert "words.conllu: no such corpus file" in headscope(*words).stderr
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    assert "words.conllu: no such corpus file" in headscope(*words, cwd=elsewhere).stderr
