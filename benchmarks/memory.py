@@ -35,8 +35,7 @@ SAMPLES = 3
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        work, name, tokens, length, *texts = sys.argv[2:]
-        print(WORK[work](name, int(tokens), int(length), texts))
+        print(WORK[sys.argv[2]](sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), sys.argv[6:]))
         return
     rows = {}
     with scratch() as folder:
