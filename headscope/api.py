@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.arguments import ANYTHING, FLAG, NAME, takes
-from headscope.errors import ChoiceError
+from headscope.arguments import ANYTHING, FLAG, KINDS, NAME, TEXT, maybe, takes, whole
+from headscope.errors import ChoiceError, HeadscopeError
 from headscope.evidence.result import Result, by_name
 from headscope.evidence.why import why
 from headscope.runs import store
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headscope.corpus.window import Window
     from headscope.studies.ablate.result import Ablation
     from headscope.views.attention_view import AttentionView
+    from headscope.views.layer import LayerView
 
 
 class Run(Result):
@@ -57,17 +58,30 @@ class Run(Result):
         """
         return by_name(list_heads(self, type), self.stacks)
 
-    @takes()
+    @takes(head=maybe(KINDS["head"]), text=maybe(TEXT), layer=maybe(whole(0)))
     def show(
         self,
-        head: str,
-        text: str,
+        head: str | None = None,
+        text: str | None = None,
         *,
+        layer: int | None = None,
         target: str | None = None,
         device: str = "auto",
         source: Any = None,
-    ) -> AttentionView:
-        """A head of the run's model on any text; see `headscope.views.show.show`."""
+    ) -> AttentionView | LayerView:
+        """A head of the run's model on any text; see `headscope.views.show.show`.
+
+        With `layer` alone all heads of that layer on a text that the run kept; no model is loaded.
+
+        Raises:
+            HeadscopeError: neither a head and a text nor a layer alone; and see there.
+        """
+        if layer is not None and head is None and text is None:
+            from headscope.views.layer import layer_view
+
+            return layer_view(self, layer)
+        if layer is not None or head is None or text is None:
+            raise HeadscopeError("show takes a head and a text, or layer=5 alone")
         # what draws is slow to import
         from headscope.views.show import show
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import numpy as np
 from jaxtyping import Float
@@ -17,12 +14,12 @@ from rich.text import Text
 
 from headscope.corpus.visible import visible
 from headscope.errors import PatternError
+from headscope.views.circuits import notebook_html, whole_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADES = " ·░▒▓█"
-_numbers = count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,28 +56,11 @@ class AttentionView:
 
         page = "<!doctype html><meta charset=utf-8><title>{{ t }}</title><h1>{{ t }}</h1>"
         head: str = Environment(autoescape=True).from_string(page).render(t=self.title)
-        return head + self._repr_html_()
+        return head + whole_html(self.title, self.tokens, self.pattern[None], [self.title])
 
     def _repr_html_(self) -> str:
-        """The circuitsvis view with its script, for a notebook."""
-        from headscope.views.report.data import to_json
-        from headscope.views.report.page import circuitsvis_script
-
-        # a checksum, so that the same text gives the same page, and a number for a second showing
-        place = f"headscope-view-{crc32(repr((self.title, self.tokens)).encode())}-{next(_numbers)}"
-        props = {
-            "tokens": [visible(token) for token in self.tokens],
-            "attention": [np.asarray(self.pattern, float).round(4).tolist()],
-            "attentionHeadNames": [self.title],
-            "maskUpperTri": not self.both_ways,
-        }
-        # every view brings the script: a notebook may show any of its cells without the others
-        return (
-            f'<div id="{place}" style="background:#fff;color:#1b1b1f;max-width:760px"></div>'
-            f"<script>{circuitsvis_script()};"
-            f"CircuitsVis.render({json.dumps(place)},CircuitsVis.AttentionHeads,{to_json(props)})"
-            "</script>"
-        )
+        """A picture, and the circuitsvis view where its script is in the notebook."""
+        return notebook_html(self.title, self.tokens, self.pattern[None], [self.title])
 
     def figure(self) -> Figure:
         """A matplotlib figure of the pattern."""

@@ -251,6 +251,54 @@ def test_a_view_in_a_notebook_holds_its_script_and_nothing_that_ends_it():
     assert "<title>L0H0 &lt;/script&gt;$x$</title>" in page
 
 
+def test_one_output_of_a_notebook_brings_the_script_and_the_others_are_small(monkeypatch):
+    from headscope.views import circuits
+
+    monkeypatch.setattr(circuits, "_brought", False)
+    first, second = VIEW._repr_html_(), VIEW._repr_html_()
+    assert len(first) > 1_000_000
+    assert len(second) < 5_000
+    assert second.count("<rect ") == 4  # the cells with attention, without any script
+    assert len(VIEW.html()) > 1_000_000  # a page of its own has nobody to lean on
+
+
+def test_views_of_a_notebook_are_drawn_by_the_one_script(monkeypatch, tmp_path):
+    from headscope.views import circuits
+    from tests.browser import visit
+
+    monkeypatch.setattr(circuits, "_brought", False)
+    outputs = [VIEW._repr_html_(), VIEW._repr_html_()]
+    script = """await tick(1500);
+      return [...$$('[id^="headscope-view"]')].map((v) => [v.querySelectorAll("canvas, img").length > 0, v.querySelectorAll("rect").length]);"""
+    page = "<html><head></head><body>{}</body></html>"
+    seen = visit(page.format("".join(outputs)), script, tmp_path)
+    assert seen.errors == []
+    assert seen.found == [[True, 0], [True, 0]]
+    alone = visit(page.format(outputs[1]), script, tmp_path)  # its first output was cleared
+    assert alone.errors == []
+    assert alone.found == [[False, 4]]
+
+
+def test_a_layer_is_shown_by_what_the_run_kept(made):
+    from dataclasses import replace
+
+    run = made[1]
+    (own,) = [e for e in run.examples if e.query < 0]
+    other = replace(own, head=3, pattern=np.eye(len(own.tokens), dtype=np.float16))
+    view = replace(run, examples=[own, other]).show(layer=1)
+    assert view.names == ("L1H2", "L1H3")
+    assert view.tokens == own.tokens
+    np.testing.assert_array_equal(view.patterns[1], np.eye(len(own.tokens)))
+    assert "L1H3" in view.html()
+    with pytest.raises(RunError, match="no layer 7 in this run; they go up to 1"):
+        run.show(layer=7)
+    with pytest.raises(RunError, match="kept no text of layer 0"):
+        run.show(layer=0)
+    for asked in ({}, {"head": "L0H0"}, {"head": "L0H0", "layer": 1}):
+        with pytest.raises(HeadscopeError, match="a head and a text, or layer=5 alone"):
+            run.show(**asked)
+
+
 @pytest.mark.parametrize("kind", sorted(FIGURES))
 def test_figures_are_drawn_for_every_run(made, kind):
     figure = FIGURES[kind](made[1])
