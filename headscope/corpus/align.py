@@ -14,6 +14,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.agreement import agreement
+from headscope.corpus.arrows import NO_ARROWS, ArrowTable, arrow_table
 from headscope.corpus.content import shared_words
 from headscope.corpus.document import Document, Mention
 from headscope.corpus.marks import divides
@@ -78,6 +79,7 @@ def cut_windows(
             words=words,
             mentions=_mention_table(document, inside, words),
             inner=_positions(first[inner] - start + 1, last[inner] - start + 1),
+            arrows=_arrow_table(document, inside, words),
             stimulus=stimulus,
             document=number,
         )
@@ -146,6 +148,13 @@ def _word_table(
         upos=_texts(word.upos for word in words),
         lemma=_texts((word.lemma or word.form).lower() for word in words),
     )
+
+
+def _arrow_table(document: Document, inside: Int[ndarray, " kept"], words: WordTable) -> ArrowTable:
+    if not document.arrows:
+        return NO_ARROWS
+    starts = np.array([document.words[i].start for i in inside], np.int64)
+    return arrow_table(document.arrows, starts, words.first, words.last)
 
 
 def _mention_table(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headscope.corpus.arrows import Arrow
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -52,6 +54,8 @@ class Document:
     """Discontinuous mentions, which headscope leaves out."""
     source: str = field(default="", compare=False)
     """The file that it was read from."""
+    arrows: tuple[Arrow, ...] = field(default=(), repr=False)
+    """What its words point back to, of code and of brackets and quotes."""
     whole: str = field(default="", compare=False)
     """The long text that it is a piece of; empty for what is a text by itself."""
 

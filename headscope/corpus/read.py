@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headscope.arguments import takes
+from headscope.corpus.code.python import read_python
 from headscope.corpus.compressed import uncompressed, unpack
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
@@ -17,7 +18,8 @@ from headscope.corpus.shipped import corpus_place
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 
-SUFFIXES = (".conllu", ".txt")
+CODE = ".py"
+SUFFIXES = (".conllu", ".txt", CODE)
 """Of what headscope reads; behind each may stand that of a compressed file, `.gz` or `.xz`."""
 MOST_BYTES = 100_000_000
 """Of one file, which is read whole. Treebanks stay below: GitHub takes no larger file."""
@@ -43,11 +45,11 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
             annotated = [p for p in found if _suffix(p) == ".conllu"]
             if not found:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
-            files += annotated or found
+            files += annotated or _text_or_code(found)
         elif _suffix(path) not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
-                f"a corpus is {' or '.join(SUFFIXES)}, or one of them as .gz or .xz"
+                f"a corpus is {', '.join(SUFFIXES)}, or one of them as .gz or .xz"
             )
         elif not stat.S_ISREG(mode):
             # a pipe or a device may never end
@@ -55,6 +57,12 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
         else:
             files.append(path)
     return files
+
+
+def _text_or_code(found: list[Path]) -> list[Path]:
+    """The kind of which there is more: a licence by code is no corpus, nor is a script by texts."""
+    code = [path for path in found if _suffix(path) == CODE]
+    return code if len(code) > len(found) - len(code) else [p for p in found if p not in {*code}]
 
 
 def _suffix(path: Path) -> str:
@@ -71,13 +79,26 @@ def _mode(path: Path) -> int:
         raise CorpusError(f"{path!s:.200}: cannot be read: {reason}") from error
 
 
-def read_documents(files: Iterable[Path]) -> Iterator[Document]:
+def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> Iterator[Document]:
     """The documents of the files in order, read one file at a time.
+
+    Args:
+        files: of a corpus.
+        left_out: where to say which files of code are passed over, as they do not parse, are no
+            UTF-8 or empty; they are errors if None.
 
     Raises:
         CorpusError: with file and line; see `read_conllu`.
     """
     for path in files:
+        if _suffix(path) == CODE:
+            try:
+                yield read_python(path, _decode(path))
+            except CorpusError as error:
+                if left_out is None:
+                    raise
+                left_out.append(str(error))
+            continue
         text = _decode(path)
         if _suffix(path) == ".conllu":
             yield from read_conllu(path, text)
@@ -98,7 +119,9 @@ def read_corpus(path: str | Path) -> list[Document]:
     >>> len(read_corpus("gold"))
     72
     """
-    return list(read_documents(corpus_files([corpus_place(path)])))
+    place = corpus_place(path)
+    left_out: list[str] | None = [] if Path(place).is_dir() else None
+    return list(read_documents(corpus_files([place]), left_out))
 
 
 def read_text_file(path: Path) -> str:

@@ -47,4 +47,5 @@ def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
         words=window.words.between(start, stop),
         mentions=window.mentions.between(start, stop),
         inner=inner - start + 1,
+        arrows=window.arrows.between(start, stop),
     )

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from headscope.corpus.arrows import NO_ARROWS, ArrowTable
 from headscope.corpus.deprels import own_label
 from headscope.corpus.question import Question
 
@@ -198,6 +199,8 @@ class Window:
     """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
     questions: tuple[Question, ...] = ()
     """What it asks of the next token, where it was made for that."""
+    arrows: ArrowTable = NO_ARROWS
+    """What its words point back to, of code and of brackets and quotes."""
 
     @property
     def stop(self) -> int:
@@ -223,6 +226,7 @@ class Window:
             words=self.words.before(length),
             mentions=self.mentions.before(length),
             inner=self.inner[self.inner < length],
+            arrows=self.arrows.before(length),
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
             questions=tuple(each for each in self.questions if each.query < length),
             ends=0,

@@ -20,6 +20,7 @@ from headscope.corpus.shipped import built_corpora, corpus_place
 from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.window import CAUSAL, Frame, Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
+from headscope.errors import CorpusError
 from headscope.measure.deal import few_documents
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 
@@ -63,6 +64,8 @@ class TextWindows:
         self.encoder, self.max_tokens, self.max_length = encoder, max_tokens, max_length
         self._opened: list[Path] = []
         self._cuts, self._skipped = Cuts(), 0
+        self._passed_over: list[str] = []
+        """What is wrong with the files of code that are passed over."""
         self.documents = 0
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._pieces: dict[str, int] = {}
@@ -74,7 +77,7 @@ class TextWindows:
         """All files of the corpora by their names in these, whether they will be needed or not."""
         self._sha256: dict[Path, str] = {}
         self._coming = self._windows(
-            _take_turns([_documents(f, self._opened, seed) for f in files])
+            _take_turns([_documents(f, self._opened, self._passed_over, seed) for f in files])
         )
 
     def __iter__(self) -> Iterator[Window]:
@@ -86,6 +89,8 @@ class TextWindows:
         while self.tokens < self.max_tokens:
             window = next(self._coming, None)
             if window is None:
+                if not self.tokens and self._passed_over:
+                    raise CorpusError(f"{self._passed_over[0]}; there is nothing else to read")
                 return
             self.documents = max(self.documents, window.document + 1)
             self.tokens += len(window)
@@ -134,7 +139,8 @@ class TextWindows:
     @property
     def notes(self) -> list[str]:
         """What the reader of the results should know about the windows so far."""
-        return [*_notes(self._cuts, self._skipped), *few_documents(self.documents)]
+        few = few_documents(self.documents)
+        return [*_notes(self._cuts, self._skipped), *_unread(self._passed_over), *few]
 
 
 def synthetic_documents(max_tokens: int) -> int:
@@ -207,14 +213,21 @@ def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:
     return [corpus_files([corpus]) for corpus in corpora]
 
 
-def _documents(files: list[Path], opened: list[Path], seed: int) -> Iterator[Document]:
+def _unread(left_out: Sequence[str]) -> list[str]:
+    first = f"(first {left_out[0]})" if left_out else ""
+    return [f"{len(left_out)} files of code passed over {first}"] if left_out else []
+
+
+def _documents(
+    files: list[Path], opened: list[Path], left_out: list[str], seed: int
+) -> Iterator[Document]:
     folders: dict[Path, list[Path]] = {}
     for i in np.random.default_rng(seed).permutation(len(files)):
         folders.setdefault(files[i].parent, []).append(files[i])
     for turn in zip_longest(*folders.values()):
         for file in filter(None, turn):
             opened.append(file)
-            yield from read_documents([file])
+            yield from read_documents([file], left_out)
 
 
 def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:

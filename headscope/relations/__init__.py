@@ -11,6 +11,7 @@ from headscope.arguments import Kind, made_by, takes
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
     alignment,
+    code,
     coreference,
     delimiter,
     induction,
@@ -36,6 +37,7 @@ _SHIPPED = (
     coreference.TYPE,
     semantic.TYPE,
     alignment.TYPE,
+    code.TYPE,
 )
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from tests.helpers.texts import SENTENCES
+from tests.relations import code_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
 KEYS = [
@@ -208,4 +209,8 @@ EXAMPLES = [
     Example("semantic/part-whole", RELATED_TOKENS, {12: [5, 6]}, RELATED_TEXT),
     Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
+    *(
+        Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
+        for kind, targets in code_example.TARGETS.items()
+    ),
 ]

@@ -1,0 +1,1 @@
+"""Source code as a corpus: what its own grammar says of it."""

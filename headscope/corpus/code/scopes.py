@@ -1,0 +1,265 @@
+"""Which names of a Python file are the same variable: by Python's own rules of scope.
+
+Names within f-strings are left out: before Python 3.12 nobody says where they stand.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+MODULE, FUNCTION, CLASS, COMPREHENSION = "module", "function", "class", "comprehension"
+USE, VARIABLE, PARAMETER, IMPORT, DEF = "use", "variable", "parameter", "import", "def"
+"""What an occurrence of a name does: it is read, or bound in one of four ways."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Variable = tuple[int, str]
+"""The scope that binds a name, and the name."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A name where it stands."""
+
+    name: str
+    start: int
+    """Its first character in the text."""
+    role: str
+    within: int
+    """The scope that it stands in, by its number."""
+    bound_from: int
+    """From which character on it is bound, where it is: what is assigned is worked out before."""
+    variable: Variable | None = None
+    """None for what no scope of the file binds, such as a builtin."""
+
+
+@dataclass
+class Scope:
+    """A stretch of code that binds names."""
+
+    kind: str
+    parent: int
+    bound: set[str] = field(default_factory=set)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Names that are declared `global` or `nonlocal` here."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """All names of a file in the order of the text, and its scopes."""
+
+    found: tuple[Occurrence, ...]
+    scopes: tuple[Scope, ...]
+
+    def events(self) -> Iterator[tuple[Occurrence, bool]]:
+        """Each name where it stands, and again, with True, where it begins to be bound."""
+        told = [(each.start, False, each) for each in self.found]
+        told += [(each.bound_from, True, each) for each in self.found if each.role != USE]
+        for _, binds, each in sorted(told, key=lambda event: event[:2]):
+            yield each, binds
+
+    def function(self, scope: int) -> int:
+        """The function, class or module that a comprehension stands in."""
+        while self.scopes[scope].kind == COMPREHENSION:
+            scope = self.scopes[scope].parent
+        return scope
+
+
+def names_of(tree: ast.Module, place: Callable[[int, int], int], after: NextName) -> Names:
+    """The names of a parsed file.
+
+    Args:
+        tree: the file.
+        place: the character at a line, counted from 1, and a column, in bytes.
+        after: where the next name begins that stands behind a character, skipping these words.
+    """
+    visitor = _Visitor(place, after)
+    visitor.visit(tree)
+    found = [visitor.resolved(each) for each in sorted(visitor.raw, key=lambda each: each.start)]
+    return Names(tuple(found), tuple(visitor.scopes))
+
+
+NextName = Callable[[int, Iterable[str]], int | None]
+
+
+class _Visitor(ast.NodeVisitor):
+    def __init__(self, place: Callable[[int, int], int], after: NextName) -> None:
+        self.place, self.after = place, after
+        self.scopes = [Scope(MODULE, -1)]
+        self.current = 0
+        self.raw: list[Occurrence] = []
+        self.until = 0
+        """Where the assignment ends whose targets are visited."""
+
+    def resolved(self, found: Occurrence) -> Occurrence:
+        scope = self._owner(found.name, found.within)
+        variable = None if scope is None else (scope, found.name)
+        return replace(found, variable=variable)
+
+    def _owner(self, name: str, scope: int) -> int | None:
+        standing = scope
+        while scope >= 0:
+            own = self.scopes[scope]
+            if own.elsewhere.get(name) == "global":
+                return 0
+            visible = own.kind != CLASS or scope == standing
+            if visible and name in own.bound and name not in own.elsewhere:
+                return scope
+            scope = own.parent
+        return None
+
+    def _note(self, name: str, start: int | None, role: str) -> None:
+        if start is None:
+            return
+        bound_from = max(start, self.until)
+        self.raw.append(Occurrence(name, start, role, self.current, bound_from))
+        if role != USE:
+            self.scopes[self.current].bound.add(name)
+
+    @contextmanager
+    def _inside(self, kind: str) -> Iterator[None]:
+        self.scopes.append(Scope(kind, self.current))
+        before, self.current = self.current, len(self.scopes) - 1
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def _start(self, node: ast.expr | ast.stmt | ast.arg | ast.alias) -> int:
+        return self.place(node.lineno, node.col_offset)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self._note(node.id, self._start(node), USE if isinstance(node.ctx, ast.Load) else VARIABLE)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Nothing of it is read."""
+
+    def _assigned(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
+        before, end = self.until, self.place(node.end_lineno or 0, node.end_col_offset or 0)
+        if isinstance(node, ast.AnnAssign):
+            self.visit(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+        self.until = end
+        self._all(node.targets if isinstance(node, ast.Assign) else [node.target])
+        self.until = before
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._assigned(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._assigned(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._assigned(node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        inner, here = self.current, self.current
+        while self.scopes[here].kind == COMPREHENSION:  # binds around the comprehension
+            here = self.scopes[here].parent
+        self.current = here
+        self.visit(node.target)
+        self.current = inner
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.scopes[self.current].elsewhere |= dict.fromkeys(node.names, "global")
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self.scopes[self.current].elsewhere |= dict.fromkeys(node.names, "nonlocal")
+
+    def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            start = self._start(alias)
+            if alias.asname is not None:
+                end = self.place(alias.end_lineno or alias.lineno, alias.end_col_offset or 0)
+                self._note(alias.asname, end - len(alias.asname), IMPORT)
+            elif alias.name != "*":
+                self._note(alias.name.split(".")[0], start, IMPORT)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self._imported(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self._imported(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.type is not None:
+            self.visit(node.type)
+        if node.name is not None and node.type is not None:
+            end = self.place(node.type.end_lineno or 0, node.type.end_col_offset or 0)
+            self._note(node.name, self.after(end, ("as",)), VARIABLE)
+        self._all(node.body)
+
+    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._all(node.decorator_list)
+        name = self.after(self._start(node), ("async", "def"))
+        self._note(node.name, name, DEF)
+        self._function(node, node.body)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._defined(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._defined(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._function(node, [node.body])
+
+    def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
+        arguments = node.args
+        self._all(arguments.defaults)
+        self._all(each for each in arguments.kw_defaults if each is not None)
+        every = parameters_of(node)
+        self._all(each.annotation for each in every if each.annotation is not None)
+        if not isinstance(node, ast.Lambda) and node.returns is not None:
+            self.visit(node.returns)
+        with self._inside(FUNCTION):
+            for each in every:
+                self._note(each.arg, self._start(each), PARAMETER)
+            self._all(body)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._all([*node.decorator_list, *node.bases, *node.keywords])
+        self._note(node.name, self.after(self._start(node), ("class",)), DEF)
+        with self._inside(CLASS):
+            self._all(node.body)
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> None:
+        self.visit(node.generators[0].iter)
+        with self._inside(COMPREHENSION):
+            for number, each in enumerate(node.generators):
+                if number:
+                    self.visit(each.iter)
+                self.visit(each.target)
+                self._all(each.ifs)
+            parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            self._all(parts)
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehension(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._comprehension(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehension(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._comprehension(node)
+
+    def _all(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+
+def parameters_of(node: Function) -> list[ast.arg]:
+    """The parameters of a function in the order of the text."""
+    own = node.args
+    last = [own.vararg] if own.vararg is not None else []
+    rest = [own.kwarg] if own.kwarg is not None else []
+    return [*own.posonlyargs, *own.args, *last, *own.kwonlyargs, *rest]

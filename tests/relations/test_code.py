@@ -1,0 +1,232 @@
+"""Heads that know a Python file's grammar earn their tags, and habits earn none."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import os
+import zlib
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.code.links import KINDS
+from headscope.corpus.code.python import read_python
+from headscope.corpus.window import Window
+from tests.relations import code_example
+
+Look = Callable[[Window], dict[int, int]]
+LIBRARY = Path(os.__file__).parent
+FILES = [
+    "argparse", "ast", "bisect", "calendar", "cmd", "configparser", "copy", "csv", "fnmatch",
+    "gettext", "heapq", "mailbox", "queue", "shlex", "string", "textwrap", "uuid", "zipapp",
+]  # fmt: skip
+
+
+@cache
+def code() -> tuple[Window, ...]:
+    """A token for each word, so that whole functions stand in a window."""
+    windows: list[Window] = []
+    for number, name in enumerate(FILES):
+        path = LIBRARY / f"{name}.py"
+        document = read_python(path, path.read_text())
+        forms = [word.form for word in document.words]
+        ids = np.array([zlib.crc32(form.encode()) % 30_000 for form in forms], np.int64)
+        offsets = np.array([(word.start, word.end) for word in document.words], np.int64)
+        tokenized = TokenizedDocument(document, ids, forms, offsets)
+        found = cut_windows(tokenized, 1, "<bos>", max_length=300, cuts=Cuts(), number=number)
+        windows += islice(found, 5)
+    return tuple(windows)
+
+
+def pattern(window: Window, look: Look) -> np.ndarray:
+    rows = np.zeros((len(window), len(window)), np.float32)
+    rows[:, 0] = 1
+    for query, key in look(window).items():
+        rows[query] = np.arange(len(window)) == key
+    return rows
+
+
+def knows(kind: str) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        own = window.arrows
+        kept = (own.kind == kind) & own.right
+        return dict(zip(own.query[kept].tolist(), own.last[kept].tolist(), strict=True))
+
+    return look
+
+
+def nearest_of(kind: str) -> Look:
+    """The nearest candidate, right or wrong: the nearest bracket, the last definition, …"""
+
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
+            found[int(query)] = max(found.get(int(query), 0), int(key))
+        return found
+
+    return look
+
+
+def same_word(window: Window) -> dict[int, int]:
+    seen: dict[str, int] = {}
+    found = {}
+    for last, form in zip(window.words.last.tolist(), window.words.lemma.tolist(), strict=True):
+        if form in seen:
+            found[last] = seen[form]
+        seen[form] = last
+    return found
+
+
+def back(words: int) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        last = window.words.last.tolist()
+        return dict(zip(last[words:], last[:-words], strict=True))
+
+    return look
+
+
+HABITS = {
+    **{f"nearest {kind}": nearest_of(kind) for kind in ("definition", "bracket", "block", "call")},
+    "same word": same_word,
+    "two back": back(2),
+    "one back": back(1),
+}
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    looks = {**{kind: knows(kind) for kind in KINDS}, **HABITS}
+
+    def patterns(window: Window) -> np.ndarray:
+        return np.stack([pattern(window, look) for look in looks.values()])[None]
+
+    found = hs.score_patterns(patterns, code(), types=["code"]).evidence
+    return found.assign(name=[list(looks)[head] for head in found["head"]])
+
+
+@pytest.fixture
+def verdicts(evidence) -> dict[str, dict[str, str]]:
+    return {
+        name: dict(zip(own["relation"], own["verdict"], strict=True))
+        for name, own in evidence.groupby("name")
+    }
+
+
+@pytest.fixture
+def masses(evidence) -> dict[str, tuple[float, float]]:
+    own = evidence[evidence["name"] == evidence["relation"]]
+    return {row.relation: (row.mass, row.control) for row in own.itertuples()}
+
+
+@pytest.mark.parametrize("kind", ["definition", "bracket", "block"])
+def test_a_head_that_knows_is_found(kind, verdicts):
+    assert verdicts[kind][kind] == "tagged"
+    assert list(verdicts[kind].values()).count("tagged") == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_knows_has_all_its_mass_there_and_none_on_rivals(kind, masses):
+    assert masses[kind] == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_a_habit_is_refused(habit, verdicts):
+    assert "tagged" not in set(verdicts[habit].values())
+
+
+def test_names_are_resolved_as_python_does():
+    """By the interpreter's own words: what `symtable` calls local, a definition lies in there."""
+    import symtable
+
+    for name in FILES[:8]:
+        path = LIBRARY / f"{name}.py"
+        text = path.read_text()
+        document = read_python(path, text)
+        tables = {}
+        waiting = [symtable.symtable(text, name, "exec")]
+        while waiting:
+            table = waiting.pop()
+            waiting += table.get_children()
+            if table.get_type() == "function":
+                tables.setdefault((table.get_name(), table.get_lineno()), table)
+        starts = [0, *(i + 1 for i, char in enumerate(text) if char == "\n")]
+        spans = sorted(
+            (node.lineno, node.end_lineno, node.name)
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef) and not node.decorator_list
+        )
+        forms = {word.start: word.form for word in document.words}
+        checked = 0
+        for arrow in document.arrows:
+            if arrow.kind != "definition":
+                continue
+            query, key = (bisect.bisect_right(starts, p) for p in (arrow.query, arrow.right[0]))
+            around = [span for span in spans if span[0] < query <= span[1]]
+            if len(around) != 1 or (around[0][2], around[0][0]) not in tables:
+                continue
+            table = tables[around[0][2], around[0][0]]
+            if forms[arrow.query] not in table.get_identifiers():
+                continue  # of a comprehension or a lambda within
+            inside = around[0][0] <= key <= around[0][1]
+            assert forms[arrow.query] == forms[arrow.right[0]]
+            if table.get_children():
+                continue
+            assert inside == table.lookup(forms[arrow.query]).is_local()
+            checked += 1
+        assert checked > 5 or name in ("bisect",)
+
+
+def test_brackets_within_strings_and_names_within_f_strings_are_left_out():
+    text = 'def f(a):\n    b = "( ]" + f"{a[0]}"\n    return (a, b)\n'
+    document = read_python(Path("f.py"), text)
+    queries = {text[arrow.query : arrow.query + 1] for arrow in document.arrows}
+    brackets = [arrow for arrow in document.arrows if arrow.kind == "bracket"]
+    assert [(text.index("(a"),), (text.rindex("("),)] == [arrow.right for arrow in brackets]
+    assert "0" not in queries
+    inside = range(text.index('f"'), text.index("\n    return"))
+    assert not [arrow for arrow in document.arrows if arrow.query in inside]
+
+
+def test_what_is_assigned_is_bound_after_it_is_worked_out():
+    text = "def f(n, m):\n    n = n + m\n    return n\n"
+    found = {
+        arrow.query: arrow.right[0]
+        for arrow in read_python(Path("f.py"), text).arrows
+        if arrow.kind == "definition"
+    }
+    assert found[text.index("n + m")] == text.index("n, m")
+    assert found[text.rindex("n\n")] == text.index("n = n")
+
+
+def test_positions_hold_beside_letters_of_several_bytes():
+    text = "def f(größe, ß):\n    x = 'ü', größe\n    return x, ß, größe\n"
+    document = read_python(Path("f.py"), text)
+    forms = {word.start: word.form for word in document.words}
+    told = [(forms[a.query], forms[a.right[0]]) for a in document.arrows if a.kind == "definition"]
+    assert told == [("größe", "größe"), ("x", "x"), ("ß", "ß"), ("größe", "größe")]
+
+
+def test_a_token_that_holds_two_brackets_asks_nothing():
+    from headscope.corpus.spelled import window_of_tokens
+
+    document = read_python(Path("f.py"), "f(g(), h())\n")
+    tokens = ["<bos>", "f", "(", "g", "()", ",", "h", "()", ")"]
+    window = window_of_tokens(tokens, document)
+    assert set(window.arrows.query.tolist()) == {8}
+
+
+def test_cutting_a_window_keeps_whole_arrows():
+    from headscope.corpus.spelled import window_of_tokens
+
+    window = window_of_tokens(code_example.TOKENS, code_example.TEXT)
+    shorter = window.cut(30)
+    assert shorter.arrows.query.max() < 30
+    own = window.arrows
+    assert len(shorter.arrows) == int((own.query < 30).sum())
