@@ -89,8 +89,8 @@ def weigh_effects(
     - `second_lift` with its interval `second_low`, `second_high`: over the second control.
     - `spread`: the standard deviation of the head's effects over the tokens of the text, the mean
       over its queries; not defined where the text names the tokens.
-    - `share`: of the summed lifts of all heads of the model; not defined where every head is asked
-      at queries of its own.
+    - `share`: of the summed sizes of the lifts of all heads of the model, in [−1, 1]; not defined
+      where every head is asked at queries of its own.
     - `twin_p999`: what at most one head of a thousand of the shuffled twin exceeds.
     - `tagged`; and `confirmed`, 1 where both halves of the documents give the tag by themselves.
 
@@ -207,7 +207,8 @@ def _rows(by: _Judge, effect: Effect, place: dict[str, int], half: slice) -> pd.
         "floor": effect.rule.floor,
     }
     if effect.looked is None:
-        own["share"] = _ratio(excess.sum(0), np.full(len(n), excess.sum()))
+        total = excess.sum(0)
+        own["share"] = _ratio(total, np.full(len(n), np.abs(total).sum()))
     else:
         own["spread"] = _ratio(_flat(tally.target[half, second]).sum(0), weight)
     if second is not None:

@@ -83,6 +83,26 @@ def test_a_share_is_of_all_heads():
     tally.target[:, INDUCTION] = 3 * np.array([3.0, 1.0])
     table = table_of(tally)
     assert table.loc[("induction", "repeat")]["share"].tolist() == [0.75, 0.25]
+    # heads that cancel leave little to be a share of
+    tally.target[:, INDUCTION] = 3 * np.array([3.0, -1.0])
+    assert table_of(tally).loc[("induction", "repeat")]["share"].tolist() == [0.75, -0.25]
+
+
+def test_a_second_control_of_named_tokens_can_refuse_a_tag():
+    second = NAMES.index("writes/induction/repeat/matched")
+    tally, noise = Tally.zeros(tuple(NAMES), 1, 2), np.random.default_rng(0).normal(0, 0.1, BLOCKS)
+    for row in (INDUCTION, second):
+        tally.hits[:, row] = tally.queries[:, row, None, None] = 3
+    tally.target[:, INDUCTION] = 3 * (2 + noise[:, None, None])
+    tally.control[:, INDUCTION] = 3.0
+    # the second head raises what stands nowhere in the text as much
+    tally.control[:, second] = 3 * np.array([0.0, 2.0])
+    table = table_of(tally).loc[("induction", "repeat")]
+    assert table["lift"].tolist() == pytest.approx([1, 1], abs=0.1)
+    assert table["second_lift"].tolist() == pytest.approx([2, 0], abs=0.1)
+    assert table["tagged"].tolist() == [True, False]
+    assert table["spread"].isna().all()
+    assert (table["n"] == 3 * BLOCKS).all()
 
 
 def test_more_looks_make_q_values_larger():
