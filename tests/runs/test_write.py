@@ -142,6 +142,8 @@ ELSEWHERE = {
     ("studies/validation/calibrate.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
     ("models/load.py", "save_pretrained"), ("studies/validation/planted.py", "save_pretrained"),
     ("studies/validation/words.py", "save_pretrained"),
+    ("studies/validation/writer_layouts.py", "save_pretrained"),
+    ("studies/validation/calibrate_writes.py", "write_text"),
     # into a folder of its own that takes its place in the cache when it is whole
     ("models/unpacked.py", "save_pretrained"),
     ("studies/validation/translator.py", "save_pretrained"),
