@@ -8,13 +8,16 @@ function circuitsvisText() {
   return library;
 }
 
+/* circuitsvis draws on white alone: in the dark its picture is turned over, and keeps its hues. The background is what becomes the page's. */
+const INVERTED = "#view{background:#e4e4e8;color:#101013;filter:invert(1) hue-rotate(180deg)}";
+
 /* The page inside the frame. Tokens go in as data, with nothing in them that HTML could read. */
 function framePage(view, props) {
   const style = getComputedStyle(document.body);
   const data = JSON.stringify(props).replace(/[<>&\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
   return `<!doctype html><html lang="en" style="color-scheme:${dark.matches ? "dark" : "light"}"><meta charset="utf-8"><title>circuitsvis</title>
 <style>body{margin:0;padding:8px;background:${style.backgroundColor};color:${style.color};font:14px/1.4 system-ui,sans-serif} #view *{white-space:nowrap;overflow:visible;text-overflow:clip}
-#view canvas,#view img{background:#fff} #view select,#view input,#view button{color:inherit;background:transparent}</style>
+#view select,#view input,#view button{color:inherit;background:transparent} ${dark.matches ? INVERTED : ""}</style>
 <div id="view"></div><script>${circuitsvisText()}</${"script"}><script>CircuitsVis.render("view",CircuitsVis.${view},${data})</${"script"}></html>`;
 }
 
