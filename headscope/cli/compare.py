@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from headscope.cli import complete
 from headscope.cli.app import COMPARE, command
 from headscope.cli.files import CSV, HTML, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import Format, Overwrite
-from headscope.cli.terminal import print_rich, put
+from headscope.cli.terminal import print_rich, put, warn
 
 
 class Rows(StrEnum):
@@ -38,6 +39,7 @@ Table = Annotated[
     COMPARE,
     "headscope compare runs/mini runs/gpt2",
     "headscope compare runs/one runs/two --table relations --out changes.csv --html changes.html",
+    "headscope compare runs/base runs/new --fail-on 'lost induction > 0' --html changes.html",
 )
 def compare(
     runs: Annotated[
@@ -54,20 +56,31 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(help="Write one page, without network: a .html file.")
     ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="End with exit code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; "
+            "repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Compare runs with the first: changed heads and lifts; shares of heads by depth.
 
     Runs of the same layers × heads are compared head by head. A difference of lift counts as sure
-    where the two intervals do not overlap.
+    where the two intervals do not overlap. With --fail-on it guards a model in CI.
     """
     check_targets((out, CSV), (figure, PICTURES), (html, HTML), overwrite=overwrite)
     from headscope.runs.folder import encoded
+    from headscope.studies.compare.guard import verdicts
     from headscope.studies.compare.run import compare as compare_runs
     from headscope.studies.compare.view import comparison_lines
     from headscope.studies.compare.write import comparison_csv, comparison_json
 
     found = compare_runs(*runs)
+    judged = verdicts(found, fail_on) if fail_on else []
+    found = replace(found, notes=(*map(str, judged), *found.notes))
     rows = table.value if table else None
     csv = comparison_csv(found, rows) if out or format is Format.csv else ""
     pages = {} if html is None else {html: encoded(found.html())}
@@ -78,3 +91,7 @@ def compare(
         say_written(files)
     else:
         put(comparison_json(found) if format is Format.json else csv)
+    if any(each.failed for each in judged):
+        if format is not Format.table:
+            warn("\n".join(str(each) for each in judged if each.failed))
+        raise typer.Exit(1)
