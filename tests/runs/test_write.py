@@ -135,7 +135,8 @@ WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained
 ELSEWHERE = {
     # to a path or a buffer that `headscope.runs.write` or its caller made
     ("runs/checkpoint.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
-    ("runs/store.py", "save_file"), ("studies/prune/smaller.py", "save_pretrained"),
+    ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
+    ("studies/prune/smaller.py", "save_pretrained"),
     ("models/tokenizer.py", "save_pretrained"), ("cli/files.py", "savefig"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
