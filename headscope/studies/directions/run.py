@@ -9,6 +9,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.arguments import KINDS, NAME, kinds_of, maybe, takes
 from headscope.errors import ChoiceError, CorpusError, HeadscopeError
@@ -121,7 +122,8 @@ def _judged(found: Sequence[Seen], held_out: Sequence[Seen], seed: int) -> tuple
     rows = []
     for size in sizes:
         own = [each.masses((queries[:size], keys[:size]) if size else None) for each in held_out]
-        drawn = [_random_lift(held_out, blocks, width, size, rng) for _ in range(CONTROLS)]
+        first = queries[:size], keys[:size]
+        drawn = [_random_lift(held_out, blocks, first, rng) for _ in range(CONTROLS)]
         on, off, count = (float(sum(part)) for part in zip(*own, strict=True))
         sums, counts = block_sums(own, blocks)
         low, high = interval(sums, counts, resample(len(sums), np.random.default_rng(seed)))
@@ -134,11 +136,14 @@ def _judged(found: Sequence[Seen], held_out: Sequence[Seen], seed: int) -> tuple
 def _random_lift(
     held_out: Sequence[Seen],
     blocks: ndarray,
-    width: int,
-    size: int,
+    first: tuple[Tensor, Tensor],
     rng: np.random.Generator,
 ) -> float:
-    """The lift that is left without as many random directions."""
-    drawn = (random_directions(width, size, rng), random_directions(width, size, rng))
-    sums, counts = block_sums([each.masses(drawn if size else None) for each in held_out], blocks)
+    """The lift that is left without as many directions, turned at random.
+
+    Those of queries and of keys are turned together, so that they lie to each other as before.
+    """
+    turn = random_directions(first[0].shape[1], first[0].shape[1], rng)
+    drawn = (first[0] @ turn, first[1] @ turn) if len(first[0]) else None
+    sums, counts = block_sums([each.masses(drawn) for each in held_out], blocks)
     return float(sums.sum() / counts.sum())
