@@ -215,7 +215,9 @@ def test_any_name_in_a_notebooks_table_is_text(tmp_path_factory, model, kind):
 def test_any_token_in_a_view_is_text(title, token):
     view = AttentionView(title, ("<s>", token), np.array([[1, 0], [0.5, 0.5]]))
     parsed = Elements(view.html())
-    assert parsed.names == ["meta", "title", "h1", "div", "script"]
+    cells = ["rect", "title"] * 3
+    picture = ["figure", "svg", *cells, "figcaption"]
+    assert parsed.names == ["meta", "title", "h1", "div", *picture, "script"]
 
 
 def test_cells_of_a_mixed_column_stay_what_they_are():
