@@ -100,7 +100,9 @@ TABLES = [
     "weights writes", "prune", "prune-heads", "collapse", "directions", "rules.csv", "anatomy", "anatomy published",
     "calibrate", "calibrate zoo",
 ]  # fmt: skip
-NOT_TABLES = {"run.json", "tally.safetensors", "patterns/examples.safetensors"}
+NOT_TABLES = {
+    "run.json", "tally.safetensors", "patterns/examples.safetensors", "patterns/mean.safetensors",
+}  # fmt: skip
 
 
 def by_type(column: str) -> str:

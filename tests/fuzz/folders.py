@@ -22,6 +22,7 @@ import headscope as hs
 from headscope.api import load
 from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
+from headscope.evidence.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.measure.example import Example
 from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
 from headscope.runs.listing import list_heads, write_heads
@@ -54,7 +55,15 @@ def make_run(folder: Path) -> Path:
         "kind": "head", "layer": 0, "head": 1, "type": "induction", "heads": "L0H1",
         "behaviour": "repeat", "how": "mean", "n": 96, "clean": -2.5, "ablated": -4.75,
         "effect": -2.25, "ci_low": -2.5, "ci_high": -2.0, "control": -0.125,
-        "control_low": -0.25, "control_high": 0.0, "agrees": True,
+        "control_low": -0.25, "control_high": 0.0, "agrees": True, "relation": "",
+        "excess": -2.125, "excess_low": -2.25, "excess_high": -2.0, "q_value": 0.001,
+        "verdict": BREAKS,
+    }  # fmt: skip
+    edges = cause | {
+        "kind": "tag", "behaviour": EDGES, "how": "edges", "relation": "repeat", "moved": 0.5,
+        "clean": 0.0, "ablated": 0.5, "effect": 0.5, "ci_low": 0.25, "ci_high": 0.75,
+        "excess": 0.25, "excess_low": 0.125, "excess_high": 0.5,
+        "times": 2.0, "times_low": 1.5, "times_high": 3.0,
     }  # fmt: skip
     term = {
         "layer": 0, "head": 1, "explained": 0.75, "place": 1, "feature": "offset-1",
@@ -72,7 +81,7 @@ def make_run(folder: Path) -> Path:
     heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
     made = hs.Run(
         heads, run.evidence, run.rules, info, run.tally, run.tally, examples,
-        pd.DataFrame([cause]), pd.DataFrame([term]), pd.DataFrame([effect]),
+        pd.DataFrame([cause, edges]).reindex(columns=CAUSE_COLUMNS), pd.DataFrame([term]), pd.DataFrame([effect]),
         np.full((2, 2, 24, 24), 1 / 24),
     )  # fmt: skip
     return made.save(folder)

@@ -101,7 +101,7 @@ def test_ablation_reads_the_predictions_at_its_queries(run):
     found, _ = run
     best = found.tagged("words").index[0]
     table = found.ablate(heads=best).table
-    assert set(table.query("type == 'words'")["behaviour"]) == {"near", "away"}
+    assert set(table.query("type == 'words'")["behaviour"]) == {"near", "away", "edges"}
 
 
 def test_the_map_of_heads_shows_it(run):
