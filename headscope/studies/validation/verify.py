@@ -16,6 +16,7 @@ from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.evidence.result import Result
 from headscope.heads import head_name
+from headscope.relations.writes.effect import WRITES
 from headscope.runs.named import A_RUN, the_run
 from headscope.studies.validation.published_ranks import (
     RANK_COLUMNS,
@@ -195,24 +196,36 @@ def _measure_again(
 
 
 def _recall(run: Result, known: pd.DataFrame) -> pd.DataFrame:
-    floors = {name: rule.floor for name, rule in run.rules.items()}
-    evidence = run.evidence.assign(id=run.evidence["type"] + "/" + run.evidence["relation"])
+    floors, judged = {name: rule.floor for name, rule in run.rules.items()}, _judged(run)
     rows = []
     for (layer, head, relation), claims in known.groupby(["layer", "head", "relation"]):
-        at = evidence[(evidence["layer"] == layer) & (evidence["head"] == head)]
+        at = judged[(judged["layer"] == layer) & (judged["head"] == head)]
         own = at[at["id"] == relation]
         if own.empty:
             own = at[at["id"] == f"{relation}-random"]  # a run on random tokens alone
         if own.empty:
             continue
         published = claims["score"].max()
-        kind = "weak" if published < floors[relation] else "clear"
+        kind = "weak" if relation in floors and published < floors[relation] else "clear"
         if (known["model"].iloc[0], layer, head) in FUZZY:
             kind = "fuzzy"
         held = (own["mass"].iloc[0], kind, bool(own["tagged"].iloc[0]))
         rows.append((layer, head, claims["type"].iloc[0], relation, published, *held))
     columns = ["layer", "head", "type", "relation", "published", "mass", "kind", "found"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _judged(run: Result) -> pd.DataFrame:
+    """What the run says of its heads, where they look (mass) and what they write (lift, logits)."""
+    looks = run.evidence.assign(id=run.evidence["type"] + "/" + run.evidence["relation"])
+    columns = ["layer", "head", "id", "mass", "tagged"]
+    if run.effects is None:
+        return looks[columns]
+    writes = run.effects.assign(
+        id=f"{WRITES}/" + run.effects["type"] + "/" + run.effects["effect"],
+        mass=run.effects["lift"],
+    )
+    return pd.concat([looks[columns], writes[columns]], ignore_index=True)
 
 
 def _compare(run: Result, scores: pd.DataFrame, own: dict[str, ndarray] | None) -> pd.DataFrame:

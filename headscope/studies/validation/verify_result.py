@@ -19,7 +19,8 @@ class Verification(Study):
 
     model: str
     heads: pd.DataFrame
-    """A row per published head: `layer,head,type,relation,published,mass,kind,found`; `kind` is
+    """A row per published head: `layer,head,type,relation,published,mass,kind,found`; `mass` is the
+    lift in logits where the head is known for what it writes; `kind` is
     `clear`, `weak` (published below the relation's floor) or `fuzzy`."""
     scores: pd.DataFrame
     """A row per published matrix: `metric`, the run's `relation`, `pearson`,

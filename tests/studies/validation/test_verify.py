@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -80,6 +82,27 @@ def test_fuzzy_heads_stand_apart_and_do_not_count(gpt2_run):
     clear = result.heads[result.heads["kind"] == "clear"]
     repeat = clear[clear["relation"].str.startswith("induction/")]
     assert repeat["found"].all()
+
+
+def test_heads_that_are_known_for_what_they_write_are_looked_up_there(gpt2_run):
+    run, _ = gpt2_run
+    written = pd.DataFrame(
+        [
+            (9, 9, "name-mover", "indirect-object", 2.5, True),
+            (10, 7, "negative-name-mover", "indirect-object", -1.5, True),
+            (10, 7, "suppress", "predicted", -0.125, False),
+            (3, 0, "name-mover", "indirect-object", 0.0, False),
+        ],
+        columns=["layer", "head", "type", "effect", "lift", "tagged"],
+    )
+    assert not verify(run).heads["relation"].str.startswith("writes/").any()
+    heads = verify(replace(run, effects=written)).heads
+    own = heads[heads["relation"].str.startswith("writes/")]
+    assert own[["layer", "head", "type", "mass", "found"]].values.tolist() == [
+        [9, 9, "name_mover", 2.5, True],
+        [10, 7, "negative_name_mover", -1.5, True],
+        [10, 7, "copy_suppression", -0.125, False],
+    ]
 
 
 def test_other_scores_are_beyond_what_is_accepted(gpt2_run):
