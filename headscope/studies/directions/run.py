@@ -70,7 +70,8 @@ def directions(
         HeadscopeError: the run has no such head, or it has no tag and no relation is named.
         ChoiceError: no such relation.
         ModelError: the model cannot be loaded, or runs under another engine.
-        CorpusError: too few documents have queries of the relation.
+        CorpusError: too few documents have queries of the relation, or it is asked of made
+            sequences alone and a corpus is named.
     """
     run = the_run(run)
     layer, number = parse_head(head)
@@ -81,9 +82,11 @@ def directions(
     asked = relation or _strongest(run, layer, number)
     if asked not in known:
         raise ChoiceError("relation", asked, known)
-    model = model_of(run, longest=LENGTH, **again)
     corpora = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     stimuli = known[asked].stimuli
+    if corpora and "text" not in stimuli:
+        raise CorpusError(f"{asked} is asked of made sequences, and no corpus is read for it")
+    model = model_of(run, longest=LENGTH, **again)
     if "text" in stimuli:
         corpora = corpora or [*corpora_of(run)]
     windows = edge_windows(model, corpora, stimuli, seed=seed)
