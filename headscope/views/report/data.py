@@ -25,6 +25,7 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.runs.shareable import shareable
 from headscope.views.colours import marks
+from headscope.views.report.deeds import deeds_of
 from headscope.views.report.ladder import ladders
 from headscope.views.report.spoken import instances_of, spoken
 from headscope.views.thresholds import curve_of
@@ -183,6 +184,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
             **row,
             "mark": drawn[name],
             "undecided": said.get(name),
+            "deeds": deeds_of(run, row),
             "causes": _said(run, row),
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
@@ -202,11 +204,8 @@ def _thresholds(run: Result) -> dict[str, Any]:
 
 
 def _said(run: Result, row: dict[str, Any]) -> list[str]:
-    """What is known of a head beside its tags: its rule, and what silencing it does."""
-    rule = []
-    if run.accounts is not None:
-        rule = [f"rule ({row['explained']:.0%} of its bits): {row['rule']}"]
-    return rule + ([] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"]))
+    """All numbers of what silencing a head does."""
+    return [] if run.causes is None else cause_lines(run.causes, row["layer"], row["head"])
 
 
 def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:

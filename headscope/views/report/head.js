@@ -7,7 +7,8 @@ function headPage(row) {
       el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
       neighbours(row), plainSentence(row, index),
       row.undecided ? el("p", {}, el("strong", {}, `Cannot be told apart here: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
-      row.causes.length ? el("ul", { class: "causes" }, row.causes.map((line) => el("li", {}, line))) : "")),
+      row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
+      row.causes.length ? el("details", {}, el("summary", {}, "What silencing it did, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
     el("h3", {}, "Relations"), bars(index), ladders(row),
     el("h3", {}, "Its shape"), facts(row), ordinaryOf(row, examples));
