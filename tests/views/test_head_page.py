@@ -70,7 +70,7 @@ def test_what_a_head_writes_and_whether_it_matters_stands_in_its_first_screen(ru
         "control tokens (the difference lies between +2.25 and +2.75, over 210 queries; induction).",
         "It matters: without the head, the log-probability of repeated tokens changes by "
         "-1.500 nats per token, -0.125 without a head of its depth and size.",
-        "Its account explains 91% of its bits: rule 3 <b>",
+        "Its account (the rule explains 91% of its bits): rule 3 <b>",
     ]
     assert seen.found["said"]["L1H0"][0].startswith("What it writes earned no tag (1 kind")
     assert len(seen.found["said"]["L0H0"]) == 1  # its account

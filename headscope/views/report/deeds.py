@@ -83,7 +83,7 @@ def _cause(cause: dict[Any, Any]) -> str:
 def _account(run: Result, row: dict[str, Any]) -> list[str]:
     if run.accounts is None or pd.isna(row.get("explained")):
         return []
-    return [f"Its account explains {row['explained']:.0%} of its bits: {row['rule']}"]
+    return [f"Its account (the rule explains {row['explained']:.0%} of its bits): {row['rule']}"]
 
 
 def _kinds(count: int) -> str:
