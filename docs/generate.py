@@ -23,7 +23,12 @@ from headscope.views.families import COLUMNS, cells
 from headscope.views.layouts import LAYOUTS
 
 EXAMPLES = "examples.toml"
-STIMULUS = {"text": "text", "repeat": "random tokens", "pairs": "word pairs"}
+STIMULUS = {
+    "text": "text",
+    "repeat": "random tokens",
+    "pairs": "word pairs",
+    "excerpt": "excerpts of code",
+}
 
 
 def generate(docs: Path) -> None:

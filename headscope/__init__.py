@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from headscope.studies.prune.run import prune as prune
     from headscope.studies.redundancy.result import Redundancy as Redundancy
     from headscope.studies.redundancy.run import redundancy as redundancy
+    from headscope.studies.streaming.result import Streaming as Streaming
+    from headscope.studies.streaming.run import streaming as streaming
     from headscope.studies.sweep.emergence import emergence as emergence
     from headscope.studies.sweep.result import Emergence as Emergence
     from headscope.studies.sweep.result import Sweep as Sweep
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from headscope.studies.validation.zoo.run import zoo as zoo
     from headscope.studies.weights.result import WeightEvidence as WeightEvidence
     from headscope.studies.weights.run import weights as weights
+    from headscope.views.gallery.write import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import Study as Study
 
@@ -91,6 +94,7 @@ _HOMES = {
     "Relation": "headscope.relations.relation",
     "Run": "headscope.api",
     "Settings": "headscope.settings",
+    "Streaming": "headscope.studies.streaming.result",
     "Study": "headscope.views.study",
     "Sweep": "headscope.studies.sweep.result",
     "Verification": "headscope.studies.validation.verify_result",
@@ -109,6 +113,7 @@ _HOMES = {
     "directions": "headscope.studies.directions.run",
     "emergence": "headscope.studies.sweep.emergence",
     "explain": "headscope.studies.explain.run",
+    "gallery": "headscope.views.gallery.write",
     "head_types": "headscope.relations",
     "load": "headscope.api",
     "pairs": "headscope.relations.pairs",
@@ -121,6 +126,7 @@ _HOMES = {
     "save_translator": "headscope.studies.validation.translator",
     "score_patterns": "headscope.api",
     "show": "headscope.views.show",
+    "streaming": "headscope.studies.streaming.run",
     "sweep": "headscope.studies.sweep.run",
     "verify": "headscope.studies.validation.verify",
     "weights": "headscope.studies.weights.run",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.arguments import ANYTHING, FLAG, KINDS, NAME, TEXT, maybe, takes, whole
-from headscope.errors import ChoiceError, HeadscopeError
+from headscope.arguments import ANYTHING, FLAG, KINDS, NAME, TEXT, maybe, number, takes, whole
+from headscope.errors import HeadscopeError
 from headscope.evidence.result import Result, by_name
 from headscope.evidence.why import why
 from headscope.runs import store
@@ -101,23 +101,35 @@ class Run(Result):
         """The atlas as a matplotlib figure; the same as `figure("atlas")`."""
         return self.figure("atlas")
 
-    @takes(kind=NAME)
-    def figure(self, kind: str = "atlas") -> Figure:
+    @takes(kind=NAME, width=maybe(number(2, 40)), head=maybe(TEXT), x=maybe(NAME), y=maybe(NAME))
+    def figure(
+        self,
+        kind: str = "atlas",
+        *,
+        width: float | None = None,
+        head: str | None = None,
+        x: str | None = None,
+        y: str | None = None,
+    ) -> Figure:
         """A picture of the run for a paper, as a matplotlib figure.
 
         Args:
             kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
-                each type; `relations`, the best head of each relation; or `thresholds`, how many
-                tags other floors and margins would give.
+                each type; `relations`, the best head of each relation; `thresholds`, how many
+                tags other floors and margins would give; `scatter`, heads by two of their numbers;
+                or `arcs`, a head's examples.
+            width: in inches, such as 3.3 for a column; the picture's own if None.
+            head: whose examples `arcs` draws.
+            x: the column of `heads` that `scatter` has across; the entropy if None.
+            y: the one that it has up; the lift if None.
 
         Raises:
-            ChoiceError: no such picture.
+            ChoiceError: no such picture, or no such column.
+            HeadscopeError: an argument of another picture.
         """
-        from headscope.views.figures import FIGURES
+        from headscope.views.pictures import Asked, run_figure
 
-        if kind not in FIGURES:
-            raise ChoiceError("picture", kind, FIGURES)
-        return FIGURES[kind](self)
+        return run_figure(self, kind, Asked(head, x, y), width=width)
 
     @takes()
     def ablate(
@@ -217,7 +229,8 @@ def windows(
     Args:
         corpus: files or folders of CoNLL-U or plain text, or the name of a corpus that ships;
             natural text that ships when empty.
-        tokenizer: a fast tokenizer of transformers.
+        tokenizer: a fast tokenizer of transformers, or the name or folder of a model that is loaded
+            for its own.
         max_length: longest window in tokens, the beginning-of-text token included.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the order of the files in a folder.
@@ -232,7 +245,11 @@ def windows(
     from headscope.models.tokenizer import Tokenizer
 
     encoder = tokenizer
-    if not isinstance(tokenizer, Tokenizer):
+    if isinstance(tokenizer, str | Path):
+        from headscope.models.load import load_model
+
+        encoder = load_model(str(tokenizer)).tokenizer
+    elif not isinstance(tokenizer, Tokenizer):
         name = str(getattr(tokenizer, "name_or_path", "") or "it")
         encoder = Tokenizer(tokenizer, name=name, both_ways=both_ways)
     asked = asked_corpora(corpus)

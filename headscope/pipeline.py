@@ -18,7 +18,7 @@ from headscope.evidence.judge import judge, versions
 from headscope.evidence.outlook import Looks
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
-from headscope.measure.effects import effect_names
+from headscope.measure.effect_names import effect_names
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import Clock, Count, Progress
 from headscope.measure.prompts import plan_prompts
@@ -55,6 +55,8 @@ SURVEYED = 200_000
 
 LOOKED_THROUGH = 2
 """Times the asked tokens that are looked through for further contested queries."""
+LOOKED_THROUGH_CODE = 20
+"""The same of files of code, which are annotated as they are read, and rarely ask some things."""
 
 
 def _backend(value: Any) -> Any:
@@ -221,12 +223,13 @@ def _surveyed(
     """The windows of text, none of them read by the model yet, and what they say of rules."""
     coming, tokens = iter(text), settings.max_tokens
     first = list(_up_to(coming, SURVEYED))
+    code = any(len(window.arrows) for window in first)
     found = survey(
         [*first, *synthetic],
         relations,
-        _up_to(text.further(), tokens * LOOKED_THROUGH),
+        _up_to(text.further(), tokens * (LOOKED_THROUGH_CODE if code else LOOKED_THROUGH)),
         () if model.target else plan_built(model.tokenizer, max_length=settings.max_length),
-        room=tokens // 4,
+        room=tokens // (2 if code else 4),
     )
     return chain(first, coming), found
 

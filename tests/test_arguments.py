@@ -145,3 +145,12 @@ def test_a_model_in_memory_has_its_device_already(gpt2_folder):
 
     with pytest.raises(hs.HeadscopeError, match="is loaded already; give its name instead"):
         hs.collapse(load_model(str(gpt2_folder)), device="cpu")
+
+
+def test_windows_are_cut_by_the_tokenizer_of_a_model_that_is_named(gpt2_folder, tokenizer):
+    named = hs.windows("gum", str(gpt2_folder), max_tokens=300)
+    assert [w.tokens.tolist() for w in named] == [
+        w.tokens.tolist() for w in hs.windows("gum", tokenizer, max_tokens=300)
+    ]
+    with pytest.raises(hs.HeadscopeError, match="no-such-model"):
+        hs.windows("gum", "./no-such-model", max_tokens=300)

@@ -23,6 +23,8 @@ from headscope.cli import why  # isort: skip  # noqa: F401
 from headscope.cli import show  # isort: skip  # noqa: F401
 from headscope.cli import report  # isort: skip  # noqa: F401
 from headscope.cli import atlas  # isort: skip  # noqa: F401
+from headscope.cli import gallery  # isort: skip  # noqa: F401
+from headscope.cli import serve  # isort: skip  # noqa: F401
 from headscope.cli import models  # isort: skip  # noqa: F401
 from headscope.cli import data  # isort: skip  # noqa: F401
 from headscope.cli import compare  # isort: skip  # noqa: F401
@@ -32,6 +34,7 @@ from headscope.cli import verify  # isort: skip  # noqa: F401
 from headscope.cli import calibrate  # isort: skip  # noqa: F401
 from headscope.cli import ablate  # isort: skip  # noqa: F401
 from headscope.cli import prune  # isort: skip  # noqa: F401
+from headscope.cli import streaming  # isort: skip  # noqa: F401
 from headscope.cli import explain  # isort: skip  # noqa: F401
 from headscope.cli import directions  # isort: skip  # noqa: F401
 from headscope.cli import collapse  # isort: skip  # noqa: F401

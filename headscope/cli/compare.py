@@ -12,7 +12,7 @@ import typer
 from headscope.cli import complete
 from headscope.cli.app import COMPARE, command
 from headscope.cli.files import CSV, HTML, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Format, Overwrite
+from headscope.cli.options import Format, Overwrite, Width
 from headscope.cli.terminal import print_rich, put, warn
 
 
@@ -53,6 +53,7 @@ def compare(
     figure: Annotated[
         Path | None, typer.Option(help="Draw atlases and shares: a .png, .svg or .pdf file.")
     ] = None,
+    width: Width = None,
     html: Annotated[
         Path | None, typer.Option(help="Write one page, without network: a .html file.")
     ] = None,
@@ -85,7 +86,7 @@ def compare(
     csv = comparison_csv(found, rows) if out or format is Format.csv else ""
     pages = {} if html is None else {html: encoded(found.html())}
     tables = {} if out is None else {out: encoded(csv)}
-    files = write_study(found, None, figure, tables | pages, overwrite=overwrite)
+    files = write_study(found, None, figure, tables | pages, overwrite=overwrite, width=width)
     if format is Format.table:
         print_rich(comparison_lines(found))
         say_written(files)

@@ -44,13 +44,11 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
         check_target(path, overwrite=overwrite)
 
 
-def draw(figure: Any, path: Path) -> bytes:
-    """A figure as the bytes of a picture."""
-    from io import BytesIO
+def draw(figure: Any, path: Path, width: float | None = None) -> bytes:
+    """A figure as the bytes of a picture, of this width in inches or its own."""
+    from headscope.views.paper import fitted, picture
 
-    buffer = BytesIO()
-    figure.savefig(buffer, format=path.suffix.lower().removeprefix("."), dpi=200)
-    return buffer.getvalue()
+    return picture(fitted(figure, width), path.suffix)
 
 
 def write_study(
@@ -60,6 +58,7 @@ def write_study(
     more: Mapping[Path, bytes] | None = None,
     *,
     overwrite: bool,
+    width: str | None = None,
 ) -> list[Path]:
     """Write what a study found: its table, its picture and other files, all or none of them.
 
@@ -69,16 +68,19 @@ def write_study(
         figure: the picture, if it is wanted.
         more: the bytes of other files.
         overwrite: replace what is there.
+        width: of the picture; see `headscope.views.paper.width_of`.
 
     Returns:
         The files, to be named at the end.
     """
     from headscope.runs.folder import encoded
+    from headscope.views.paper import width_of
 
+    inches = width_of(width)
     files = {} if out is None else {out: encoded(found.csv())}
     files |= more or {}
     if figure is not None:
-        files[figure] = draw(found.figure(), figure)
+        files[figure] = draw(found.figure(), figure, inches)
     write_files(files, overwrite=overwrite)
     return list(files)
 

@@ -45,6 +45,13 @@ Corpus = Annotated[
 Printed = Annotated[Format, typer.Option(help="How to print.")]
 Table = Annotated[Path | None, typer.Option(help="Write the table to this .csv file.")]
 Picture = Annotated[Path | None, typer.Option(help="Draw it: a .png, .svg or .pdf file.")]
+Width = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the picture: column (3.3 inches), double (6.9), or inches; its own if none.",
+        show_default=False,
+    ),
+]
 Tokens = Annotated[int, typer.Option(help="Tokens of text to read, about.")]
 Seed = Annotated[int, typer.Option(help="Seeds every draw.")]
 Overwrite = Annotated[

@@ -63,8 +63,9 @@ def prune(
     quiet: Quiet = False,
 ) -> None:
     """Rank heads by importance, and say what the loss is as more and more are masked."""
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     by_head = None if out is None else out.with_name(f"{out.stem}-heads.csv")
-    check_targets((out, CSV), (by_head, CSV), (figure, PICTURES), overwrite=overwrite)
+    check_targets((by_head, CSV), overwrite=overwrite)
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
     from headscope.measure.text_loss import MAX_LENGTH

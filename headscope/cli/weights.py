@@ -28,6 +28,7 @@ class Table(StrEnum):
     MEASURE,
     "headscope weights mini",
     "headscope weights runs/mini --table composition --out composition.csv",
+    "headscope weights runs/mini --keep",
 )
 def weights(
     model: ModelOrRun,
@@ -38,6 +39,14 @@ def weights(
     out: Annotated[
         Path | None, typer.Option(help="Write a .csv or .json file instead of printing.")
     ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Of a run: put whose writes each head's keys read most into RUN/keys_from.csv; "
+            "the report draws it.",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     revision: Revision = None,
     device: Device = "cpu",
@@ -57,10 +66,13 @@ def weights(
     suffix = "" if out is None else out.suffix.lower().removeprefix(".")
     if format not in (Format.table, suffix or format):
         raise HeadscopeError(f"{out}: this name asks for {suffix}, and --format for {format}")
+    from headscope.api import Run, load
+    from headscope.runs.beside import save_keys_from
     from headscope.runs.listing import write_heads
     from headscope.studies.weights.run import weights as weigh
     from headscope.studies.weights.view import weight_lines
 
+    folder = _kept_in(model, overwrite=overwrite) if keep else None
     found = weigh(model, revision=revision, device=device, bos=bos, seed=seed, source=source)
     rows = getattr(found, table.value)
     if out is not None:
@@ -70,3 +82,17 @@ def weights(
         print_rich(weight_lines(found, table.value))
     else:
         put(write_heads(rows, format.value))
+    if folder is not None:
+        known = Run.of(found.put_into(load(folder)))
+        say_written([save_keys_from(known, folder, report=known.report, overwrite=overwrite)])
+
+
+def _kept_in(model: str, *, overwrite: bool) -> Path:
+    from headscope.runs.beside import check_keys_from
+    from headscope.runs.folder import is_run
+
+    folder = Path(model)
+    if not is_run(folder):
+        raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
+    check_keys_from(folder, overwrite=overwrite)
+    return folder

@@ -120,8 +120,9 @@ def read_corpus(path: str | Path) -> list[Document]:
     72
     """
     place = corpus_place(path)
+    files = corpus_files([place])  # which refuses what can be no path at all
     left_out: list[str] | None = [] if Path(place).is_dir() else None
-    return list(read_documents(corpus_files([place]), left_out))
+    return list(read_documents(files, left_out))
 
 
 def read_text_file(path: Path) -> str:

@@ -23,6 +23,9 @@ NOTHING = -2
 START = -3
 """Where the decoder begins, in a window of a source with its target."""
 
+EXCERPT = "excerpt"
+"""The stimulus of what was put together of a file of code for its contested queries."""
+
 _Positions = Int[ndarray, " item"]
 
 

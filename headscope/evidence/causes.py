@@ -12,8 +12,9 @@ CAUSE_COLUMNS = [
     "kind", "layer", "head", "type", "heads", "behaviour", "how", "n", "clean", "ablated",
     "effect", "ci_low", "ci_high", "control", "control_low", "control_high", "agrees",
     "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
-    "q_value", "verdict",
+    "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
 ]  # fmt: skip
+LOSSES = {"loss", "loss_excess", "loss_low", "loss_high"}
 FIRST_CAUSE_COLUMNS = 17
 """All that a table of headscope 0.2 has."""
 EDGES = "edges"
@@ -46,9 +47,10 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     """The table of causes with a `q_value` and a `verdict` in each row, and whether it `agrees`.
 
     - `breaks what it looks at`: the effect beyond the control's is at least the least effect, its
-      interval lies on that side of 0 (of edges the interval of how many times the control's it
-      typically is lies above 1), and q < 0.01; for heads it is also beyond each control's, and at a
-      relation's queries larger than elsewhere.
+      interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
+      at a relation's queries larger than elsewhere. Edges have two ways to it, and their q is of
+      both: by divergence, where the interval of how many times the control's it typically is must
+      lie above 1, or by loss of the token that follows, as heads do.
     - `writes without mattering`: the head is tagged by what it writes, but the whole interval of
       the effect beyond the control's lies below the least effect.
     - `no cause shown`: neither.
@@ -61,7 +63,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     """
     if table.empty:  # heads were named that have no tag
         return pd.DataFrame(columns=CAUSE_COLUMNS)
-    found = table.copy()
+    found = table.reindex(columns=[*table.columns, *(LOSSES - {*table.columns})])
     tested = found["p_value"].notna() & (found["verdict"] == "") & (found["behaviour"] != "away")
     found["q_value"] = np.nan
     if tested.any():
@@ -73,9 +75,12 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     low = found["excess_low"].where(edges, -found["excess_high"])
     high = found["excess_high"].where(edges, -found["excess_low"])
     more = (low > 0).where(~edges, found["times_low"] > 1)
-    breaks = tested & (loss >= least) & more & (found["q_value"] < MAX_Q) & _beyond(found)
+    lost = edges & (found["loss_excess"] >= LEAST_HEADS) & (found["loss_low"] > 0)
+    broken = ((loss >= least) & more) | lost
+    breaks = tested & broken & (found["q_value"] < MAX_Q) & _beyond(found)
     writers = [own in writes for own in zip(found["layer"], found["head"], strict=True)]
-    idle = tested & (high < least) & np.array(writers, bool)
+    small = (high < least) & ~(edges & (found["loss_high"] >= LEAST_HEADS))
+    idle = tested & small & np.array(writers, bool)
     conditions = [found["verdict"] != "", breaks, idle]
     words = np.select(conditions, [found["verdict"], BREAKS, IDLE], NO_CAUSE)
     found["verdict"] = np.where(found["behaviour"] == "away", "", words)
@@ -111,9 +116,11 @@ def _edge_line(row: dict[str, object]) -> str:
     return (
         f"{name}: silencing the edges to its targets ({row['moved']:.2f} of the attention, at "
         f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
-        f"as much moved from control keys by {row['control']:.4f}: {row['excess']:+.4f} "
+        f"as much of the layer's other attention by {row['control']:.4f}: {row['excess']:+.4f} "
         f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
-        f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
+        f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
+        f"the token that follows loses {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
+        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than by the other"
         f"{_q(row)}: {row['verdict']}"
     )
 

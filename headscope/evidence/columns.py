@@ -40,6 +40,9 @@ EFFECT_COLUMNS = [
     "second_lift",
     "second_low",
     "second_high",
+    "moved",
+    "moved_low",
+    "moved_high",
     "share",
     "twin_p999",
     "floor",
@@ -47,6 +50,8 @@ EFFECT_COLUMNS = [
     "confirmed",
 ]
 """A row per head and effect."""
+KEYS_FROM_COLUMNS = ["layer", "head", "k_from", "k_composition", "k_random_p999"]
+"""A row per head: the earlier head whose writes its keys read most."""
 RULE_COLUMNS = [
     "layer",
     "head",

@@ -18,7 +18,7 @@ from headscope.evidence.halves import HALVES
 from headscope.evidence.weigh import TWIN_PERCENTILE, TWIN_QUERIES, adjusted
 from headscope.measure.bootstrap import LEVEL, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
-from headscope.relations.contested import MATCHED, part_name
+from headscope.relations.contested import MATCHED, SELF, part_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.relations.writes.effect import WRITES, Effect
 
@@ -59,6 +59,11 @@ WRITE_CONDITIONS = (
         "over {elsewhere} {second:+.2f}",
     ),
     WriteCondition(
+        "moved",
+        lambda t: t["moved"].isna() | ((t["moved"] >= t["floor"]) & (t["moved_low"] > 0)),
+        "{moved:+.2f} from other positions than its own, floor {floor:g}",
+    ),
+    WriteCondition(
         "stands out",
         lambda t: t["spread"].isna() | (t["lift"] >= STANDS_OUT * t["spread"]),
         "{times:.1f} × the spread of its effects over the text's tokens",
@@ -87,6 +92,9 @@ def weigh_effects(
     - `q_value`: one-sided test of the lift in the direction of the effect, Benjamini–Hochberg over
       all heads × effects with at least 50 queries.
     - `second_lift` with its interval `second_low`, `second_high`: over the second control.
+    - `moved` with `moved_low`, `moved_high`: the lift without what the head reads at the query's
+      own position, where earlier layers' predictions stand; not defined for `copy`, `suppress`
+      and `successor`, nor where the engine does not see the model's values.
     - `spread`: the standard deviation of the head's effects over the tokens of the text, the mean
       over its queries; not defined where the text names the tokens.
     - `share`: of the summed sizes of the lifts of all heads of the model, in [−1, 1]; not defined
@@ -167,9 +175,10 @@ def _upward(table: pd.DataFrame, signs: dict[str, int]) -> pd.DataFrame:
     """The table with lifts that count upwards in the direction that each effect asks for."""
     sign = effect_ids(table).map(signs).astype(float)
     found = table.copy()
-    for name in ("lift", "second_lift", "twin_p999"):
+    for name in ("lift", "second_lift", "moved", "twin_p999"):
         found[name] = table[name] * sign
-    for low, high in (("ci_low", "ci_high"), ("second_low", "second_high")):
+    for each in ("ci", "second", "moved"):
+        low, high = f"{each}_low", f"{each}_high"
         found[low] = np.where(sign > 0, table[low], -table[high])
         found[high] = np.where(sign > 0, table[high], -table[low])
     return found
@@ -202,6 +211,9 @@ def _rows(by: _Judge, effect: Effect, place: dict[str, int], half: slice) -> pd.
         "second_lift": np.nan,
         "second_low": np.nan,
         "second_high": np.nan,
+        "moved": np.nan,
+        "moved_low": np.nan,
+        "moved_high": np.nan,
         "share": np.nan,
         "twin_p999": _twin_lift(by.twin, effect),
         "floor": effect.rule.floor,
@@ -215,6 +227,11 @@ def _rows(by: _Judge, effect: Effect, place: dict[str, int], half: slice) -> pd.
         over = _flat(tally.target[half, index] - tally.control[half, second])
         own["second_lift"] = _ratio(over.sum(0), weight)
         own["second_low"], own["second_high"], _ = _uncertainty(over, count, effect.sign, seed)
+    mine = place.get(part_name(effect.id, SELF))
+    if mine is not None and tally.hits[half, mine].any():
+        left = excess - _flat(tally.target[half, mine])
+        own["moved"] = _ratio(left.sum(0), weight)
+        own["moved_low"], own["moved_high"], _ = _uncertainty(left, count, effect.sign, seed)
     table = pd.DataFrame(own)
     return table[table["n"] > 0]
 

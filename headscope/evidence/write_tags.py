@@ -79,6 +79,11 @@ def _line(row: dict[Any, Any], facts: Facts, before: str) -> str:
             f"; over {second} {row['second_lift']:+.2f} [{row['second_low']:+.2f}, "
             f"{row['second_high']:+.2f}], needs {SECOND * row['floor']:g}"
         )
+    if pd.notna(row["moved"]):
+        line += (
+            f"; without its own position {row['moved']:+.2f} [{row['moved_low']:+.2f}, "
+            f"{row['moved_high']:+.2f}], needs {row['floor']:g}"
+        )
     if pd.notna(row["spread"]):
         line += (
             f"; {abs(row['lift'] / row['spread']):.1f} × the spread of its effects over the text's "

@@ -20,7 +20,7 @@ from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.tally import Profile, Tally
 from headscope.measure.written import EffectSums, Written
-from headscope.models.engines.engine import Look, Tile
+from headscope.models.engines.engine import Look, Read, Tile
 from headscope.relations.sink import RESTING
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Prepared:
         return () if self.selection is None else self.selection.looks
 
     @property
-    def looks(self) -> list[Look]:
+    def looks(self) -> list[Read]:
         """All that is read of a layer, in order; rows with cells are profiled as they come."""
         return [*self.attended, *(() if self.effects is None else self.effects.looks)]
 
@@ -102,7 +102,7 @@ def read_batch(model: Model, prepared: Prepared, written: Written | None = None)
         written: reads what its heads write, where that is asked.
     """
     batch, selection = prepared.batch, prepared.selection
-    looks, attended = prepared.looks, len(prepared.attended)
+    looks, attended = prepared.looks, prepared.attended
     profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
     found = BatchSums(batch, selection, {}, profile)
     place = {layer: row for row, layer in enumerate(model.attention_layers)}
@@ -113,13 +113,16 @@ def read_batch(model: Model, prepared: Prepared, written: Written | None = None)
             prepared,
             profile,
             place[layer],
-            zip(looks, islice(rows, attended), strict=False),
+            zip(attended, islice(rows, len(attended)), strict=False),
             logarithms=model.engine.logarithms,
             sinks=getattr(model.engine, "sinks", False),
         )
         if written is not None:
             for own in rows:
-                written.look(own, logarithms=model.engine.logarithms)
+                if isinstance(own, tuple):
+                    written.look_at_selves(*own, logarithms=model.engine.logarithms)
+                else:
+                    written.look(own, logarithms=model.engine.logarithms)
 
     if written is None:
         model.engine.run(prepared.tokens, looks, on_layer)

@@ -1,4 +1,4 @@
-"""Which queries of a head are shown: its best, and one from each quarter of the rest."""
+"""Which queries of a head are shown: one from each tenth of them, the best of the first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from numpy.random import Generator
 from headscope.measure.example import STEPS, Wanted
 from headscope.measure.query_masses import Queries, Reading
 
-BEST = 2
+DECILES = 10
+LEAST = 8
+"""Of the best queries so many are tried at least, to find one that can be read."""
 NEARBY = 16
 """Of so many queries with about the same mass the first that can be read is shown."""
 
@@ -34,9 +36,9 @@ class Chosen:
 
 
 def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> Iterator[Chosen]:
-    """The best queries, and one of each quarter, from different windows where there are.
+    """The best query and one of each further tenth, from different windows where there are.
 
-    Natural text goes before sentences made for a relation where the quarter has both, and tokens
+    Natural text goes before sentences made for a relation where the tenth has both, and tokens
     that can be read before fragments of characters.
     """
     order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
@@ -46,9 +48,9 @@ def choose(reading: Reading, want: Wanted, queries: Queries, rng: Generator) -> 
     used: set[int] = set()
     windows: set[int] = set()
     for kind, start, end in _kinds(len(order)):
-        quarter = [i for i in order[start:end].tolist() if i not in used]
-        of_text = [i for i in quarter if natural[queries.window[i]]]
-        nearby = (of_text or quarter)[: max(8, len(order) // 16)]
+        tenth = [i for i in order[start:end].tolist() if i not in used]
+        of_text = [i for i in tenth if natural[queries.window[i]]]
+        nearby = (of_text or tenth)[: max(8, len(order) // 16)]
         elsewhere = [i for i in nearby if queries.window[i] not in windows]
         candidates = (elsewhere or nearby)[:NEARBY]
         if not candidates:
@@ -72,11 +74,10 @@ def _kinds(size: int) -> Iterator[tuple[str, int, int]]:
     """What is shown of so many queries, the highest first: its name, and from where to where."""
     if not size:
         return
-    for _ in range(BEST):
-        yield "best", 0, size // 4 or 1
-    for k in range(4):
-        start = size * (2 * k + 1) // 8  # from the middle of each quarter to its end
-        yield f"quarter {k + 1}", start, max(start + 1, size * (k + 1) // 4)
+    yield "best", 0, max(LEAST, size // DECILES)
+    for k in range(1, DECILES):
+        start = size * (2 * k + 1) // (2 * DECILES)  # from the middle of each tenth to its end
+        yield f"decile {k + 1}", start, max(start + 1, size * (k + 1) // DECILES)
 
 
 def _readable(reading: Reading, relation: int, window: int, query: int) -> bool:

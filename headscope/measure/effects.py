@@ -15,25 +15,14 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
-from headscope.models.engines.engine import Picked
+from headscope.measure.effect_names import effect_names, second_places, self_places
+from headscope.models.engines.engine import Picked, Read, Selves
 from headscope.relations.asked import turns
-from headscope.relations.contested import MATCHED, part_name
 from headscope.relations.writes.effect import Effect, Sides, find_tokens
 
 EVERY = 4
 """Of natural text one query of so many is asked what each head does to the token that it looks at:
 ten thousand of a common run, and the others would say the same at four times the cost."""
-
-
-def effect_names(effects: Sequence[Effect]) -> list[str]:
-    """The names under which effects are summed, second controls after them all."""
-    return [*(e.id for e in effects), *(part_name(e.id, MATCHED) for e in effects if e.second)]
-
-
-def second_places(effects: Sequence[Effect]) -> dict[int, int]:
-    """For each effect with a second control the place of this among `effect_names`."""
-    having = [index for index, effect in enumerate(effects) if effect.second]
-    return {index: len(effects) + number for number, index in enumerate(having)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +34,8 @@ class Named:
     """Which of the batch's asked queries."""
     second_row: Int[Tensor, " ask"]
     """The row of its second control; −1 where it has none."""
+    self_row: Int[Tensor, " ask"]
+    """The row of what its own position gives; −1 where that is not asked."""
     target: Tensor
     """`[ask token]`, sparse: each row is the mean over its tokens."""
     control: Tensor
@@ -90,11 +81,13 @@ class Asked:
     """Queries of each row, whatever the heads do there."""
     names: int
     """How many of `effect_names` there are."""
+    selves: tuple[Selves, ...] = ()
+    """The named queries, window by window, where an effect asks what they take from themselves."""
 
     @property
-    def looks(self) -> tuple[Picked, ...]:
-        """The rows of attention that are read."""
-        return () if self.own is None else self.own.looks
+    def looks(self) -> tuple[Read, ...]:
+        """What is read of attention."""
+        return (*(() if self.own is None else self.own.looks), *self.selves)
 
     def to(self, device: torch.device | str) -> Asked:
         """The same with its tensors on a device."""
@@ -125,16 +118,28 @@ def ask(batch: Batch, effects: Sequence[Effect], *, seed: int) -> Asked | None:
     texts += [side.token for found in named for side in found.sides if side is not None]
     tokens = np.unique(np.concatenate(texts))
     of_own = _own(batch, effects, own, tokens, rows) if own else None
-    asked = _Queries(tokens, queries[len(first) :], second_places(effects))
+    asked = _Queries(tokens, queries[len(first) :], second_places(effects), self_places(effects))
     of_text = _named(batch, named, asked, rows) if named else None
     if of_text is not None:
         of_text = replace(of_text, place=of_text.place + len(first))
+    selves = _selves(asked.queries, length) if any(each.moved for each in effects) else ()
     return Asked(
-        torch.from_numpy(queries), torch.from_numpy(tokens), of_text, of_own, *rows.columns(), names
+        torch.from_numpy(queries),
+        torch.from_numpy(tokens),
+        of_text,
+        of_own,
+        *rows.columns(),
+        names,
+        selves,
     )
 
 
 _NONE = np.zeros(0, np.int64)
+
+
+def _selves(queries: Int[ndarray, " query"], length: int) -> tuple[Selves, ...]:
+    windows = queries // length
+    return tuple(Selves(int(w), queries[windows == w] - w * length) for w in np.unique(windows))
 
 
 class _Rows:
@@ -170,6 +175,7 @@ class _Queries(NamedTuple):
     tokens: Int[ndarray, " token"]
     queries: Int[ndarray, " query"]
     second: dict[int, int]
+    selves: dict[int, int]
 
 
 def _found(batch: Batch, effects: Sequence[Effect], seed: int) -> Iterator[_Found]:
@@ -188,17 +194,20 @@ def _named(
     rows: _Rows,
 ) -> Named:
     length, start = max(map(len, batch.windows)), 0
-    places: tuple[list[ndarray], ...] = ([], [], [])
+    places: tuple[list[ndarray], ...] = ([], [], [], [])
     sides: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
     columns: tuple[list[ndarray], ...] = ([_NONE], [_NONE], [_NONE])
     for each in found:
         asked = np.unique(each.sides.targets.query)
-        block, second = int(batch.blocks[each.window]), -1
+        block, second, mine = int(batch.blocks[each.window]), -1, -1
         own = rows.add(block, each.effect, len(asked))
         if each.sides.second is not None:
             second = rows.add(block, among.second[each.effect], len(asked))
+        if each.effect in among.selves:
+            mine = rows.add(block, among.selves[each.effect], len(asked))
         place = np.searchsorted(among.queries, each.window * length + asked)
-        of_asks = (np.full(len(asked), own), place, np.full(len(asked), second))
+        own_row, second_row, self_row = (np.full(len(asked), row) for row in (own, second, mine))
+        of_asks = (own_row, place, second_row, self_row)
         for column, values in zip(places, of_asks, strict=True):
             column.append(values)
         for side, column, cells in zip(sides, columns, each.sides, strict=True):

@@ -33,7 +33,8 @@ class Example:
     relation: str
     """`type/relation`; empty for an ordinary text."""
     kind: str
-    """`best`, `quarter 1` (the highest) to `quarter 4`, or `ordinary`."""
+    """`best`, of the first tenth of the queries by mass, `decile 2` to `decile 10`, `ordinary`;
+    in runs of an older headscope also `quarter 1` to `quarter 4`."""
     mass: float
     """Attention on the targets; NaN for an ordinary text."""
     window: str

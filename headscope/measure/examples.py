@@ -1,4 +1,4 @@
-"""Examples of what a head does: its best queries, one from each quarter of the rest, and a text.
+"""Examples of what a head does: a query from each tenth of its queries by mass, and a text.
 
 What a head does on its best examples rarely matches what it does on all text, so both are shown.
 A sample of the run's windows is read again for the heads that are asked for. Their patterns are
@@ -16,7 +16,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.chosen import Chosen, choose, targets_of
 from headscope.measure.example import Example, Wanted
-from headscope.measure.excerpt import WIDTH, excerpt, stretches_left_out
+from headscope.measure.excerpt import BEGINNING, excerpt, stretches_left_out
 from headscope.measure.gather import Cells
 from headscope.measure.kept import Kept
 from headscope.measure.query_masses import Progress, Reading, masses
@@ -150,7 +150,7 @@ def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray
     """The positions of the window that are shown."""
     length = len(reading.sample[choice.window])
     if row is None:
-        return np.arange(min(WIDTH, length))
+        return np.arange(min(BEGINNING, length))
     return excerpt(choice.query, _targets(reading, choice), row, length)
 
 

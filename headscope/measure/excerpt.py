@@ -9,8 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-WIDTH = 40
-"""Tokens that an excerpt shows at most."""
+WIDTH = 28
+"""Tokens that an excerpt around a query shows at most: ten of them, a decile each, take no more
+room than six of 40, and the query, its target and its strongest keys keep what is beside them."""
+BEGINNING = 40
+"""Tokens of an ordinary text that are shown."""
 STRONGEST = 3
 """Keys that are shown because the query looks there most."""
 BESIDE = 3

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, Prepared, read_batch
 from headscope.measure.batches import Batch
-from headscope.measure.effects import Asked, ask, effect_names
+from headscope.measure.effect_names import effect_names
+from headscope.measure.effects import Asked, ask
 from headscope.measure.memory import in_memory
 from headscope.measure.plan import Part, Plan, read_plan
 from headscope.measure.profile import profiled_tiles

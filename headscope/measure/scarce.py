@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from headscope.corpus.stretch import stretches
-from headscope.corpus.window import Window
+from headscope.corpus.window import EXCERPT, Window
 from headscope.relations.contested import Chosen, contested_pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
 
@@ -17,6 +18,10 @@ ENOUGH = 100
 """Contested queries of a relation; when there are so many no more text is read for them."""
 REACH = 64
 """Tokens from a query to what it needs; farther ones would take room from many others."""
+SEEN = 20
+"""Queries of a relation by which its simple rule can be chosen."""
+MOST_PASSED = 500
+"""Windows that are passed over while excerpts are looked for, and are in memory until then."""
 
 
 @dataclass(eq=False)
@@ -28,6 +33,43 @@ class _Taken:
     parts: list[Window] = field(default_factory=list)
     queries: Counter[str] = field(default_factory=Counter)
     """Contested queries in the parts, by relation."""
+
+
+def first_excerpts(
+    relations: Sequence[Relation],
+    windows: Sequence[Window],
+    further: Iterable[Window],
+    room: int,
+) -> tuple[list[Window], Iterator[Window]]:
+    """Excerpts until each relation has enough queries to choose its simple rule by.
+
+    Args:
+        relations: those that excerpts are put together for.
+        windows: what is read in any case; without annotated code nothing is taken.
+        further: what to choose from.
+        room: tokens that may be taken.
+
+    Returns:
+        The excerpts, and what is left of `further`.
+    """
+    coming = iter(further)
+    if not any(len(window.arrows) for window in windows):
+        return [], coming
+    have = Counter({r.id: sum(len(r.pairs(w).queries) for w in windows) for r in relations})
+    taken: list[Window] = []
+    passed: list[Window] = []
+    for window in coming:
+        short = [r for r in relations if have[r.id] < SEEN]
+        if not short or len(passed) >= MOST_PASSED:
+            return taken, chain(passed, [window], coming)
+        wanted = window.stimulus == EXCERPT and any(len(r.pairs(window)) for r in short)
+        if not wanted or len(window) > room:
+            passed.append(window)
+            continue
+        room -= len(window)
+        taken.append(window)
+        have.update({r.id: len(r.pairs(window).queries) for r in relations})
+    return taken, iter(passed)
 
 
 def take_contested(
@@ -58,6 +100,8 @@ def take_contested(
             if not short:
                 break
             spans = taken.spans.union(_wanted_spans(short, taken.window, chosen))
+            if not spans:
+                continue
             parts = list(stretches(taken.window, spans)) if spans > taken.spans else taken.parts
             room -= sum(map(len, parts)) - sum(map(len, taken.parts))
             if room < 0:
@@ -105,5 +149,6 @@ def _wanted_spans(
         np.minimum.at(first, targets.query, targets.key)
         np.maximum.at(last, targets.query, targets.key)
         query = targets.queries
-        query = query[last[query] - first[query] <= REACH]
+        reach = len(window) if window.stimulus == EXCERPT else REACH
+        query = query[last[query] - first[query] <= reach]
         yield from zip(first[query].tolist(), last[query].tolist(), strict=True)

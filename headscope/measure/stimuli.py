@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,12 +13,13 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.code.excerpts import excerpts, without_excerpted
 from headscope.corpus.document import Document
 from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
 from headscope.corpus.shipped import built_corpora, corpus_place
 from headscope.corpus.synthetic import repeat_windows
-from headscope.corpus.window import CAUSAL, Frame, Window
+from headscope.corpus.window import CAUSAL, EXCERPT, Frame, Window
 from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.errors import CorpusError
 from headscope.measure.deal import few_documents
@@ -26,6 +27,8 @@ from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 
 MOST_DOCUMENTS = BLOCKS
 """Of each synthetic stimulus."""
+AT_ONCE = 16
+"""Files of code that are read side by side: many are long, and a few alone would be the text."""
 PAIR_TOKENS = 300
 """Of one document of word pairs, about."""
 
@@ -70,6 +73,8 @@ class TextWindows:
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._pieces: dict[str, int] = {}
         self._numbers = 0
+        self._beyond = False
+        """Whether what comes is for contested queries alone."""
         # a path that does not exist is found now, not when its turn comes
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = _files(corpora)
@@ -102,24 +107,36 @@ class TextWindows:
         Nothing as long as the text itself is not read to its end: it would lose these windows.
         """
         if self.tokens >= self.max_tokens:
-            yield from (replace(window, stimulus="further") for window in self._coming)
+            self._beyond = True
+            for window in self._coming:
+                own = window.stimulus == EXCERPT
+                yield window if own else replace(window, stimulus="further")
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
-        frame = frame_of(self.encoder)
-        for document in documents:
-            self._skipped += document.skipped_mentions
-            tokenized = self.encoder.encode(document)
-            number = self._number(document)
-            for window in cut_windows(
-                tokenized,
-                self.encoder.bos,
-                self.encoder.bos_string,
-                max_length=self.max_length - frame.room,
-                cuts=self._cuts,
-                number=number,
-            ):
-                self._numbers = max(self._numbers, number + 1)
-                yield frame.close(window)
+        streams = ((self._of_document(each), bool(each.arrows)) for each in documents)
+        yield from _some_in_turn(streams)
+
+    def _of_document(self, document: Document) -> Iterator[Window]:
+        self._skipped += document.skipped_mentions
+        number = self._number(document)
+        beside: Iterator[Window] = iter(())
+        if self._beyond and document.arrows:
+            rare = (self._cut(e, Cuts(), EXCERPT, number) for e in excerpts(document))
+            beside, document = chain.from_iterable(rare), without_excerpted(document)
+        self._numbers = max(self._numbers, number + 1)
+        for window in chain(beside, self._cut(document, self._cuts, "text", number)):
+            yield frame_of(self.encoder).close(window)
+
+    def _cut(self, document: Document, cuts: Cuts, stimulus: str, number: int) -> Iterator[Window]:
+        return cut_windows(
+            self.encoder.encode(document),
+            self.encoder.bos,
+            self.encoder.bos_string,
+            max_length=self.max_length - frame_of(self.encoder).room,
+            cuts=cuts,
+            stimulus=stimulus,
+            number=number,
+        )
 
     def _number(self, document: Document) -> int:
         """The document's number; all pieces of one text have that of the first."""
@@ -239,6 +256,29 @@ def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
                 waiting.remove(stream)
             else:
                 yield document
+
+
+def _some_in_turn(streams: Iterable[tuple[Iterator[Window], bool]]) -> Iterator[Window]:
+    """One after the other; of those that are marked several at a time, a window each."""
+    opened: list[Iterator[Window]] = []
+    for stream, in_turn in streams:
+        if not in_turn:
+            yield from stream
+            continue
+        opened.append(stream)
+        while len(opened) >= AT_ONCE:
+            yield from _round(opened)
+    while opened:
+        yield from _round(opened)
+
+
+def _round(opened: list[Iterator[Window]]) -> Iterator[Window]:
+    for stream in list(opened):
+        window = next(stream, None)
+        if window is None:
+            opened.remove(stream)
+        else:
+            yield window
 
 
 def _notes(cuts: Cuts, skipped: int) -> list[str]:

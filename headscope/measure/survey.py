@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.corpus.window import Window
-from headscope.measure.scarce import ENOUGH, take_contested
+from headscope.corpus.window import EXCERPT, Window
+from headscope.measure.scarce import ENOUGH, first_excerpts, take_contested
 from headscope.relations.across_rules import ACROSS, DIAGONALS
 from headscope.relations.contested import Chosen, contested_pairs, is_part, rule_picks, with_parts
 from headscope.relations.pairs import Pairs
@@ -142,6 +142,9 @@ def survey(
         room: tokens of further text that may be taken, and half as many of made sentences.
     """
     asked = [relation for relation in relations if relation.baseline is not None]
+    rare = [relation for relation in asked if EXCERPT in relation.stimuli]
+    beside, further = first_excerpts(rare, windows, further, room // 4)
+    windows = [*windows, *beside]
     counts = _count(asked, windows, {})
     chosen = {
         relation.id: counts[relation.id].choose(relation)
@@ -151,9 +154,11 @@ def survey(
     asked = [relation for relation in asked if relation.id in chosen]
     contested = _count(asked, windows, chosen)
     hopeful = [
-        r for r in asked if r.rule.taggable and HOPE <= contested[r.id].queries.sum() < ENOUGH
+        r for r in asked if r.rule.taggable and _least(r) <= contested[r.id].queries.sum() < ENOUGH
     ]
-    more = take_contested(hopeful, _numbers(contested), chosen, further, room)
+    more = take_contested(
+        hopeful, _numbers(contested), chosen, further, room - sum(map(len, beside))
+    )
     for part, relation in product(more, asked):
         found = contested_pairs(relation, part, chosen[relation.id])
         contested[relation.id].add(relation, part, found)
@@ -174,7 +179,11 @@ def survey(
         }
         for relation in asked
     }
-    return Survey(chosen, facts, tuple(more), tuple(made))
+    return Survey(chosen, facts, (*beside, *more), tuple(made))
+
+
+def _least(relation: Relation) -> int:
+    return 0 if relation.baseline is not None and relation.baseline.always_sought else HOPE
 
 
 def frontier(counts: Counts, contested: Counts, relation: Relation) -> list[list[float]]:

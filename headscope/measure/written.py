@@ -56,7 +56,8 @@ class Written:
         self._key: list[Tensor] = []
         self._rank: Tensor | None = None
         self._stream: Tensor | None = None
-        self._named: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._selves: list[tuple[Tensor, Tensor | None]] = []
+        self._named: list[tuple[Tensor, ...]] = []
         self._own: list[tuple[Tensor, ...]] = []
 
     @property
@@ -76,6 +77,17 @@ class Written:
         self._strong.append(strongest.T)
         self._key.append(key.T + 1)
 
+    def look_at_selves(
+        self,
+        attention: Float[Tensor, "query head"],
+        value: Float[Tensor, "query width"] | None,
+        *,
+        logarithms: bool,
+    ) -> None:
+        """Note what one window's named queries take from their own positions."""
+        attention = attention.float().exp() if logarithms else attention.float()
+        self._selves.append((attention, value))
+
     def stream(self, layer: int, stream: Float[Tensor, "query d_model"]) -> None:
         """Note what a layer reads at the asked queries."""
         self._stream = stream
@@ -86,10 +98,11 @@ class Written:
         """Evaluate one layer's heads, whose rows were looked at before."""
         through = self.paths.through_heads(layer, self.directions.to(z.device))
         if self.asked.named is not None:
-            self._named.append(_at_named(self.asked.named, through, z, scale))
+            mine = _from_selves(self._selves, z)
+            self._named.append(_at_named(self.asked.named, through, z, scale, mine))
         if self.asked.own is not None:
             self._own.append(self._at_own(self.asked.own, through, z, scale))
-        self._strong, self._key, self._stream = [], [], None
+        self._strong, self._key, self._selves, self._stream = [], [], [], None
 
     def _at_own(self, own: Own, through: Tensor, z: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
         strength, key = torch.cat(self._strong).to(z.device), torch.cat(self._key).to(z.device)
@@ -140,7 +153,7 @@ class Written:
         target, control, count = (np.zeros((rows, layers, heads)) for _ in range(3))
         if end.scale is None:
             raise RuntimeError("the pass has not reached the last norm")
-        for layer, (one, other, second) in enumerate(self._named):
+        for layer, (one, other, second, *mine) in enumerate(self._named):
             named = self.asked.named
             if named is None:
                 break
@@ -152,6 +165,11 @@ class Written:
             having = second_row >= 0
             np.add.at(control[:, layer], second_row[having], _exact(second * size)[having])
             np.add.at(count[:, layer], second_row[having], 1.0)
+            self_row = named.self_row.cpu().numpy()
+            having = self_row >= 0
+            for each in mine:
+                np.add.at(target[:, layer], self_row[having], _exact(each * size)[having])
+                np.add.at(count[:, layer], self_row[having], 1.0)
         for layer, values in enumerate(self._own):
             own = self.asked.own
             if own is None:
@@ -209,16 +227,34 @@ def partners(own: Own, asked: Bool[Tensor, "query head"]) -> Int[Tensor, "query 
 
 
 def _at_named(
-    named: Named, through: Tensor, z: Tensor, scale: Tensor
-) -> tuple[Float[Tensor, "ask head"], Float[Tensor, "ask head"], Float[Tensor, "ask head"]]:
+    named: Named, through: Tensor, z: Tensor, scale: Tensor, mine: Tensor | None
+) -> tuple[Float[Tensor, "ask head"], ...]:
+    """On targets, controls and second controls, and what own positions give of the lift."""
     place = named.place.to(z.device)
-    own, size = z[place], scale[place, None]
-    flat = through.flatten(1)
-    one, other, second = (
-        ((side.to(z.device) @ flat).view_as(own) * own).sum(-1) * size
+    size, flat = scale[place, None], through.flatten(1)
+    sides = [
+        (side.to(z.device) @ flat).view(-1, *z.shape[1:])
         for side in (named.target, named.control, named.second)
-    )
-    return one, other, second
+    ]
+    found = [(side * z[place]).sum(-1) * size for side in sides]
+    if mine is not None:
+        # the named queries are the last
+        own = mine[place - (len(z) - len(mine))]
+        found.append(((sides[0] - sides[1]) * own).sum(-1) * size)
+    return tuple(found)
+
+
+def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> Tensor | None:
+    """What the named queries' own positions give to z, `[query head d_value]`; None: not seen."""
+    heads, width = z.shape[1:]
+    parts = []
+    for attention, value in selves:
+        groups = 0 if value is None else value.shape[1] // width
+        if value is None or not groups or value.shape[1] % width or heads % groups:
+            return None
+        value = value.to(z).view(len(value), groups, width).repeat_interleave(heads // groups, 1)
+        parts.append(attention.to(z.device)[:, :, None] * value)
+    return torch.cat(parts) if parts else None
 
 
 def _likely(

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from headscope.arguments import Kind, made_by, takes
+from headscope.corpus.window import EXCERPT
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
     alignment,
@@ -158,7 +159,7 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
         seen.add(relation.id)
         for stimulus in relation.stimuli:
-            if stimulus not in STIMULI:
+            if stimulus not in (*STIMULI, EXCERPT):
                 raise ChoiceError(f"stimulus for {relation.id}", stimulus, STIMULI)
         if relation.rule.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(

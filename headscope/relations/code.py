@@ -14,8 +14,9 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.arrows import ArrowTable
+from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
-from headscope.corpus.window import Window
+from headscope.corpus.window import EXCERPT, Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
 from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
@@ -100,7 +101,10 @@ RELATIONS = tuple(
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
         Rule(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
-        baseline=Baseline(partial(nearest_candidate, kind=kind), by_class=False),
+        stimuli=("text", EXCERPT) if kind in DENSE else ("text",),
+        baseline=Baseline(
+            partial(nearest_candidate, kind=kind), by_class=False, always_sought=True
+        ),
     )
     for kind in KINDS
 )

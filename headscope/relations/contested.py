@@ -9,16 +9,16 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.corpus.window import Window
+from headscope.corpus.window import EXCERPT, Window
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
 from headscope.relations.relation import Relation, draws_nothing, targets_of
 from headscope.relations.simple_rules import picks, query_class
 
-NATURAL, BUILT, MATCHED = "contested", "built", "matched"
+NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
-sentences made for the purpose, and its second control."""
-_PARTS = (NATURAL, BUILT, MATCHED)
-_STIMULI = {NATURAL: ("text", "further", "pairs"), BUILT: ("built",)}
+sentences made for the purpose, its second control, and what a query's own position gives it."""
+_PARTS = (NATURAL, BUILT, MATCHED, SELF)
+_STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs"), BUILT: ("built",)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,8 @@ class Baseline:
     """Rules that say what the relation says."""
     by_class: bool = True
     """Whether the best is chosen for each class of query words by itself."""
+    always_sought: bool = False
+    """Whether a text is looked through for contested queries however few it has shown so far."""
 
 
 @dataclass(frozen=True)

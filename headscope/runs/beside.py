@@ -1,4 +1,4 @@
-"""What studies put into a run's folder beside its evidence: causes, rules, and the page again."""
+"""What studies put into a run's folder beside its evidence, and the page drawn again."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headscope.evidence.result import Result
 from headscope.runs.folder import (
     CAUSES,
     HEADS,
+    KEYS_FROM,
     OWN,
     REPORT,
     RULES,
@@ -61,6 +62,21 @@ def save_rules(
     return folder / RULES
 
 
+def save_keys_from(
+    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
+) -> Path:
+    """Put whose writes each head's keys read most, and the report that draws it, into its folder.
+
+    Raises:
+        RunError: see `save_causes`.
+    """
+    check_keys_from(folder, overwrite=overwrite)
+    if run.keys_from is None:
+        raise RunError("this run has no table of whose writes keys read; weights makes one")
+    _put_beside(folder, {KEYS_FROM: table_to_csv(run.keys_from), REPORT: report()})
+    return folder / KEYS_FROM
+
+
 def _put_beside(folder: Path, texts: dict[str, str]) -> None:
     """Write some files of a run folder again; all others stay as they are."""
     with workplace(folder) as work:
@@ -95,6 +111,15 @@ def check_rules(folder: Path, *, overwrite: bool) -> None:
         RunError: see `save_causes`.
     """
     _check_beside(folder, RULES, "explained", overwrite=overwrite)
+
+
+def check_keys_from(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a run folder into which `save_keys_from` will not write.
+
+    Raises:
+        RunError: see `save_causes`.
+    """
+    _check_beside(folder, KEYS_FROM, "weighed", overwrite=overwrite)
 
 
 def _check_beside(folder: Path, name: str, done: str, *, overwrite: bool) -> None:

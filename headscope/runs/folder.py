@@ -15,9 +15,10 @@ REPORT = "report.html"
 CAUSES = "causal.csv"
 RULES = "rules.csv"
 EFFECTS = "effects.csv"
+KEYS_FROM = "keys_from.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"
-CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS)
+CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS, KEYS_FROM)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 OWN = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -35,6 +36,7 @@ _MOST_BYTES = {
     RULES: 64 * 2**20,
     EFFECTS: 256 * 2**20,
     MEANS: 256 * 2**20,
+    KEYS_FROM: 16 * 2**20,
 }
 
 

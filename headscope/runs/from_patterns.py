@@ -125,7 +125,7 @@ def _tally(
         prepared = Prepared(batch, tokens, late, selection, own)
         for layer in range(layers):
             pattern = array[layer][None]
-            rows = ((look, looked_at(pattern, look)) for look in prepared.looks)
+            rows = ((look, looked_at(pattern, look)) for look in prepared.attended)
             found = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
             add_sums(tally, batch, selection, layer, found)
     if tally is None:

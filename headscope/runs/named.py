@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -41,6 +43,21 @@ def the_run(run: Result | str | Path) -> Result:
         RunError: no run there, or it cannot be read.
     """
     return run if isinstance(run, Result) else load(run)
+
+
+def run_names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
+    """The folders' names, or the models' names of runs in memory; equal ones get a number."""
+    plain = [
+        Path(str(run.info.get("model", {}).get("name", "run"))).name or "run"
+        if isinstance(run, Result)
+        else Path(run).resolve().name or str(run)
+        for run in runs
+    ]
+    total, seen, names = Counter(plain), Counter[str](), list[str]()
+    for name in plain:
+        seen[name] += 1
+        names.append(f"{name} ({seen[name]})" if total[name] > 1 else name)
+    return tuple(names)
 
 
 def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result | None:

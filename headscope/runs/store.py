@@ -24,6 +24,7 @@ from headscope.runs.folder import (
     EFFECTS,
     EVIDENCE,
     HEADS,
+    KEYS_FROM,
     REPORT,
     RULES,
     RUN,
@@ -34,6 +35,7 @@ from headscope.runs.folder import (
     is_run,
     readable,
 )
+from headscope.runs.keys_from import read_keys_from
 from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.means import read_means, write_means
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
@@ -134,11 +136,12 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         read_causes(folder),
         read_accounts(folder),
         read_effects(folder, info.get("effects", {})),
+        read_means(folder, (heads["layer"].nunique(), int(heads["head"].max()) + 1)),
+        read_keys_from(folder, heads, Stacks.of(stacks)),
     )
-    means = read_means(folder, (heads["layer"].nunique(), int(heads["head"].max()) + 1))
     if beside[1] is not None and "rule" not in heads:
         raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
-    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside, means)
+    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside)
 
 
 UNCHECKED = (
@@ -161,6 +164,8 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
         write_file(folder / EFFECTS, encoded(table_to_csv(run.effects)))
     if run.accounts is not None:
         write_file(folder / RULES, encoded(table_to_csv(run.accounts)))
+    if run.keys_from is not None:
+        write_file(folder / KEYS_FROM, encoded(table_to_csv(run.keys_from)))
     if run.examples:
         write_examples(run.examples, folder)
     if run.means is not None:

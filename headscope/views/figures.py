@@ -27,6 +27,7 @@ from headscope.views.colours import (
     letter,
     marks,
 )
+from headscope.views.paper import beside
 from headscope.views.thresholds import thresholds_figure
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def atlas_figure(run: Result) -> Figure:
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     draw_atlas(axes, run)
-    axes.set_title(_title(run), fontsize=9)
+    axes.set_title(title_of(run), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -94,7 +95,7 @@ def layers_figure(run: Result) -> Figure:
             below += counts[name].to_numpy()
     axes.set_xlabel("layer")
     axes.set_ylabel("heads")
-    axes.set_title(_title(run), fontsize=9)
+    axes.set_title(title_of(run), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -120,8 +121,8 @@ def relations_figure(run: Result, *, most: int = 30) -> Figure:
     axes.set_yticks(place, names, fontsize=7)
     axes.set_xlim(0, 1)
     axes.set_xlabel("attention on the targets (mass), best head of each relation")
-    axes.legend(fontsize=7, loc="lower right")
-    axes.set_title(_title(run), fontsize=9)
+    beside(axes.legend(fontsize=7, loc="lower right"))
+    axes.set_title(title_of(run), fontsize=9)
     return figure
 
 
@@ -160,7 +161,8 @@ def _types(run: Result) -> list[str]:
     return list(dict.fromkeys(run.evidence["type"]))
 
 
-def _title(run: Result) -> str:
+def title_of(run: Result) -> str:
+    """What a picture calls its run; `$` would start a formula."""
     return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
 
 
@@ -181,7 +183,9 @@ def type_legend(axes: Axes, types: Sequence[str]) -> None:
         if len(groups) > 1:
             handles.append(Patch(alpha=0, label=title))
         handles += [Patch(**_face(name), label=LABELS.get(name, name)) for name in names]
-    shown = axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    shown = beside(
+        axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    )
     for text in shown.get_texts():
         if text.get_text() in groups:
             text.set_fontweight("bold")

@@ -50,8 +50,7 @@ def show(
     """
     check_head(head)
     for each in (text, target or ""):
-        if not _is_unicode(each):
-            raise HeadscopeError("the text is not Unicode: it holds half of a character")
+        check_unicode(each)
     run = run_named(model, revision=named.get("revision"), source=source)
     if run is not None:
         loaded = model_of(run, source=source, device=named.get("device", "auto"))
@@ -85,11 +84,16 @@ def show(
 def _window(loaded: Model, own: Model, text: str, target: str) -> Window:
     """What a stack of a model reads of a text; across, of a source and its target."""
     if own.stack != CROSS:
-        return _text(own, text)
-    return joined(_text(own, text), _text(loaded, target))
+        return text_window(own, text)
+    return joined(text_window(own, text), text_window(loaded, target))
 
 
-def _text(model: Model, text: str) -> Window:
+def text_window(model: Model, text: str) -> Window:
+    """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
+
+    Raises:
+        HeadscopeError: the text is empty, or longer than the model's context.
+    """
     tokenizer = model.tokenizer
     tokens = tokenizer.encode(Document("text", text, ())).tokens
     if not len(tokens):
@@ -103,6 +107,11 @@ def _text(model: Model, text: str) -> Window:
     return tokenizer.frame.close(Window("text", np.append(tokenizer.bos, tokens), strings))
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be encoded: an argument that is not UTF-8 comes with surrogates."""
-    return text.encode("utf-8", "replace").decode() == text
+def check_unicode(text: str) -> None:
+    """Refuse what cannot be encoded: an argument that is not UTF-8 comes with surrogates.
+
+    Raises:
+        HeadscopeError: it holds half of a character.
+    """
+    if text.encode("utf-8", "replace").decode() != text:
+        raise HeadscopeError("the text is not Unicode: it holds half of a character")

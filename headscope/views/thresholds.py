@@ -10,6 +10,7 @@ from matplotlib.ticker import NullLocator
 from headscope.evidence.result import Result
 from headscope.evidence.thresholds import THRESHOLDS, in_one_line, tags_by_threshold
 from headscope.views.colours import colour, in_order, is_resting
+from headscope.views.paper import beside
 
 _TICKS = (0.5, 0.75, 1, 1.5, 2)
 
@@ -33,7 +34,8 @@ def thresholds_figure(run: Result) -> Figure:
     panels[0].set_ylabel("heads with the tag")
     handles, labels = panels[0].get_legend_handles_labels()
     if handles:
-        panels[-1].legend(handles, labels, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        beside(panels[-1].legend(handles, labels, fontsize=7, **place))
     figure.suptitle(in_one_line(table).replace("; ", ";\n"), fontsize=8)
     return figure
 

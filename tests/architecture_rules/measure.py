@@ -10,13 +10,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "headscope"
 FORBIDDEN = {
-    "corpus": ("relations", "models", "measure", "evidence", "runs", "views", "studies"),
-    "relations": ("models", "measure", "evidence", "runs", "views", "studies"),
-    "models": ("relations", "measure", "evidence", "runs", "views", "studies"),
-    "measure": ("evidence", "runs", "views", "studies"),
-    "evidence": ("runs", "views", "studies"),
-    "runs": ("views", "studies"),
-    "views": ("studies",),
+    "corpus": ("relations", "models", "measure", "evidence", "runs", "views", "studies", "serve"),
+    "relations": ("models", "measure", "evidence", "runs", "views", "studies", "serve"),
+    "models": ("relations", "measure", "evidence", "runs", "views", "studies", "serve"),
+    "measure": ("evidence", "runs", "views", "studies", "serve"),
+    "evidence": ("runs", "views", "studies", "serve"),
+    "runs": ("views", "studies", "serve"),
+    "views": ("studies", "serve"),
+    "studies": ("serve",),
+    "serve": (),
 }
 """What each room must not know. Nothing but the entry points knows `cli`, `api` and `pipeline`'s own
 are known to studies alone."""
@@ -97,7 +99,7 @@ def _forbidden(name: str, target: str) -> bool:
     own, other = name.split("."), target.split(".")
     if other[0] == "cli":
         return own[0] not in ("cli", "__main__")
-    if own[0] == "studies":
+    if own[0] == "studies" and other[0] != "serve":
         if other[0] in TOP:
             return own[1:2] != [] and own[1] not in MAY_CLASSIFY
         return other[0] == "studies" and len(own) > 1 and other[1:2] != own[1:2]

@@ -17,14 +17,14 @@ from headscope.errors import HeadscopeError
 from tests.fuzz.folders import make_run
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
-FOLDERS = {("classify", "out"), ("sweep", "out"), ("prune", "save")}
+FOLDERS = {("classify", "out"), ("gallery", "out"), ("sweep", "out"), ("prune", "save")}
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
     (name, option.name, option.opts[0])
     for name, command in sorted(COMMANDS.items())
     for option in command.params
     if option.param_type_name == "option"
-    and option.name in ("out", "figure", "html", "save")
+    and option.name in ("out", "figure", "html", "film", "save")
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
@@ -67,7 +67,7 @@ def test_every_output_is_known():
 
 @pytest.mark.parametrize(("command", "option", "flag"), OUTPUTS, ids=lambda part: str(part))
 def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_path):
-    suffix = {"out": ".csv", "figure": ".svg", "html": ".html"}[option]
+    suffix = {"out": ".csv", "figure": ".svg", "html": ".html", "film": ".html"}[option]
     suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
     precious = tmp_path / f"precious{suffix}"
     precious.write_text("precious")

@@ -53,17 +53,21 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("directions", runs[0], *asked, "--out", home / "directions.csv")
     shell("collapse", gpt2_folder, *few, "--out", home / "collapse.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
+    shell("weights", runs[0], "--keep")
     shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
+    long = ("--max-length", 60, "--recent", 8, "--max-tokens", 400, "--quiet")
+    shell("streaming", gpt2_folder, "--corpus", text, *long, "--out", home / "streaming.csv")
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", *spec, "--engine-workers", 0, "--quiet")
+    shell("gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
     shell("emergence", home / "sweep", "--out", home / "emergence.csv")
     (home / "anatomy.csv").write_text(shell("anatomy", gpt2_folder, "--format", "csv", "--check"))
     (home / "anatomy published.csv").write_text(shell("anatomy", "--format", "csv"))
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
-        "rules.csv": runs[0], "effects.csv": runs[0],
-        "sweep.csv": home / "sweep",
+        "rules.csv": runs[0], "effects.csv": runs[0], "keys_from.csv": runs[0],
+        "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
     }  # fmt: skip
     groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
 
@@ -94,10 +98,10 @@ def zoo_heads() -> pd.DataFrame:
 
 
 TABLES = [
-    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "emergence", "compare heads",
+    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "runs.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
-    "weights writes", "prune", "prune-heads", "collapse", "directions", "rules.csv", "anatomy", "anatomy published",
+    "weights writes", "prune", "prune-heads", "streaming", "streaming-curve", "collapse", "directions", "rules.csv", "keys_from.csv", "anatomy", "anatomy published",
     "calibrate", "calibrate zoo",
 ]  # fmt: skip
 NOT_TABLES = {

@@ -9,7 +9,7 @@ import pytest
 from headscope.evidence.columns import EFFECT_COLUMNS
 from headscope.evidence.effects import weigh_effects
 from headscope.evidence.write_tags import effect_facts, with_writes, write_lines
-from headscope.measure.effects import effect_names
+from headscope.measure.effect_names import effect_names
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.writes import EFFECTS, effects_of

@@ -26,14 +26,14 @@ WORDS = {
     "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000],
     "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
     "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
-    "revisions": ["step1"], "address": ["nonsense"],
+    "revisions": ["step1"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400], "x": NAMES, "y": NAMES,
 }  # fmt: skip
 """Bad values of options that are text, by the name of the option."""
 LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 """Any text may be a token's, and flags have no values."""
 PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
 """What fails for a cell of a sweep is named in its table, and the other cells go on: exit code 1."""
-SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html"}
+SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html", "film": ".html"}
 CORPORA = ["bad.conllu", "wide.txt"]
 
 
@@ -50,6 +50,9 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8", "-q"],
         "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
+        "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
+        "gallery": [desk.run, "--out", "new", "-q"],
+        "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
 
@@ -112,8 +115,8 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         return NAMES
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
-    if name in ("out", "figure", "html", "save"):
-        if name == "out" and command in ("classify", "sweep"):
+    if name in SUFFIXES or name == "save":
+        if name == "out" and command in ("classify", "gallery", "sweep"):
             return ["notes.md", "folder", "notes.md/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is

@@ -74,15 +74,21 @@ def make_run(folder: Path) -> Path:
         "layer": 0, "head": 1, "type": "copy", "effect": "looked-at", "n": 80, "on": 1.5,
         "control": 0.25, "lift": 1.25, "ci_low": 1.0, "ci_high": 1.5, "q_value": 0.001,
         "spread": 0.5, "second_lift": 1.0, "second_low": 0.75, "second_high": 1.25,
+        "moved": 1.0, "moved_low": 0.75, "moved_high": 1.25,
         "share": float("nan"), "twin_p999": 0.125, "floor": 0.5, "tagged": True, "confirmed": 1.0,
     }  # fmt: skip
     facts = {"floor": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}}
     heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
+    keys = [
+        {"layer": layer, "head": head, "k_from": "L0H1" if layer else "",
+         "k_composition": 0.125 if layer else float("nan"), "k_random_p999": 0.0625}
+        for layer in (0, 1) for head in (0, 1)
+    ]  # fmt: skip
     made = hs.Run(
         heads, run.evidence, run.rules, info, run.tally, run.tally, examples,
         pd.DataFrame([cause, edges]).reindex(columns=CAUSE_COLUMNS), pd.DataFrame([term]), pd.DataFrame([effect]),
-        np.full((2, 2, 24, 24), 1 / 24),
+        np.full((2, 2, 24, 24), 1 / 24), pd.DataFrame(keys),
     )  # fmt: skip
     return made.save(folder)
 

@@ -21,17 +21,28 @@ HALF = D_MODEL // 2
 WORD, BEFORE, UNREAD = slice(0, CODE), slice(CODE, 2 * CODE), slice(2 * CODE, 3 * CODE)
 POSITION = slice(3 * CODE, 3 * CODE + 2 * WAVES)
 CONSTANT = POSITION.stop
-PREVIOUS, INDUCTION, DECOY, IDLE = (0, 0), (1, 0), (1, 1), (1, 2)
+PREVIOUS, INDUCTION, DECOY, IDLE, AVERAGE = (0, 0), (1, 0), (1, 1), (1, 2), (1, 3)
 """What each planted head does; the last writes into places that are not unembedded."""
 
 
-def save_matching(tokenizer, folder: Path, *, seed: int = 0, matched: int = CODE) -> Path:
+def save_matching(
+    tokenizer,
+    folder: Path,
+    *,
+    seed: int = 0,
+    matched: int = CODE,
+    average: float = 0.0,
+    resting: bool = False,
+) -> Path:
     """Write the model and its tokenizer.
 
     Args:
         tokenizer: of transformers.
         folder: where to write.
         seed: seeds the codes.
+        average: how strongly the last head of the second layer, which looks at all tokens alike,
+            writes what it reads into the words.
+        resting: whether that head looks at the first token instead.
         matched: of how many places of the code the second layer's queries and keys are made.
     """
     rng = np.random.default_rng(seed)
@@ -54,6 +65,8 @@ def save_matching(tokenizer, folder: Path, *, seed: int = 0, matched: int = CODE
         if written is not None:
             v[at][own, own] = 1.0
             o[at][written.start + own, own] = gain
+    k[AVERAGE][cos, near], q[AVERAGE][CONSTANT, near] = 1.0, 30.0 * resting
+    v[AVERAGE][own, own], o[AVERAGE][own, own] = 1.0, average
     o[:, :, HALF:] = -o[:, :, :HALF]
     network = _gpt2(codes, q, k, v, o, step)
     network.save_pretrained(folder)

@@ -12,7 +12,8 @@ import headscope as hs
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
-from headscope.measure.effects import EVERY, Own, ask, effect_names
+from headscope.measure.effect_names import effect_names
+from headscope.measure.effects import EVERY, Own, ask
 from headscope.measure.measure import Setting, empty_pass
 from headscope.measure.plan import Plan, read_plan
 from headscope.measure.stimuli import TextWindows, plan_repeats

@@ -15,7 +15,7 @@ from headscope.measure import kept
 from headscope.measure.chosen import choose
 from headscope.measure.example import Example, Wanted
 from headscope.measure.examples import find_examples, spread
-from headscope.measure.excerpt import WIDTH, excerpt, stretches_left_out
+from headscope.measure.excerpt import BEGINNING, WIDTH, excerpt, stretches_left_out
 from headscope.measure.query_masses import Queries, Reading
 from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.models.load import load_model
@@ -69,7 +69,7 @@ def test_every_example_shows_its_query_and_its_targets(found):
         assert example.tokens == tuple(window.strings[i] for i in example.positions)
         assert example.length == len(window)
         if not example.relation:
-            assert example.positions == tuple(range(min(WIDTH, len(window))))
+            assert example.positions == tuple(range(min(BEGINNING, len(window))))
             continue
         query = example.positions[example.query]
         targets = slow_targets(window, example.relation, query)
@@ -161,8 +161,8 @@ def queries(places: list[tuple[int, int]]) -> Queries:
 
 def test_natural_text_goes_before_made_sentences_and_readable_tokens_before_fragments():
     rng = np.random.default_rng(0)
-    mixed = reading(["pairs", "text"], list("abcdefghijklm"))
-    both = queries([(w, q) for q in range(1, 13) for w in (0, 1)])
+    mixed = reading(["pairs", "text"], list("abcdefghijklm" * 5))
+    both = queries([(w, q) for q in range(1, 65) for w in (0, 1)])
     assert {c.window for c in choose(mixed, Wanted(0, 0, 0), both, rng)} == {1}
     made = queries([(0, q) for q in range(1, 13)])
     assert {c.window for c in choose(mixed, Wanted(0, 0, 0), made, rng)} == {0}

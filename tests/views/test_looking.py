@@ -61,14 +61,14 @@ def made(gpt2_folder, tmp_path_factory):
     return folder, shown, model, windows
 
 
-def test_examples_are_the_best_queries_and_one_of_each_quarter(made):
+def test_examples_are_the_best_query_and_one_of_each_further_tenth(made):
     _, run, _, _ = made
     own = [e for e in run.examples if e.relation == "positional/offset-2"]
-    assert [e.kind for e in own] == ["best", "best", *(f"quarter {k}" for k in range(1, 5))]
+    assert [e.kind for e in own] == ["best", *(f"decile {k}" for k in range(2, 11))]
     masses = [e.mass for e in own]
     assert masses[0] == max(masses)
-    assert masses[2:] == sorted(masses[2:], reverse=True)
-    assert len({(e.window, e.tokens, e.query) for e in own}) == 6
+    assert masses == sorted(masses, reverse=True)
+    assert len({(e.window, e.tokens, e.query) for e in own}) == 10
     assert [e.kind for e in run.examples if not e.relation] == ["ordinary"]
     assert {(e.layer, e.head) for e in run.examples} == {(1, 2)}
 

@@ -78,16 +78,32 @@ class Cells:
     keys: Int[ndarray, " cell"]
 
 
+@dataclass(frozen=True, eq=False)
+class Selves:
+    """What queries of one window take from their own positions.
+
+    What is read is their attention to themselves `[query head]`, and the values there
+    `[query width]`, those of all key/value heads side by side; None where they are not seen.
+    """
+
+    window: int
+    queries: Int[ndarray, " query"]
+
+
 Look = Tile | Picked | Cells
+Read = Look | Selves
+"""All that an engine hands on."""
 
 
-def looked_at(pattern: Float[Tensor, "window head query key"], look: Look) -> Float[Tensor, ...]:
+def looked_at(pattern: Float[Tensor, "window head query key"], look: Read) -> Float[Tensor, ...]:
     """What a whole pattern shows there."""
     if isinstance(look, Tile):
         return pattern[look.windows, :, look.queries, : look.keys]
     own, queries = pattern[look.window], torch.from_numpy(look.queries).to(pattern.device)
     if isinstance(look, Picked):
         return own[:, queries, : look.keys][None]
+    if isinstance(look, Selves):
+        return own[:, queries, queries].T
     return own[:, queries, torch.from_numpy(look.keys).to(pattern.device)].T
 
 
@@ -111,7 +127,7 @@ class Engine(Protocol):
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Look, OnLayer, StoppedError, Tile
+from headscope.models.engines.engine import OnLayer, Read, StoppedError, Tile
 from headscope.models.engines.interface import NAME, noting_windows, reading
 from headscope.models.engines.modules import attend_by, attention_layers, reaches, with_outputs
 from headscope.models.engines.probe import Probe, check_probe, only_forward
@@ -63,7 +63,7 @@ class FusedEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,

@@ -75,7 +75,7 @@ def attention(
     output, normaliser = attend(query, key, value, scale, beside)
     if _reader is not None:
         layer: Any = module.layer_idx
-        _reader(layer, Scores(query, key, scale, normaliser, beside))
+        _reader(layer, Scores(query, key, scale, normaliser, beside, value))
     return output.transpose(1, 2).contiguous(), None
 
 

@@ -13,8 +13,9 @@ from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import (
-    Look,
     OnLayer,
+    Read,
+    Selves,
     StoppedError,
     Tile,
     looked_at,
@@ -45,7 +46,7 @@ class LensEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -53,10 +54,27 @@ class LensEngine:
     ) -> None:
         """Run tokens and hand on each layer's pattern; see `Engine.run`."""
         last = (layers or self.layers) - 1
+        values: dict[int, Tensor] = {}
+
+        def shown(layer: int, pattern: Tensor, look: Read) -> Any:
+            attention = looked_at(pattern, look)
+            if not isinstance(look, Selves):
+                return attention
+            value = values.get(layer)
+            if value is None or value.shape[:2] != tokens.shape:
+                return attention, None
+            return attention, value[look.window, torch.from_numpy(look.queries)].flatten(1)
+
+        def keep(layer: int) -> Callable[..., None]:
+            def hook(value: Tensor, hook: Any) -> None:
+                values.clear()
+                values[layer] = value
+
+            return hook
 
         def hook_for(layer: int) -> Callable[..., None]:
             def hook(pattern: Tensor, hook: Any) -> None:
-                on_layer(layer, (looked_at(pattern, tile) for tile in tiles))
+                on_layer(layer, (shown(layer, pattern, tile) for tile in tiles))
                 if layer == last and not on:
                     raise StopAtLayerException(pattern)
 
@@ -64,6 +82,10 @@ class LensEngine:
 
         names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
         hooks = [(name, hook_for(layer)) for layer, name in names.items()]
+        if any(isinstance(look, Selves) for look in tiles):
+            named = {layer: f"blocks.{layer}.attn.hook_v" for layer in names}
+            known = self.bridge.hook_dict
+            hooks += [(name, keep(layer)) for layer, name in named.items() if name in known]
         with suppress(StoppedError):
             self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.corpus.window import NOTHING, PADDING, START
 from headscope.heads import CROSS, ENCODER
-from headscope.models.engines.engine import Look, OnLayer, StoppedError, Tile
+from headscope.models.engines.engine import OnLayer, Read, StoppedError, Tile
 from headscope.models.engines.fused import stopped, tiles_of
 from headscope.models.engines.rows import Scores, log_probabilities
 from headscope.models.engines.stacks import EncoderDecoder, Sides, placed
@@ -58,7 +58,7 @@ class OneStack:
     def run(
         self,
         tokens: Tokens,
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,

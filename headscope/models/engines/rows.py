@@ -6,13 +6,13 @@ They are made a few rows at a time and are gone when the next come, so that no p
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headscope.models.engines.engine import Cells, Look, Picked, Rows, Tile
+from headscope.models.engines.engine import Cells, Picked, Read, Rows, Selves, Tile
 
 CELLS_AT_ONCE = 512
 """Single cells whose queries and keys are gathered at once, so that they stay in a cache."""
@@ -51,13 +51,18 @@ class Scores(NamedTuple):
     scale: float
     normaliser: Sums
     beside: Beside = PLAIN
+    value: Seen | None = None
+    """None where nobody reads it."""
 
 
-def log_probabilities(scores: Scores, look: Look) -> Float[Tensor, ...]:
+def log_probabilities(scores: Scores, look: Read) -> Any:
     """The logarithms of attention there, −∞ where a query does not look; in single precision.
 
-    Exponentials of a row sum to 1, or with a sink to what the sink leaves.
+    Exponentials of a row sum to 1, or with a sink to what the sink leaves. Beside attention to
+    themselves queries have their values.
     """
+    if isinstance(look, Selves):
+        return _selves(scores, look)
     if isinstance(look, Cells):
         return _cells(scores, look)
     if isinstance(look, Picked):
@@ -152,6 +157,14 @@ def _cells(scores: Scores, look: Cells) -> Float[Tensor, "cell head"]:
             dot += _of(bias, slice(look.window, look.window + 1))[0][:, queries, keys].T
         found.append(dot.sub_(normaliser.index_select(0, queries)))
     return torch.cat(found)
+
+
+def _selves(scores: Scores, look: Selves) -> tuple[Float[Tensor, "query head"], Tensor | None]:
+    cells = _cells(scores, Cells(look.window, look.queries, look.queries))
+    if scores.value is None:
+        return cells, None
+    queries = torch.from_numpy(look.queries).to(scores.value.device)
+    return cells, scores.value[look.window][:, queries].transpose(0, 1).flatten(1)
 
 
 def _capped(scores: Tensor, cap: float | None) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headscope.errors import ModelError
 from headscope.heads import CROSS, DECODER, ENCODER
-from headscope.models.engines.engine import Look, OnLayer, Tile
+from headscope.models.engines.engine import OnLayer, Read, Tile
 from headscope.models.engines.interface import NAME, reading
 from headscope.models.engines.modules import EAGER, attend_by
 from headscope.models.engines.probe import TOLERANCE
@@ -77,7 +77,7 @@ class EncoderDecoder:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,

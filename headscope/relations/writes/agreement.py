@@ -22,5 +22,6 @@ EFFECTS = (
         Rule(FLOOR, SOURCE, "raises verb forms of the subject's number over the others"),
         prompt="agreement",
         stimuli=(PROMPTS,),
+        moved=True,
     ),
 )

@@ -91,6 +91,9 @@ class Effect:
     """−1 for a head that lowers what it is asked about."""
     second: str = ""
     """What the second control is, in words: "tokens that …"; empty where there is none."""
+    moved: bool = False
+    """Only what comes from other positions than the query's own counts: the head must move what it
+    writes there, and not raise what earlier layers predict there already."""
 
     @property
     def id(self) -> str:

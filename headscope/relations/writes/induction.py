@@ -66,6 +66,7 @@ EFFECTS = (
         find=followers_of_copy,
         stimuli=("repeat",),
         second="tokens that stand nowhere in the text",
+        moved=True,
     ),
     Effect(
         "induction",
@@ -77,5 +78,6 @@ EFFECTS = (
             taggable=False,
         ),
         find=followers_in_text,
+        moved=True,
     ),
 )

@@ -26,6 +26,7 @@ EFFECTS = (
         Rule(FLOOR, SOURCE, "raises the name that is due, not the one that comes twice"),
         prompt="indirect-object",
         stimuli=(PROMPTS,),
+        moved=True,
         second=UNSEEN,
     ),
     Effect(
@@ -34,6 +35,7 @@ EFFECTS = (
         Rule(FLOOR, SOURCE, "lowers the name that is due, not the one that comes twice"),
         prompt="indirect-object",
         stimuli=(PROMPTS,),
+        moved=True,
         sign=-1,
         second=UNSEEN,
     ),

@@ -29,6 +29,7 @@ EFFECTS = tuple(
         Rule(FLOOR, SOURCE, f"raises {meaning} where it is asked for"),
         prompt=kind,
         stimuli=(PROMPTS,),
+        moved=True,
         second="the word that it is asked of",
     )
     for kind, meaning in KINDS.items()

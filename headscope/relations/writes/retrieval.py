@@ -23,6 +23,7 @@ EFFECTS = (
         Rule(FLOOR, SOURCE, "raises what the one asked for has, not what the others have"),
         prompt="retrieval",
         stimuli=(PROMPTS,),
+        moved=True,
         second="others of the kind that the text does not hold",
     ),
 )

@@ -31,30 +31,37 @@ AT_ONCE = 256
 """Queries that are run again, and unembedded, at once: 50 MB of logits at 50,000 tokens."""
 ROUNDING = 1e-2
 """Nats by which an untouched query that is run again may differ; half precision rounds so much."""
+TINY = 1e-12
+ALL, AS_MUCH = 0, -1
+"""Draws that are none: the cells themselves, and as much of them as others could give."""
 
 
 class Moves(NamedTuple):
-    """Attention that is moved in one window: a row of cells for each query that is run again.
+    """Attention that is moved to the sink in one window: a row for each query that is run again.
 
-    From the key `source` as much attention goes to the sink as the query pays to the key `amount`:
-    where both are one key, this is silenced. Where the key that gives holds less, it goes below 0,
-    which no softmax does, but which changes the head's output by as much as silencing does.
+    A row of draw `ALL` silences the cells of its head. A row of a draw above it takes as much
+    attention from other cells of the layer at that query, whichever head's, but for the sink and
+    the keys of the row's own cells: cells are drawn one after the other, each as likely as it holds
+    attention, and give all they hold until enough is moved. Where all of them together hold less,
+    all of it is moved; a row of draw `AS_MUCH` is its match, whose own cells give as much as that
+    and not more. No cell ever gives more than it holds.
     """
 
     query: Int[ndarray, " item"]
     layer: Int[ndarray, " item"]
     head: Int[ndarray, " item"]
+    draw: Int[ndarray, " item"]
+    """`ALL` or `AS_MUCH` of the own cells; above, the seed of what is drawn in their place."""
     item: Int[ndarray, " cell"]
     """The row of each cell."""
-    amount: Int[ndarray, " cell"]
-    source: Int[ndarray, " cell"]
+    key: Int[ndarray, " cell"]
 
     def between(self, start: int, stop: int) -> Moves:
         """Some of the rows, with their cells."""
         own = slice(start, stop)
         inside = (self.item >= start) & (self.item < stop)
-        rows = (self.query[own], self.layer[own], self.head[own])
-        return Moves(*rows, self.item[inside] - start, self.amount[inside], self.source[inside])
+        rows = (self.query[own], self.layer[own], self.head[own], self.draw[own])
+        return Moves(*rows, self.item[inside] - start, self.key[inside])
 
 
 class Changed(NamedTuple):
@@ -148,7 +155,7 @@ class AtQueries:
         query = np.arange(0, 32, 3)
         nothing = np.zeros(0, np.int64)
         layer = np.full(len(query), -1)
-        found = self.run(tokens, Moves(query, layer, layer, nothing, nothing, nothing))
+        found = self.run(tokens, Moves(query, layer, layer, layer + 1, nothing, nothing))
         worst = float(np.nan_to_num(found.divergence, nan=np.inf).max())
         if worst > ROUNDING:
             raise ModelError(
@@ -247,20 +254,43 @@ def _move(state: _State, kept: _Kept, attention: Tensor, read: Tensor, touched: 
     moves, device = state.moves, attention.device
     if moves is None or state.moved is None:
         return
-    row_of = np.full(len(moves.query), -1)
-    row_of[touched] = np.arange(len(touched))
-    inside = row_of[moves.item] >= 0
-    cells = (row_of[moves.item], moves.amount, moves.source)
-    row, amount, source = (torch.from_numpy(each[inside]).to(device) for each in cells)
     items = torch.from_numpy(touched).to(device)
-    heads = torch.from_numpy(moves.head[touched]).to(device)
-    own = attention[items, heads]
-    taken = own[row, amount]
-    given = torch.zeros_like(own).index_put_((row, source), -taken, accumulate=True)
-    moved = torch.zeros(len(touched), device=device).index_add_(0, row, taken)
-    if kept.beside.sink is None:  # a learned sink takes attention and writes nothing
-        first = (own > 0).int().argmax(-1)  # the first token, where a window reaches it
-        given[torch.arange(len(items), device=device), first] += moved
-    group = heads // (attention.shape[1] // kept.value.shape[0])
-    read[items, heads] += torch.einsum("nl,nlv->nv", given, kept.value.float()[group])
-    state.moved[items] = moved
+    first = None if kept.beside.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
+    sinks = [None] * len(touched) if first is None else first.tolist()
+    rows = zip(touched.tolist(), attention[items], sinks, strict=True)
+    taken = torch.stack([cells_given(moves, item, own, sink=sink) for item, own, sink in rows])
+    moved, given = taken.sum(-1), -taken
+    if first is not None:  # a learned sink takes attention and writes nothing
+        given[torch.arange(len(items), device=device), :, first] += moved
+    groups = attention.shape[1] // kept.value.shape[0]
+    by_group = given.view(len(items), -1, groups, given.shape[-1])
+    read[items] += torch.einsum("ngcl,glv->ngcv", by_group, kept.value.float()).flatten(1, 2)
+    state.moved[items] = moved.sum(-1)
+
+
+def cells_given(
+    moves: Moves, item: int, attention: Float[Tensor, "head position"], sink: int | None
+) -> Float[Tensor, "head position"]:
+    """What each cell of a query's layer gives: those silenced, or others in their place."""
+    keys = torch.from_numpy(moves.key[moves.item == item]).to(attention.device)
+    own = torch.zeros_like(attention)
+    own[int(moves.head[item]), keys] = attention[int(moves.head[item]), keys]
+    if sink is not None:
+        own[:, sink] = 0
+    if moves.draw[item] == ALL:
+        return own
+    free = attention.clone()
+    free[:, keys] = 0
+    if sink is not None:
+        free[:, sink] = 0
+    if moves.draw[item] == AS_MUCH:
+        return own * (free.sum() / own.sum().clamp_min(TINY)).clamp_max(1)
+    cells = free.flatten()
+    seed = [int(moves.draw[item]), int(moves.query[item]), int(moves.layer[item])]
+    luck = np.random.default_rng([*seed, int(moves.head[item])]).exponential(size=len(cells))
+    # the first of several exponential clocks to ring is each one as likely as its rate
+    order = (torch.from_numpy(luck).to(cells) / cells).argsort()  # empty cells last: x ÷ 0 is inf
+    before = cells[order].cumsum(0) - cells[order]
+    taken = torch.zeros_like(cells)
+    taken[order] = torch.minimum((own.sum() - before).clamp_min(0), cells[order])
+    return taken.view_as(attention)

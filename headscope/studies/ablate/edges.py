@@ -1,9 +1,11 @@
 """What breaks when a tag's own edges are silenced: at its queries, attention to its targets.
 
 For each tag the attention that its queries pay to their targets is moved to the sink, which is the
-first token, or the model's own learned sink; and, as control, as much attention is moved there
-from control keys of the same queries. What changes is the distribution of the next token at these
-queries. A tag's effect on later tokens, through heads that read what it left, is not seen.
+first token, or the model's own learned sink; and, as control, as much attention of the same layer
+at the same queries, drawn by what each cell holds from all that the tag does not speak of
+(`Moves`). Two things change at these queries: the distribution of the next token, by a divergence
+that has no direction, and the log-probability of the token that does follow. A tag's effect on
+later tokens, through heads that read what it left, is not seen.
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ from headscope.heads import head_name
 from headscope.measure.deal import deal
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import relations_of
-from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
-from headscope.studies.ablate.at_queries import AtQueries, Changed, Moves
+from headscope.studies.ablate.at_queries import ALL, AS_MUCH, AtQueries, Changed, Moves
 from headscope.studies.ablate.groups import Head
-from headscope.studies.ablate.uncertainty import by_block, estimate
+from headscope.studies.ablate.uncertainty import Estimate, by_block, estimate
 
 QUERIES = 48
 """Queries at which a tag is tested, of as many documents as there are."""
-CONTROLS = 2
-"""Draws of control keys for each query."""
+CONTROLS = 4
+"""Draws of other attention for each query."""
+HELD = 0.25
+"""Share of what the targets held that a control must find; else the query has none. Where it finds
+less than all, as much of the targets' is compared with it."""
 FEWEST = 20
 """Queries below which, and `MIN_BLOCKS` blocks of documents below which, there is no verdict."""
 TRIFLE = 1e-4
@@ -52,12 +56,11 @@ class Tag(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """One query of a relation in one window, and the cells that are moved at it."""
+    """One query of a relation in one window, and the keys that it should look at."""
 
     window: int
     query: int
     targets: Int[ndarray, " target"]
-    controls: Int[ndarray, "draw target"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,21 +72,27 @@ class Measured:
     moved: Float[ndarray, " query"]
     divergence: Float[ndarray, " query"]
     """With the edges to the targets silenced, in nats."""
+    matched: Float[ndarray, " query"]
+    """The same with as much of them silenced as the control moves."""
     control: Float[ndarray, " query"]
-    """With as much moved from control keys; the mean of their draws."""
+    """With as much moved from other cells; the mean of their draws. NaN where the layer's other
+    attention rests, so that there is next to nothing to move."""
     clean: Float[ndarray, " query"]
     silenced: Float[ndarray, " query"]
+    further: Float[ndarray, " query"]
+    """By how many nats the token that follows loses more than with the control's cells moved."""
 
     def row(self, seed: int) -> dict[str, object]:
         """What a row of the table of causes says of it, before it is judged."""
         kind, _, relation = self.tag.relation.partition("/")
-        own, control, excess = (
-            estimate(*by_block(each, self.block), seed=seed)
-            for each in (self.divergence, self.control, self.divergence - self.control)
-        )
+        own = self._estimate(self.divergence, seed)
+        control = self._estimate(self.control, seed)
+        excess = self._estimate(self.matched - self.control, seed)
         # a few queries change a hundred times as much as most: not so the logarithm of the ratio
-        ratio = np.log((self.divergence + TRIFLE) / (self.control + TRIFLE))
-        times = estimate(*by_block(ratio, self.block), seed=seed)
+        ratio = np.log((self.matched + TRIFLE) / (self.control + TRIFLE))
+        times = self._estimate(ratio, seed)
+        loss = self._estimate(self.clean - self.silenced, seed)
+        further = self._estimate(self.further, seed)
         return {
             "kind": "tag",
             "layer": self.tag.layer,
@@ -109,15 +118,30 @@ class Measured:
             "times": float(np.exp(times.mean)),
             "times_low": float(np.exp(times.low)),
             "times_high": float(np.exp(times.high)),
-            "p_value": times.p_value,
+            "loss": loss.mean,
+            "loss_excess": further.mean,
+            "loss_low": further.low,
+            "loss_high": further.high,
+            # one tag, two tests: by divergence and by loss
+            "p_value": min(1.0, 2 * float(np.fmin(times.p_value, further.p_value))),
             "verdict": self._reason(),
         }
+
+    def _estimate(self, values: Float[ndarray, " query"], seed: int) -> Estimate:
+        known = ~np.isnan(values)
+        return estimate(*by_block(values[known], self.block[known]), seed=seed)
 
     def _reason(self) -> str:
         """Why there is no verdict; nothing if there can be one."""
         if len(self.block) < FEWEST or len(np.unique(self.block)) < MIN_BLOCKS:
             documents = len(np.unique(self.block))
             return f"{UNTESTED}: {len(self.block)} queries in {documents} documents"
+        compared = self.block[~np.isnan(self.control)]
+        if len(compared) < FEWEST or len(np.unique(compared)) < MIN_BLOCKS:
+            return (
+                f"{UNTESTED}: the layer's other attention is enough to compare with at "
+                f"{len(compared)} of {len(self.block)} queries"
+            )
         return ""
 
 
@@ -163,8 +187,8 @@ def silence_edges(
     found: dict[int, list[tuple[int, Changed]]] = {}
     for done, (index, own) in enumerate(sorted(of_window.items())):
         items = [(tags[number], asked[tags[number].relation][place]) for number, place in own]
-        changed = runner.run(windows[index].tokens, _moves(items))
-        step = 1 + CONTROLS
+        changed = runner.run(windows[index].tokens, _moves(items, seed))
+        step = 2 + CONTROLS
         for i, (number, _) in enumerate(own):
             part = Changed(*(each[i * step : (i + 1) * step] for each in changed))
             found.setdefault(number, []).append((int(blocks[index]), part))
@@ -198,18 +222,12 @@ def choose_queries(
 def _asked(
     relation: Relation, window: Window, index: int, rng: np.random.Generator
 ) -> Iterator[_Asked]:
-    """A relation's queries in a window, for each target key and draw a control key."""
+    """A relation's queries in a window with their targets."""
     pairs = find(relation, window, [int(rng.integers(2**31))])
     if pairs is None:
         return
-    controls = pairs.controls
-    if (controls.query != controls.owner).any():  # drawn at other queries
-        controls = other_keys(window, pairs.targets, rng)
-    at = _by_query(controls)
     for query, targets in _by_query(pairs.targets).items():
-        if query in at:
-            drawn = [_drawn(at[query], len(targets), rng) for _ in range(CONTROLS)]
-            yield _Asked(index, query, targets, np.stack(drawn))
+        yield _Asked(index, query, targets)
 
 
 def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
@@ -219,48 +237,46 @@ def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
     return {query: np.unique(keys) for query, keys in found.items()}
 
 
-def _drawn(
-    keys: Int[ndarray, " key"], count: int, rng: np.random.Generator
-) -> Int[ndarray, " drawn"]:
-    """So many of the keys, each as seldom twice as may be."""
-    times = -(-count // len(keys))
-    return np.concatenate([rng.permutation(keys) for _ in range(times)])[:count]
-
-
-def _moves(items: Sequence[tuple[Tag, _Asked]]) -> Moves:
-    """For each item a row that silences its targets, then one for each draw of controls."""
-    rows: list[tuple[int, int, int]] = []
+def _moves(items: Sequence[tuple[Tag, _Asked]], seed: int) -> Moves:
+    """For each item a row for all of its targets, one for as much as others hold, and the draws."""
+    rows: list[tuple[int, int, int, int]] = []
     cells: list[ndarray] = []
     for tag, asked in items:
-        for source in (asked.targets, *asked.controls):
-            cell = [np.full(len(source), len(rows)), asked.targets, source]
-            cells.append(np.stack(cell))
-            rows.append((asked.query, tag.layer, tag.head))
-    query, layer, head = np.array(rows, np.int64).T
-    item, amount, source = np.concatenate(cells, 1).astype(np.int64)
-    return Moves(query, layer, head, item, amount, source)
+        for draw in (ALL, AS_MUCH, *range(1 + CONTROLS * seed, 1 + CONTROLS * (seed + 1))):
+            cells.append(np.stack([np.full(len(asked.targets), len(rows)), asked.targets]))
+            rows.append((asked.query, tag.layer, tag.head, draw))
+    query, layer, head, draws = np.array(rows, np.int64).T
+    item, key = np.concatenate(cells, 1).astype(np.int64)
+    return Moves(query, layer, head, draws, item, key)
 
 
 def _measured(tag: Tag, found: Sequence[tuple[int, Changed]]) -> Measured:
-    def each(name: str, row: slice | int) -> Float[ndarray, " query"]:
-        values = [np.mean(getattr(part, name)[row]) for _, part in found]
-        return np.array(values, float)
+    def own(name: str, row: int = 0) -> Float[ndarray, " query"]:
+        return np.array([getattr(part, name)[row] for _, part in found], float)
+
+    def beside(name: str) -> Float[ndarray, " query"]:
+        """The mean of the draws, where there was enough to draw."""
+        enough = [part.moved[1] >= HELD * part.moved[0] for _, part in found]
+        draws = [getattr(part, name)[2:].mean() for _, part in found]
+        return np.where(enough, draws, np.nan)
 
     return Measured(
         tag,
         np.array([block for block, _ in found], np.int64),
-        each("moved", 0),
-        each("divergence", 0),
-        each("divergence", slice(1, None)),
-        each("clean", 0),
-        each("silenced", 0),
+        own("moved"),
+        own("divergence"),
+        own("divergence", 1),
+        beside("divergence"),
+        own("clean"),
+        own("silenced"),
+        beside("silenced") - own("silenced", 1),
     )
 
 
 def nothing(tag: Tag, why: str) -> dict[str, object]:
     """The row of a tag that was not tested."""
     none = np.zeros(0)
-    row = Measured(tag, np.zeros(0, np.int64), none, none, none, none, none).row(0)
+    row = Measured(tag, np.zeros(0, np.int64), *[none] * 7).row(0)
     return row | {"verdict": f"{UNTESTED}: {why}"}
 
 

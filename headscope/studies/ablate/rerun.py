@@ -102,15 +102,32 @@ class Rerunner:
             clean: the untouched run.
             edits: for each touched layer what to do with its z.
         """
-        first = min(edits)
+        return self._logp(self._edited(clean, edits), clean.rows)
+
+    @torch.inference_mode()
+    def predictions(
+        self, clean: Clean, edits: Mapping[int, Edit]
+    ) -> Float[Tensor, "position vocabulary"]:
+        """The log-probability of every token of the vocabulary after each token of one row.
+
+        Args:
+            clean: the untouched run of one row.
+            edits: as for `edited`; with none the model is as it was.
+        """
+        unembed, stream = self.network.get_output_embeddings(), self._edited(clean, edits)[0]
+        parts = torch.split(stream, UNEMBED_ROWS)
+        return torch.cat([unembed(part).float().log_softmax(-1) for part in parts])
+
+    def _edited(self, clean: Clean, edits: Mapping[int, Edit]) -> Tensor:
+        """The last stream, from the first layer that is touched on; with no edit, of the last."""
+        first = min(edits, default=len(self.blocks) - 1)
         with ExitStack() as hooks:
             for block in self.blocks[:first]:
                 hooks.enter_context(_skipped(block, clean.inputs[first], self.tuples))
             for layer, edit in edits.items():
                 hook = _edit_input(edit, self.model.heads)
                 _enter(hooks, self.outputs[layer].register_forward_pre_hook(hook))
-            stream = self._stream(clean.rows.tokens)
-        return self._logp(stream, clean.rows)
+            return self._stream(clean.rows.tokens)
 
     def _stream(self, tokens: Tensor) -> Tensor:
         stream: Tensor = self.network.base_model(tokens, use_cache=False).last_hidden_state

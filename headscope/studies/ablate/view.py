@@ -45,7 +45,7 @@ def _heads_table(table: pd.DataFrame) -> Table:
 
 
 def _edges_table(table: pd.DataFrame) -> Table:
-    numbers = ("moved", "targets", "controls", "times", "95 %", "q")
+    numbers = ("moved", "targets", "others", "times", "95 %", "loss", "beyond", "q")
     shown = plain_table("tag", "head", *numbers, "verdict", right=numbers)
     for row in table.sort_values("excess", ascending=False).to_dict("records"):
         times = f"{row['times_low']:.1f} … {row['times_high']:.1f}"
@@ -57,6 +57,8 @@ def _edges_table(table: pd.DataFrame) -> Table:
             _number(row["control"], ".4f"),
             _number(row["times"], ".1f"),
             "" if pd.isna(row["times_low"]) else times,
+            _number(row["loss"], "+.3f"),
+            _number(row["loss_excess"], "+.3f"),
             _number(row["q_value"], ".2g"),
             row["verdict"],
         )

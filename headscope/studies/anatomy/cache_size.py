@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from headscope.errors import ChoiceError
+from headscope.models.key_values import bytes_per_key
 from headscope.studies.anatomy.dimensions import Dimensions
 from headscope.studies.anatomy.rows import CacheSize
-
-BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 def cache_sizes(
@@ -31,11 +29,10 @@ def cache_sizes(
     >>> cache_sizes(gpt2.dimensions, context=1, batch=1, dtype="float16")[0].bytes
     36864
     """
-    if dtype not in BYTES:
-        raise ChoiceError("dtype", dtype, BYTES)
+    of_a_head = bytes_per_key(dimensions.d_head, dtype)
     variants = {"full": dimensions.heads, "own": dimensions.key_value_heads, "single": 1}
     rows = []
     for variant, heads in variants.items():
-        per_token = 2 * dimensions.layers * heads * dimensions.d_head * BYTES[dtype]
+        per_token = dimensions.layers * heads * of_a_head
         rows.append(CacheSize(variant, heads, per_token, per_token * context * batch))
     return tuple(rows)

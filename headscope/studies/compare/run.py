@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from headscope.arguments import takes
 from headscope.errors import RunError
 from headscope.evidence.result import Result, layers_of
 from headscope.evidence.tags import UNCLASSIFIED
-from headscope.runs.named import A_RUN, the_run
+from headscope.runs.named import A_RUN, run_names, the_run
 from headscope.studies.compare.changes import correlations, head_changes, relation_changes
 from headscope.studies.compare.depth import depth_shares
 from headscope.studies.compare.result import Comparison
@@ -33,7 +32,7 @@ def compare(*runs: Result | str | Path) -> Comparison:
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
     loaded = tuple(map(the_run, runs))
-    names = _names(runs)
+    names = run_names(runs)
     _check_relations(loaded, names)
     types = _types(loaded)
     shapes = {(*layers_of(run), int(run.heads["head"].max()) + 1) for run in loaded}
@@ -55,21 +54,6 @@ def _with(
     others: Sequence[tuple[Result, str]], tables: Sequence[pd.DataFrame]
 ) -> list[tuple[Result, pd.DataFrame, str]]:
     return [(run, table, name) for (run, name), table in zip(others, tables, strict=True)]
-
-
-def _names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
-    """The folders' names, or the models' names of runs in memory; equal ones get a number."""
-    plain = [
-        Path(str(run.info.get("model", {}).get("name", "run"))).name or "run"
-        if isinstance(run, Result)
-        else Path(run).resolve().name or str(run)
-        for run in runs
-    ]
-    total, seen, names = Counter(plain), Counter[str](), list[str]()
-    for name in plain:
-        seen[name] += 1
-        names.append(f"{name} ({seen[name]})" if total[name] > 1 else name)
-    return tuple(names)
 
 
 def _check_relations(runs: Sequence[Result], names: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 from headscope.evidence.tags import UNCLASSIFIED
 from headscope.relations import head_types
 from headscope.studies.sweep.cells import COMPLETE, Cell, counted_types
+from headscope.views.paper import beside
 from headscope.views.tables import plain_table
 
 LOG_FROM = 20
@@ -108,4 +109,4 @@ def _panel(axes: Axes, own: pd.DataFrame) -> None:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(f"heads with a tag, of {int(first['all_heads'].max())}")
-    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from headscope.evidence.columns import KEYS_FROM_COLUMNS
+from headscope.evidence.result import Result
 from headscope.views.study import Study
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ class WeightEvidence(Study):
     def table(self) -> pd.DataFrame:
         """A row per head; the pairs of heads are in `composition` and `writes`."""
         return self.heads
+
+    def put_into(self, run: Result) -> Result:
+        """The run with whose writes each head's keys read most."""
+        return replace(run, keys_from=self.heads[KEYS_FROM_COLUMNS])
 
     def figure(self) -> Figure:
         """OV copying of every head, by the embedding and behind the first MLP."""

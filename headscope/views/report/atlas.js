@@ -11,11 +11,11 @@ function atlasPage() {
     onclick: () => { shownType = shownType === type ? null : type; setState("type", shownType); applyFilter(); },
   }, el("span", { class: "letter" }, letter(type) || "·"), ` ${label(type)} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
-    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
+    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))), linesButton());
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
     findings(), runFacts(), lossLine(), filters,
     el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), thresholdsView());
-  setTimeout(applyFilter);
+  setTimeout(() => { applyFilter(); drawLines(); });
   return page;
 }
 
@@ -45,8 +45,8 @@ function cell(row) {
     href: `#${name}`, class: `cell type-${typeClass(row.mark)}`, "data-head": name, "data-primary": row.primary, "data-mark": row.mark,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}, lift ${number(row.lift)}`,
-    onmouseenter: (event) => showTip(describe(row), event.currentTarget), onmouseleave: () => showTip(""),
-    onfocus: (event) => showTip(describe(row), event.currentTarget), onblur: () => showTip(""),
+    onmouseenter: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onmouseleave: () => { showTip(""); drawLines(); },
+    onfocus: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onblur: () => { showTip(""); drawLines(); },
   }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.mark)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }
@@ -77,7 +77,7 @@ function summaryTable() {
     const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const [place, relation] = strongestOf(type)[0] || [];
     const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
-    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.name}, lift ${number(relation.lift[place])}`] : ["", ""])];
+    return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.spoken}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2], true);
 }

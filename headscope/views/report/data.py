@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.ranking import best_heads, strongest
-from headscope.evidence.result import Result, layers_of
+from headscope.evidence.result import Result, by_name, layers_of
 from headscope.evidence.tags import UNIDENTIFIABLE, countable_types
 from headscope.evidence.thresholds import THRESHOLDS, in_one_line
 from headscope.evidence.undecided import undecided
@@ -179,16 +179,30 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         for name, row in untold.iterrows()
     }
     drawn = marks(run)
+    keys = _keys_from(run)
     return [
         {
             **row,
             "mark": drawn[name],
+            "keys_from": keys.get(str(name)),
             "undecided": said.get(name),
             "deeds": deeds_of(run, row),
             "causes": _said(run, row),
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
     ]
+
+
+def _keys_from(run: Result) -> dict[str, list[Any]]:
+    """By the names of heads: the head whose writes its keys read most, how much, and by chance."""
+    if run.keys_from is None:
+        return {}
+    rows = by_name(run.keys_from, run.stacks)
+    return {
+        str(name): [row.k_from, _short(row.k_composition), _short(row.k_random_p999)]
+        for name, row in zip(rows.index, rows.itertuples(), strict=True)
+        if row.k_from
+    }
 
 
 def _thresholds(run: Result) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 /* The examples of a head: three at once, then any from its best to its worst queries. */
 
 const KINDS = { "quarter 1": "from the best quarter of its queries", "quarter 2": "from the second quarter", "quarter 3": "from the third quarter", "quarter 4": "from the worst quarter" };
-const kindOf = (example) => KINDS[example.kind] || `${example.kind} query`;
+const kindOf = (example) => KINDS[example.kind] || example.kind.replace(/^decile (\d+)$/, "decile $1 of 10") + (example.kind.startsWith("decile") ? "" : " query");
 
 function unpack(packed, size) {
   const bytes = bytesOf(packed), whole = bytes.length === size * size;
@@ -87,6 +87,7 @@ function slider(own, about) {
     const x = (40 + 520 * Math.max(0, Math.min(1, own[i].mass))).toFixed(1);
     pointer.setAttribute("x1", x);
     pointer.setAttribute("x2", x);
+    range.setAttribute("aria-valuetext", `${kindOf(own[i])}, ${number(own[i].mass)} on its targets`);
     place.replaceChildren(exampleView(own[i], "S", about.type));
   };
   const range = el("input", { type: "range", min: 0, max: own.length - 1, value: at, id: "decile", "aria-label": "example, from the best to the worst", oninput: (event) => { setState("at", event.target.value); setState("pinS", null); go(Number(event.target.value)); } });

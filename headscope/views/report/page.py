@@ -22,6 +22,7 @@ SCRIPTS = (
     "thumbs.js",
     "findings.js",
     "coverage.js",
+    "lines.js",
     "atlas.js",
     "arcs.js",
     "heat.js",
@@ -35,13 +36,14 @@ SCRIPTS = (
 )
 
 
-def report_html(run: Result, *, light: bool = False) -> str:
+def report_html(run: Result, *, light: bool = False, home: str | None = None) -> str:
     """The visual report of a run as one HTML page that asks no network.
 
     Args:
         run: the run.
         light: leave circuitsvis out, which is a third of a megabyte and asks the browser for
             `unsafe-eval`; the page's own views of patterns stay.
+        home: the address of a page of all runs, to which this one leads back.
     """
     data = page_data(run)
     template = Environment(autoescape=True).from_string(_file("page.html"))
@@ -49,6 +51,7 @@ def report_html(run: Result, *, light: bool = False) -> str:
         title=f"{name_of(run.name)} – headscope",
         style=type_style() + "\n" + _file("report.css"),
         circuitsvis="" if light else packed(circuitsvis_script()),
+        home=home,
         scripts="\n".join(_file(name) for name in SCRIPTS),
         relations=packed(to_json(data.pop("relations"))),
         data=to_json(data | {"layers_of": _by_layer(data.pop("examples"), data.pop("ladders"))}),

@@ -13,7 +13,7 @@ function typePage(type) {
   return el("section", {},
     el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""),
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
-      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], r.name, number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
+      strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.spoken, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
       : el("p", {}, countable(type) ? "No head earned this tag." : "This text has too few queries to give any head this tag."),
     more, relationTable(type, relations), distributions(relations));
 }
@@ -25,7 +25,7 @@ function relationTable(type, relations) {
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
-    return [r.name + (r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"), String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
+    return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
       ...(hasRule ? [number(r.hit_rate[best]), number(r.rule)] : []), number(r.twin_p999[best]), r.n < 50 || !r.taggable ? "" : String(r.tagged.reduce((a, b) => a + b, 0)), number(r.reliability) + unsure];
   });
   return table("Relations, each with its best head", columns, rows, columns.map((_, i) => i).filter((i) => i !== 0 && i !== 2));
@@ -40,7 +40,7 @@ function distributions(relations) {
     root.append(svg("line", { x1: at(0), x2: at(0), y1: 0, y2: 24, class: "grid-line" }));
     r.lift.forEach((v, i) => root.append(svg("line", { x1: at(v), x2: at(v), y1: 4, y2: 20, class: `strip type-${typeClass(r.type)}${r.tagged[i] ? " tagged" : ""}` })));
     if (r.twin_p999[0] !== null) root.append(svg("line", { x1: at(r.twin_p999[0]), x2: at(r.twin_p999[0]), y1: 0, y2: 24, class: "twin-line" }));
-    box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.name), root));
+    box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.spoken, " ", el("span", { class: "code" }, r.name)), root));
   }
   box.append(el("p", { class: "small" }, "Lift from −0.1 to 1; strong lines earned the tag; dashed: the twin's 99.9th percentile; grey: 0."));
   return box;

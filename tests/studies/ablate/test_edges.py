@@ -15,15 +15,15 @@ from headscope.measure.deal import deal
 from headscope.measure.of_each_document import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.ablate.at_queries import AtQueries, Moves
+from headscope.studies.ablate.at_queries import ALL, AS_MUCH, AtQueries, Moves, cells_given
 from headscope.studies.ablate.edges import Measured, Tag, choose_queries, nothing, silence_edges
 from headscope.studies.explain.running import running
 from tests.helpers import matching
 
 
-def one(query: int, layer: int, head: int, amount: list[int], source: list[int]) -> Moves:
-    rows = (np.array([each]) for each in (query, layer, head))
-    return Moves(*rows, np.zeros(len(amount), int), np.array(amount), np.array(source))
+def one(query: int, layer: int, head: int, keys: list[int], draw: int = 0) -> Moves:
+    rows = (np.array([each]) for each in (query, layer, head, draw))
+    return Moves(*rows, np.zeros(len(keys), int), np.array(keys))
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -39,7 +39,7 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
         clean = plain(ids, output_attentions=True)
     pattern = clean.attentions[layer].clone()
     cells = (pattern[0, head, query, 1:].topk(2).indices + 1).tolist()
-    found = AtQueries(model).run(tokens, one(query, layer, head, cells, cells))
+    found = AtQueries(model).run(tokens, one(query, layer, head, cells))
     moved = pattern[0, head, query, cells].sum()
     pattern[0, head, query, 0] += moved
     pattern[0, head, query, cells] = 0
@@ -59,19 +59,53 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
 def test_the_last_token_is_followed_by_none_and_queries_do_not_touch_each_other(gpt2_folder):
     runner = AtQueries(load_model(str(gpt2_folder)))
     tokens = np.random.default_rng(2).integers(1, 90, 20)
-    alone = runner.run(tokens, one(19, 0, 1, [3], [3]))
+    alone = runner.run(tokens, one(19, 0, 1, [3]))
     assert np.isnan(alone.clean[0])
     query = np.array([8, 19, 12])
-    rows = (query, np.array([0, 0, 1]), np.array([1, 1, 3]))
-    beside = runner.run(
-        tokens, Moves(*rows, np.arange(3), np.array([3, 3, 5]), np.array([3, 3, 5]))
-    )
+    rows = (query, np.array([0, 0, 1]), np.array([1, 1, 3]), np.zeros(3, int))
+    beside = runner.run(tokens, Moves(*rows, np.arange(3), np.array([3, 3, 5])))
     assert beside.divergence[1] == pytest.approx(alone.divergence[0], rel=1e-2)
+
+
+def taken(attention: torch.Tensor, keys: list[int], *draws: int) -> list[np.ndarray]:
+    """What each cell gives where head 1 of query 9 looks at these keys."""
+    found = (cells_given(one(9, 0, 1, keys, draw), 0, attention, sink=0) for draw in (*draws,))
+    return [each.double().numpy() for each in found]
+
+
+def test_no_cell_gives_more_than_it_holds_and_both_sides_give_alike():
+    rng = np.random.default_rng(0)
+    for sharpness in (0.3, 3.0, 20.0):  # the last looks at next to nothing but its targets
+        scores = rng.normal(size=(4, 10)) * sharpness
+        scores[1, 3] += sharpness
+        attention = torch.from_numpy(scores).softmax(-1)
+        held = attention.numpy()
+        own, match, *drawn = taken(attention, [3, 7], ALL, AS_MUCH, 1, 2, 3)
+        assert own.sum() == pytest.approx(held[1, [3, 7]].sum())
+        assert not np.delete(own, [3, 7], axis=1).any()
+        free = np.delete(held, [0, 3, 7], axis=1).sum()
+        assert match.sum() == pytest.approx(min(own.sum(), free))
+        assert match[1, 3] / match[1, 7] == pytest.approx(held[1, 3] / held[1, 7])
+        for each in drawn:
+            assert (each >= 0).all()
+            assert (each <= held + 1e-12).all()
+            assert each.sum() == pytest.approx(match.sum())
+            assert not each[:, [0, 3, 7]].any()  # neither the sink nor the targets, by any head
+        assert not np.array_equal(drawn[0], drawn[1]) or free < own.sum()
+
+
+def test_a_cell_is_drawn_as_likely_as_it_holds_attention():
+    attention = torch.full((2, 10), 1e-9, dtype=torch.float64)
+    attention[1, 5], attention[0, 2], attention[1, 8] = 1e-3, 0.6, 0.2
+    drawn = np.stack(taken(attention, [5], *range(1, 2001)))
+    rates = (drawn > 5e-4).mean(0)
+    assert rates[0, 2] == pytest.approx(0.75, abs=0.04)
+    assert rates[1, 8] == pytest.approx(0.25, abs=0.04)
 
 
 @pytest.fixture(scope="module")
 def planted(tokenizer, tmp_path_factory):
-    folder = matching.save_matching(tokenizer, tmp_path_factory.mktemp("planted"))
+    folder = matching.save_matching(tokenizer, tmp_path_factory.mktemp("planted"), average=3.0)
     model = load_model(str(folder))
     return AtQueries(model), edge_windows(model, [], {"repeat"}, seed=0)
 
@@ -93,6 +127,10 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
     assert (table["moved"] > 0.99).all()
     assert table.loc[0, "ablated"] < table.loc[0, "clean"] - 10
     assert table.loc[1, "effect"] < 1e-6
+    # what follows is what the head looked at, and the other heads' attention says nothing of it
+    assert table.loc[0, "loss"] == pytest.approx(table.loc[0, "clean"] - table.loc[0, "ablated"])
+    assert table.loc[0, "loss_low"] > 1
+    assert table.loc[1, "loss"] == pytest.approx(0, abs=1e-4)
     (line,) = cause_lines(table.reset_index(), *matching.INDUCTION)
     assert line.startswith("induction/repeat: silencing the edges to its targets (1.00 of the")
     assert line.endswith(BREAKS)
@@ -104,14 +142,15 @@ def test_one_control_beside_another_is_no_cause(planted):
     blocks, _ = deal(windows)
     own, other, block = [], [], []
     for asked in choose_queries(relation, windows, blocks, queries=48, seed=3):
-        for found, source in zip((own, other), asked.controls, strict=True):
-            moves = one(asked.query, *matching.INDUCTION, list(asked.targets), list(source))
+        for found, draw in ((own, 1), (other, 2)):
+            moves = one(asked.query, *matching.INDUCTION, list(asked.targets), draw)
             found.append(runner.run(windows[asked.window].tokens, moves).divergence[0])
         block.append(int(blocks[asked.window]))
     values = [np.array(each) for each in (own, other)]
     assert min(each.mean() for each in values) > 0.005
     tag = Tag(*matching.INDUCTION, relation.id)
-    measured = Measured(tag, np.array(block), values[0], *values, values[0], values[0])
+    nothing_lost = [np.zeros(len(block))] * 3
+    measured = Measured(tag, np.array(block), values[0], values[0], *values, *nothing_lost)
     assert judged(pd.DataFrame([measured.row(0)]), set())["verdict"].tolist() == [NO_CAUSE]
 
 
@@ -125,6 +164,17 @@ def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):
     assert np.isnan(row["effect"])
     said = cause_lines(judged(pd.DataFrame([nothing(tag, "why not")]), set()), *matching.INDUCTION)
     assert said == [f"mine/own, edges to its targets: {UNTESTED}: why not"]
+
+
+def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
+    model = load_model(str(matching.save_matching(tokenizer, tmp_path, resting=True)))
+    windows = edge_windows(model, [], {"repeat"}, seed=0)
+    table = verdicts((AtQueries(model), windows), [matching.INDUCTION])
+    assert table["verdict"].tolist() == [
+        f"{UNTESTED}: the layer's other attention is enough to compare with at 0 of 48 queries"
+    ]
+    assert table["effect"].iloc[0] > 1  # what silencing does is said all the same
+    assert np.isnan(table["control"].iloc[0])
 
 
 def test_q_values_are_over_all_tests(planted):
@@ -141,8 +191,6 @@ def test_queries_are_of_as_many_documents_as_there_are(planted):
     count = np.bincount([blocks[each.window] for each in asked])
     assert len(asked) == 48
     assert count[count > 0].tolist() == [2] * 24
-    for each in asked:
-        assert not {*each.controls.ravel().tolist()} & {*each.targets.tolist()}
 
 
 def test_no_such_thing_to_silence_is_said(tmp_path, planted):

@@ -18,7 +18,7 @@ from headscope.measure.in_process import InProcess
 from headscope.measure.measure import Setting, empty_pass
 from headscope.measure.schedule import Step
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import Look, OnLayer, Tile
+from headscope.models.engines.engine import OnLayer, Read, Tile
 from headscope.models.load import Model
 from headscope.models.shuffled import shuffled
 from headscope.relations.relation import Relation
@@ -145,7 +145,7 @@ class Elsewhere:
     def run(
         self,
         tokens: torch.Tensor,
-        tiles: Sequence[Look],
+        tiles: Sequence[Read],
         on_layer: OnLayer,
         layers: int | None = None,
         *,

@@ -1,0 +1,1 @@
+"""A model on a page of this machine: any sentence, every head's pattern on it, heads silenced."""

@@ -1,0 +1,103 @@
+"""The live page: the report's look and parts, with what is known of the heads without any text."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment
+
+from headscope.evidence.tags import UNCLASSIFIED
+from headscope.relations import head_types
+from headscope.runs.shareable import name_of
+from headscope.serve.live import Live
+from headscope.views.colours import type_style
+from headscope.views.report.data import page_data, to_json
+from headscope.views.report.packed import packed
+
+REPORT, OWN = "headscope.views.report", "headscope.serve"
+SCRIPTS = {
+    "inflate.js": REPORT,
+    "core.js": REPORT,
+    "tokens.js": REPORT,
+    "thumbs.js": REPORT,
+    "arcs.js": REPORT,
+    "head.js": REPORT,
+    "asking.js": OWN,
+    "small.js": OWN,
+    "pattern.js": OWN,
+    "silence.js": OWN,
+    "start.js": OWN,
+}
+"""The page's scripts in order, each with where it lies."""
+KEPT = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
+"""What the live page takes of the report's data: nothing of the run's own text."""
+
+
+def page_html(live: Live, other: Live | None = None) -> str:
+    """The page as HTML; it asks nobody but the server that it came from."""
+    data = _data(live)
+    names = [name_of(each.model.name) for each in (live, other) if each is not None]
+    template = Environment(autoescape=True).from_string(_file(OWN, "page.html"))
+    return template.render(
+        title=f"{' and '.join(names)}, live – headscope",
+        scripts=list(SCRIPTS),
+        relations=packed(to_json(data.pop("relations"))),
+        data=to_json(data | {"names": names, "most_tokens": live.most}),
+    )
+
+
+@cache
+def asset(name: str) -> tuple[str, str] | None:
+    """A script's or style sheet's text and kind, or None."""
+    if name == "style.css":
+        sheets = (type_style(), _file(REPORT, "report.css"), _file(OWN, "live.css"))
+        return "\n".join(sheets), "text/css"
+    if name in SCRIPTS:
+        return _file(SCRIPTS[name], name), "text/javascript"
+    return None
+
+
+def _data(live: Live) -> dict[str, Any]:
+    if live.run is None:
+        return _without_tags(live)
+    told = page_data(live.run)
+    return {name: told[name] for name in KEPT} | {
+        "means": None,
+        "layers_of": {},
+        "has_run": True,
+        "info": {},
+    }
+
+
+def _without_tags(live: Live) -> dict[str, Any]:
+    """What is known of a model that no run speaks of: its shape."""
+    model = live.model
+    blank = {"mark": UNCLASSIFIED, "primary": UNCLASSIFIED, "tags": "", "relation": ""}
+    rows = [
+        {"layer": layer, "head": head, "lift": 0.0, "reason": "", "undecided": None, **blank}
+        for layer in model.attention_layers
+        for head in range(model.heads)
+    ]
+    return {
+        "model": {"name": name_of(model.name), "layers": model.layers + len(model.others)},
+        "layers": list(model.attention_layers),
+        "heads": model.heads,
+        "rows": rows,
+        "types": [
+            {"name": t.name, "letter": t.letter, "rests": not t.functional}
+            for t in head_types().values()
+        ],
+        "countable": [],
+        "relations": [],
+        "strongest": {},
+        "means": None,
+        "layers_of": {},
+        "has_run": False,
+        "info": {},
+    }
+
+
+def _file(package: str, name: str) -> str:
+    return (files(package) / name).read_text(encoding="utf-8")

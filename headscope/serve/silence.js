@@ -1,0 +1,46 @@
+"use strict";
+/* What the model predicts on the sentence, as it is and with heads silenced. */
+
+/* The heads that a list of names and types stands for. */
+function headsOf(items) {
+  const types = items.filter((item) => ALL_TYPES.includes(item));
+  return DATA.rows.filter((row) => items.includes(headName(row.layer, row.head)) || tagsOf(row).some((tag) => types.includes(tag))).map((row) => headName(row.layer, row.head));
+}
+
+/* A list of checkboxes of types, and the heads that were silenced one by one. */
+function silenceBox(items, toggle, how, setHow) {
+  const check = (item, said, kind) => el("label", { class: `silenced ${kind}` }, el("input", { type: "checkbox", value: item, checked: items.includes(item), onchange: () => toggle(item) }), said);
+  const types = ALL_TYPES.filter((type) => DATA.rows.some((row) => tagsOf(row).includes(type)));
+  const count = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type)).length;
+  const single = items.filter((item) => !ALL_TYPES.includes(item));
+  const choice = el("select", { id: "how", onchange: (event) => setHow(event.target.value) }, [["mean", "its mean over the sentence"], ["zero", "zero"]].map(([value, text]) => el("option", { value, selected: value === how }, text)));
+  return el("div", {},
+    el("div", { class: "silence-list", role: "group", "aria-label": "Silence all heads with a tag" }, types.map((type) => check(type, [el("span", { class: `chip type-${typeClass(type)}` }, type), `${count(type)}`], "of-type"))),
+    single.length ? el("div", { class: "silence-list", role: "group", "aria-label": "Silenced heads" }, single.map((name) => check(name, name, "of-head"))) : "",
+    el("p", { class: "small" }, el("label", { for: "how" }, "A silenced head writes "), choice, ". ", types.length ? "Tick a type, or open a head and silence it alone." : "Open a head and silence it."));
+}
+
+/* The loss before and after, the sentence with each token's change, and at one token the likeliest next ones. */
+function predictionsView(read, without, at, choose) {
+  if (read.loss === undefined) return el("p", { class: "lead" }, read.silent_because);
+  const change = without && without.losses.map((loss, i) => loss - read.losses[i]);
+  const said = without ? el("p", { class: "loss", id: "change" }, "Loss ", el("strong", {}, number(read.loss)), " → ", el("strong", {}, number(without.loss)), ` nats per token (${signed(without.loss - read.loss)}) without ${without.heads.length === 1 ? without.heads[0] : `${without.heads.length} heads`}.`)
+    : el("p", { class: "loss", id: "change" }, "Loss on this sentence: ", el("strong", {}, number(read.loss)), ` nats per token${PAIR && read.other ? `; ${DATA.names[1]}: ${number(read.other.loss)}` : ""}.`);
+  const token = (text, i) => {
+    const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
+    return el("button", {
+      type: "button", class: `word${more > 0.005 ? " worse" : more < -0.005 ? " better" : ""}`, style: `--share:${(100 * share).toFixed(0)}%`, "aria-pressed": String(i === at), onclick: () => choose(i),
+      title: i === 0 ? "the beginning" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
+    }, visible(text));
+  };
+  return el("div", {}, said, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
+    el("p", { class: "small" }, change ? "Orange: worse predicted than before; blue: better. Choose a token to see what the model expects next; what came next is bold." : "Choose a token to see what the model expects next; what came next is bold."),
+    el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with them silenced", without.best[at], read.tokens[at + 1]) : ""));
+}
+
+function likeliest(caption, best, next) {
+  return el("table", { class: "likeliest" }, el("caption", {}, caption), el("tbody", {}, best.map(([word, share]) => el("tr", { class: word === next ? "own" : null },
+    el("td", {}, visible(word)), el("td", { class: "number" }, share < 0.001 ? "< 0.001" : number(share, 3)), el("td", {}, el("i", { class: "share-bar", style: `width:${Math.max(1, Math.round(70 * share))}px` }))))));
+}
+
+const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;

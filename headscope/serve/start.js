@@ -1,0 +1,167 @@
+"use strict";
+/* The page: a sentence, all heads on it, one of them large, and what is lost without some. */
+
+const FIRST = "When Mary and John went to the store, John gave a drink to Mary.";
+const state = { text: FIRST, head: null, pin: null, find: "", silence: [], how: "mean", at: null };
+let read = null, without = null, shown = null;
+
+const field = el("textarea", { id: "text", rows: 2, spellcheck: "false", autocomplete: "off" });
+const stop = el("button", { type: "button", id: "stop", hidden: true, onclick: () => { for (const kind of ["read", "head", "silence"]) stopAsking(kind); busy(false); tell("Stopped."); } }, "Stop");
+const status = el("p", { id: "status", role: "status", "aria-live": "polite", class: "small" });
+const search = el("input", { id: "find", type: "search", placeholder: "object, comma, previous token", autocomplete: "off", size: 30 });
+const foundBox = el("p", { class: "small", id: "found", "aria-live": "polite" });
+const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { id: "head", "aria-label": "The head" }), lossBox = el("section", { "aria-label": "Predictions" }), silenceSection = el("section", { "aria-label": "Silence heads" });
+const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"), field, el("div", { class: "asking" }, el("button", { type: "submit", id: "go" }, "Read it"), stop, status));
+
+document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
+document.getElementById("main").replaceChildren(
+  DATA.has_run ? "" : el("p", { class: "lead" }, "This is a model without a run: no tags are known. ", el("code", {}, "headscope classify"), " finds what its heads do; serve the folder that it writes to see tags here."),
+  form, el("div", { id: "live", hidden: true },
+    DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Heads that do "), search, foundBox) : "",
+    el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), silenceSection, lossBox))));
+
+const tell = (text, wrong = false) => { status.textContent = text; status.classList.toggle("wrong", wrong); };
+const busy = (on) => { stop.hidden = !on; form.setAttribute("aria-busy", String(on)); };
+
+/* One question; what is wrong with it is said on the page. Null when there is nothing to show. */
+async function question(kind, body, waiting) {
+  if (waiting) tell(waiting);
+  busy(true);
+  const answer = await ask(kind, body);
+  if (answer === null) return null;
+  busy(running.size > 0);
+  if (!answer.error) return answer;
+  tell(answer.error, true);
+  return null;
+}
+
+async function readText() {
+  field.value = state.text;
+  keep({ text: state.text });
+  const answer = await question("read", { text: state.text }, "Reading …");
+  if (!answer) return;
+  [read, without, shown] = [answer, null, null];
+  state.at = Math.min(state.at ?? Infinity, read.tokens.length - 1);
+  document.getElementById("live").hidden = false;
+  tell(`${read.tokens.length} tokens with the beginning, read in ${number(read.seconds)} s.`);
+  gridBox.replaceChildren(smallGrid(read, chooseHead), howToRead(read), ...farthest());
+  drawFound();
+  drawSilence();
+  await Promise.all([showHead(), readWithout()]);
+}
+
+/* Where two models differ most on this sentence. */
+function farthest() {
+  if (!read.apart) return [];
+  const most = [...read.apart.keys()].sort((a, b) => read.apart[b] - read.apart[a]).slice(0, 5);
+  return [el("p", { class: "small", id: "apart" }, "Farthest apart here: ", most.flatMap((place) => [nameButton(DATA.rows[place]), ` ${number(read.apart[place])} `]))];
+}
+
+const nameButton = (row) => el("button", { type: "button", class: "name-link", onclick: () => chooseHead(headName(row.layer, row.head)) }, headName(row.layer, row.head));
+
+async function chooseHead(name) {
+  state.head = name;
+  keep({ head: name });
+  await showHead();
+  if (headBox.getBoundingClientRect().top > window.innerHeight - 120 || headBox.getBoundingClientRect().bottom < 80) headBox.scrollIntoView({ block: "start" });
+}
+
+async function showHead() {
+  const row = state.head && parseHead(state.head);
+  for (const cell of gridBox.querySelectorAll(".cell")) cell.setAttribute("aria-pressed", String(cell.dataset.head === state.head));
+  if (!row || !read) return drawNoHead();
+  const answer = await question("head", { text: state.text, head: headName(row.layer, row.head) });
+  if (!answer) return undefined;
+  shown = answer;
+  return drawHead(row);
+}
+
+const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head: its pattern comes here, with the tokens, what it is tagged for, and a switch that silences it."));
+
+function drawHead(row) {
+  const name = headName(row.layer, row.head), pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
+  const view = (matrix, of) => [PAIR ? el("h4", {}, of) : "", patternView(read.tokens, matrix, row.mark, { name, pinned, onpin: pinRow })];
+  headBox.replaceChildren(
+    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
+    read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, name)),
+    ...(DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : []),
+    ...view(shown.matrix, DATA.names[0]), ...(shown.other ? view(shown.other, DATA.names[1]) : []));
+}
+
+/* A head that goes with a silenced type cannot be kept alone. */
+function silenceSwitch(row, name) {
+  const by = tagsOf(row).find((tag) => state.silence.includes(tag));
+  return el("label", {}, el("input", { type: "checkbox", id: "silence-head", checked: Boolean(by) || state.silence.includes(name), disabled: Boolean(by), onchange: () => toggle(name) }), by ? ` ${name} is silenced with all ${by} heads` : ` silence ${name}`);
+}
+
+/* What is silenced is crossed out among all heads, and said at the one that is shown. */
+function markSilent() {
+  const heads = read.silent_because ? [] : headsOf(state.silence), row = state.head && parseHead(state.head), place = document.getElementById("switch");
+  for (const cell of gridBox.querySelectorAll(".cell")) cell.classList.toggle("silent", heads.includes(cell.dataset.head));
+  if (row && place) place.replaceChildren(silenceSwitch(row, headName(row.layer, row.head)));
+}
+
+function pinRow(to) {
+  state.pin = to;
+  state.at = to;
+  keep({ pin: String(to) });
+  drawLoss();
+}
+
+function drawFound() {
+  const found = headsThat(state.find), names = new Set(found.map(({ row }) => headName(row.layer, row.head)));
+  for (const cell of gridBox.querySelectorAll(".cell")) cell.classList.toggle("faded", state.find.trim() !== "" && !names.has(cell.dataset.head));
+  foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.spoken} (${number(lift)}) `])]));
+}
+
+function drawSilence() {
+  silenceSection.replaceChildren(read.silent_because ? "" : silenceBox(state.silence, toggle, state.how, (how) => { state.how = how; keep({ how }); readWithout(); }));
+  markSilent();
+  drawLoss();
+}
+
+const drawLoss = () => lossBox.replaceChildren(predictionsView(read, without, state.at, (i) => { state.at = i; state.pin = i; keep({ pin: String(i) }); drawLoss(); if (shown && parseHead(state.head)) drawHead(parseHead(state.head)); }));
+
+function toggle(item) {
+  state.silence = state.silence.includes(item) ? state.silence.filter((own) => own !== item) : [...state.silence, item];
+  keep({ silence: state.silence.join(",") });
+  drawSilence();
+  readWithout();
+}
+
+async function readWithout() {
+  const heads = headsOf(state.silence);
+  if (!read || read.silent_because) return;
+  stopAsking("silence");
+  if (!heads.length) without = null;
+  else {
+    const answer = await question("silence", { text: state.text, heads, how: state.how });
+    if (!answer) return;
+    without = { ...answer, heads };
+  }
+  drawLoss();
+}
+
+/* The head that is shown before one is chosen: the largest lift of those that do more than rest. */
+const telling = () => DATA.rows.filter((row) => !untyped(row.mark) && !rests(row.mark)).sort((a, b) => b.lift - a.lift)[0];
+
+/* The address as the state; what it asks that is not there is passed over. */
+function fromAddress() {
+  const asked = inAddress(), pin = Number.parseInt(asked.get("pin"), 10);
+  state.text = asked.get("text") ?? state.text;
+  const row = parseHead(asked.get("head") ?? "") ?? telling();
+  state.head = row && headName(row.layer, row.head);
+  state.pin = Number.isNaN(pin) || pin < 0 ? null : pin;
+  state.at = state.pin;
+  state.find = asked.get("find") ?? "";
+  search.value = state.find;
+  state.silence = (asked.get("silence") ?? "").split(",").filter((item) => ALL_TYPES.includes(item) || parseHead(item));
+  state.how = asked.get("how") === "zero" ? "zero" : "mean";
+}
+
+form.addEventListener("submit", (event) => { event.preventDefault(); state.text = field.value; readText(); });
+field.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); } });
+search.addEventListener("input", () => { state.find = search.value; keep({ find: state.find }); drawFound(); });
+window.addEventListener("hashchange", () => { fromAddress(); readText(); });
+fromAddress();
+readText();

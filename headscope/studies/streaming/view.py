@@ -1,0 +1,125 @@
+"""How streaming is shown: tables for the terminal, a figure for papers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headscope.studies.streaming.foreign import YES
+from headscope.studies.streaming.orders import CHANGE, MASS, RANDOM
+from headscope.views.summary import short_title
+from headscope.views.tables import plain_table
+
+if TYPE_CHECKING:
+    from headscope.studies.streaming.result import Streaming
+
+_ORDERS = {CHANGE: "#0072b2", MASS: "#d55e00", RANDOM: "#8c8c8c"}
+"""Colours that colour-blind readers tell apart too (Okabe and Ito 2008)."""
+LISTED = 8
+
+
+def streaming_lines(found: Streaming) -> RenderableType:
+    """What may stream and what that saves, the loss at each step, and who reads far."""
+    best, cache, count = found.best, found.cache, len(found.heads)
+    interval = _interval(best["ci_low"], best["ci_high"])
+    bounds = f" [{interval}]" if interval else ""
+    parts: list[RenderableType] = [
+        Text(
+            f"{found.model}: {best['heads']} of {count} key/value heads may keep "
+            f"{found.kept.sinks} sinks and the last {found.kept.recent} keys",
+            style="bold",
+        ),
+        Text(
+            f"at {cache.length:,} tokens that saves {best['saved']:.0%} of the key/value cache "
+            f"({_size(found.saved_bytes)} of {_size(cache.bytes)} in half precision)"
+        ),
+        Text(
+            f"loss {best['loss'] - best['rise']:.4f} nats per token; with them streaming "
+            f"{best['rise']:+.4f}{bounds} (tolerance {found.tolerance:g})"
+        ),
+        *(Text(note, style="dim") for note in found.notes),
+        Text("\nrise of the loss, by the order in which heads begin to stream:"),
+        _rises(found.curve),
+        Text("\nlast to stream:"),
+        _last(found.table),
+        Text(_needing(found.table), style="dim"),
+    ]
+    return Group(*parts)
+
+
+def streaming_figure(found: Streaming) -> Figure:
+    """The rise of the loss by the share of the cache that is saved, a line per order."""
+    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for order, rows in found.curve.groupby("order", sort=False):
+        by_heads = rows.groupby("heads")
+        saved, rises, color = by_heads["saved"].mean(), by_heads["rise"], _ORDERS[str(order)]
+        draws = rows["draw"].nunique()
+        label = f"{order}, {draws} draws" if order == RANDOM else str(order)
+        axes.plot(saved, rises.mean(), marker="o", ms=3, lw=1.2, color=color, label=label)
+        low, high = (rises.min(), rises.max())
+        if order != RANDOM:
+            low, high = by_heads["ci_low"].mean(), by_heads["ci_high"].mean()
+        axes.fill_between(saved, low, high, color=color, alpha=0.2, lw=0)
+    best = found.best
+    axes.plot([best["saved"]], [best["rise"]], "o", ms=8, mfc="none", color=_ORDERS[CHANGE])
+    axes.axhline(found.tolerance, color="#8c8c8c", lw=0.8, ls=":")
+    axes.set_xlabel(f"share of the key/value cache saved at {found.cache.length:,} tokens")
+    axes.set_ylabel("rise of the loss (nats per token)")
+    axes.legend(fontsize=7, title="streaming first by", title_fontsize=7)
+    kept = f"{found.kept.sinks} sinks, last {found.kept.recent}"
+    axes.set_title(f"{short_title(found.model)}: {kept}", fontsize=9)
+    return figure
+
+
+def _rises(curve: pd.DataFrame) -> Table:
+    """A row per number of heads: the orders that were measured, then the random ones."""
+    titles = ("heads", "saved", CHANGE, "95 %", MASS, RANDOM, "range")
+    shown = plain_table(*titles, right=titles)
+    for heads, rows in curve.groupby("heads"):
+        change, mass = (rows[rows["order"] == order].iloc[0] for order in (CHANGE, MASS))
+        drawn = rows.loc[rows["order"] == RANDOM, "rise"]
+        shown.add_row(
+            str(heads),
+            f"{change['saved']:.0%}",
+            f"{change['rise']:+.4f}",
+            _interval(change["ci_low"], change["ci_high"]),
+            f"{mass['rise']:+.4f}",
+            f"{drawn.mean():+.4f}",
+            f"{drawn.min():+.3f} … {drawn.max():+.3f}",
+        )
+    return shown
+
+
+def _last(heads: pd.DataFrame) -> Table:
+    """The heads whose output would change most."""
+    numbers = ("change", "far mass", "own far text", "another's")
+    shown = plain_table("layer", "key/value head", *numbers, "needs it", right=numbers)
+    for row in heads.sort_values("place", ascending=False).head(LISTED).itertuples():
+        masses = [f"{each:.3f}" if each == each else "–" for each in (row.own_far, row.foreign_far)]
+        cells = (f"{row.change:.3f}", f"{row.far_mass:.3f}", *masses)
+        shown.add_row(str(row.layer), str(row.head), *cells, row.needs_far or "–")
+    return shown
+
+
+def _needing(heads: pd.DataFrame) -> str:
+    measured = int((heads["needs_far"] != "").sum())
+    if not measured:
+        return ""
+    needing = int((heads["needs_far"] == YES).sum())
+    return (
+        f"{needing} of {measured} put surely more attention on their own far text than on another's"
+    )
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if low != low else f"{low:+.3f} … {high:+.3f}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"

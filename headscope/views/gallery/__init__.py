@@ -1,0 +1,1 @@
+"""Many runs as one site of pages that ask no network."""

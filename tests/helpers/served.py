@@ -1,0 +1,36 @@
+"""A server of the live page, as its clients see it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from typing import Any
+
+
+@dataclass
+class Served:
+    """A server that answers, as its clients see it."""
+
+    app: Any
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(self, method: str, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+        """The status, and the JSON or the text of an answer."""
+        data = content if content is None or isinstance(content, bytes) else json.dumps(content)
+        kind = {"Content-Type": "application/json"} if data is not None else {}
+        own = {name.replace("_", "-"): value for name, value in headers.items()}
+        client = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        client.request(method, path, data, kind | own)
+        answer = client.getresponse()
+        text = answer.read().decode()
+        client.close()
+        is_json = "json" in str(answer.getheader("content-type"))
+        return answer.status, json.loads(text) if is_json else text
+
+    def post(self, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+        return self.send("POST", path, {} if content is None else content, **headers)

@@ -1,0 +1,140 @@
+"""What is answered about a sentence must equal transformers' own model, changed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
+from headscope.models.load import load_model
+from headscope.serve.live import MOST_TOKENS, Live
+from headscope.serve.told import SIDE, head_told, pictures, read_told
+from headscope.studies.ablate.rerun import Rerunner, Rows, silence
+from tests.helpers.stacks import save_stacks
+
+TEXT = "the old keys were in the house and she told them that the old keys were hers"
+
+
+def ids_of(folder) -> torch.Tensor:
+    backend = AutoTokenizer.from_pretrained(folder)
+    return torch.tensor([[backend.bos_token_id, *backend(TEXT)["input_ids"]]])
+
+
+def own_model(folder, change=lambda network: None):
+    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    change(network)
+    with torch.no_grad():
+        return network(ids_of(folder), output_attentions=True)
+
+
+def losses(folder, out) -> np.ndarray:
+    ids = ids_of(folder)[0]
+    return -out.logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0].numpy()
+
+
+def test_every_pattern_is_the_models_own(model_folder):
+    live = Live(load_model(str(model_folder)))
+    own = torch.stack(own_model(model_folder).attentions)[:, 0]
+    assert torch.allclose(live.read(TEXT).patterns, own, atol=1e-5)
+    told = head_told(live, None, TEXT, "L1H2", lambda: None)
+    assert torch.allclose(torch.tensor(told["matrix"]), own[1, 2], atol=1e-5)
+
+
+def test_losses_and_the_likeliest_tokens_are_the_models_own(model_folder):
+    live = Live(load_model(str(model_folder)))
+    out = own_model(model_folder)
+    found = live.read(TEXT).predictions
+    assert np.allclose(found.losses, losses(model_folder, out), atol=1e-4)
+    shares = out.logits[0, -1].softmax(-1)
+    best = shares.topk(5)
+    words = [AutoTokenizer.from_pretrained(model_folder).decode([i]) for i in best.indices]
+    assert [word for word, _ in found.best[-1]] == words
+    assert np.allclose([share for _, share in found.best[-1]], best.values, atol=1e-4)
+
+
+def test_a_head_that_writes_nothing_is_what_silencing_it_makes_of_the_model(gpt2_folder):
+    def change(network):
+        # L0H1 writes by rows 8 to 15 of W_O, which is [in out] in GPT-2
+        network.transformer.h[0].attn.c_proj.weight.data[8:16] = 0
+
+    live = Live(load_model(str(gpt2_folder)))
+    found = live.without(TEXT, ["L0H1"], "zero")
+    own = losses(gpt2_folder, own_model(gpt2_folder, change))
+    assert np.allclose(found.losses, own, atol=1e-4)
+    assert abs(found.losses.mean() - live.read(TEXT).predictions.losses.mean()) > 1e-3
+
+
+def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):
+    live = Live(load_model(str(gpt2_folder)))
+    found = live.without(TEXT, ["L0H1", "1.3", "L0H1", "L0H0"])
+    rerunner = Rerunner(load_model(str(gpt2_folder)))
+    ids = ids_of(gpt2_folder)
+    place = torch.arange(1, ids.shape[1])
+    clean = rerunner.clean(Rows(ids, torch.tensor([ids.shape[1]]), place * 0, place))
+    edits = {
+        0: silence("mean", clean, 0, [0, 1], 0),
+        1: silence("mean", clean, 1, [3], 0),
+    }
+    assert np.allclose(found.losses, -rerunner.edited(clean, edits), atol=1e-5)
+
+
+def test_no_head_silenced_is_the_model_as_it_is(live):
+    assert np.allclose(live.without(TEXT, []).losses, live.read(TEXT).predictions.losses, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda live: live.read(""), HeadscopeError, "the text is empty"),
+        (lambda live: live.read("\ud83d"), HeadscopeError, "half of a character"),
+        (lambda live: live.without(TEXT, ["L9H9"]), RunError, "no head L9H9 in .* go up to L1H3"),
+        (lambda live: live.without(TEXT, ["x"]), HeadscopeError, "not a head"),
+        (lambda live: live.without(TEXT, ["L0H0"], "sideways"), ChoiceError, "mean, zero"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(live, ask, error, said):
+    with pytest.raises(error, match=said):
+        ask(live)
+
+
+def test_a_long_text_is_refused_with_the_number_that_fits(tokenizer, tmp_path):
+    from tests.helpers.models import save_model
+
+    live = Live(load_model(str(save_model("llama", tokenizer, tmp_path, context=1024))))
+    assert live.most == MOST_TOKENS
+    words = "x" * (MOST_TOKENS - 1)
+    assert len(live.read(words).tokens) == MOST_TOKENS
+    with pytest.raises(HeadscopeError, match=f"has {MOST_TOKENS + 1} tokens .* {MOST_TOKENS} at"):
+        live.read(words + "x")
+
+
+def test_pictures_of_long_texts_keep_the_largest_and_stay_causal():
+    pattern = np.tril(np.random.default_rng(0).random((1, 1, 201, 201)))
+    small = pictures(pattern)[0, 0]
+    assert small.shape == (SIDE, SIDE)
+    assert not np.triu(small, 1).any()
+    assert small.max() == pattern[..., 1:, 1:].max()
+    assert math.isclose(small[0, 0], pattern[0, 0, 1:4, 1:4].max())
+
+
+def test_two_models_are_told_apart_only_where_they_differ(gpt2_folder, live):
+    same = Live(load_model(str(gpt2_folder)))
+    told = read_told(live, same, TEXT, lambda: None)
+    assert told["apart"] == [0.0] * 8
+    network = same.model.engine.network
+    with torch.no_grad():
+        network.transformer.h[1].attn.c_attn.weight[:, :8] *= 3  # the queries of L1H0
+    same._kept.clear()
+    apart = read_told(live, same, TEXT, lambda: None)["apart"]
+    assert apart[4] > 0.02
+    assert apart[:4] + apart[5:] == [0.0] * 7
+
+
+def test_a_model_with_two_stacks_is_refused(tokenizer, tmp_path):
+    folder = save_stacks("t5", tokenizer, tmp_path)
+    with pytest.raises(ModelError, match="headscope show"):
+        Live(load_model(str(folder)))

@@ -1,0 +1,224 @@
+"""The live page in a real browser, which nobody but its own server answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from pathlib import Path
+
+import pytest
+from starlette.responses import Response
+
+import headscope as hs
+from headscope.runs.reload import model_of
+from headscope.serve.app import serve_app
+from headscope.serve.live import Live
+from tests.browser import DRIVE, WATCH, Visit, find_browser
+from tests.helpers.served import Served
+
+TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
+SETTLED = """
+  const settled = async (holds) => { for (let i = 0; i < 400 && !holds(); i++) await tick(25); if (!holds()) throw new Error("never: " + holds); };
+  const type = async (text) => { $("#text").value = text; $("#go").click(); await settled(() => $("#status").textContent.includes("read in") || $("#status").classList.contains("wrong")); };
+  await settled(() => $$("canvas.thumb").length === 8);
+"""
+
+
+class Watched:
+    """The server's own page with a driver after its last script, under the same policy."""
+
+    def __init__(self, app):
+        self.app, self.scripts = app, {"/watch.js": WATCH}
+
+    async def __call__(self, scope, receive, send):
+        path = scope.get("path", "")
+        if path in self.scripts:
+            answer = Response(self.scripts[path], media_type="text/javascript")
+            await answer(scope, receive, send)
+            return
+        if scope["type"] != "http" or path != "/":
+            await self.app(scope, receive, send)
+            return
+        query = scope["query_string"].decode()
+
+        async def with_driver(message):
+            if message["type"] == "http.response.start":
+                own = [pair for pair in message["headers"] if pair[0] != b"content-length"]
+                message = {**message, "headers": own}
+            elif message["type"] == "http.response.body":
+                body = message["body"].replace(
+                    b"<head>", b'<head><script src="/watch.js"></script>', 1
+                )
+                end = f'<script src="/{query}.js"></script></body>'.encode()
+                message = {**message, "body": body.replace(b"</body>", end, 1)}
+            await send(message)
+
+        await self.app(scope, receive, with_driver)
+
+
+def drive(served: Served, name: str, script: str, folder, *, at: str = "", width: int = 1280):
+    """Open the page in a browser of its own, run a script there, and tell the end."""
+    served.app.scripts[f"/{name}.js"] = DRIVE % (SETTLED + script)
+    command = [
+        find_browser(), "--headless", "--no-sandbox", "--disable-gpu",
+        f"--window-size={width},900", "--virtual-time-budget=60000",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        f"--user-data-dir={folder / name}", "--dump-dom", f"{served.address}/?{name}#{at}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    result = re.search(r'<pre id="__result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
+    assert result, done.stdout[-500:] + done.stderr[-2000:]
+    return Visit(**{"found": None} | json.loads(unescape(result[1])))
+
+
+@pytest.fixture(scope="module")
+def page(live, start) -> Served:
+    return start(Watched(serve_app(live)))
+
+
+@pytest.fixture(scope="module")
+def with_run(gpt2_folder, start, tmp_path_factory) -> Served:
+    """A run of the small model, where one head is said to be an induction head and one lexical."""
+    corpus = tmp_path_factory.mktemp("texts") / "a.txt"
+    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
+    run = hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional", "induction"])
+    evidence = run.evidence
+    for head, relation in (("L0H1", "repeat"), ("L1H2", "offset-1")):
+        own = (evidence["relation"] == relation) & (
+            evidence["layer"] == int(head[1])) & (evidence["head"] == int(head[3]))  # fmt: skip
+        assert own.sum() == 1
+        kind = str(evidence.loc[own, "type"].iloc[0])
+        evidence.loc[own, "tagged"] = True
+        run.heads.loc[head, ["tags", "primary"]] = kind
+    return start(Watched(serve_app(Live(model_of(run), run))))
+
+
+READ = """
+  await type(%s);
+  const cell = $('[data-head="L1H2"]'); cell.click();
+  await settled(() => $("#head h2")?.textContent.startsWith("L1H2"));
+  const canvas = $("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
+  const pin = (y) => canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 200, clientY: box.top + y, bubbles: true }));
+  pin(box.height - 2);
+  const last = $("#head .said").textContent;
+  $("#silence-head").click();
+  await settled(() => $("#change").textContent.includes("→"));
+  return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .said b").length,
+    tables: $$(".likeliest").map((t) => t.rows.length), hash: location.hash, wide: document.documentElement.scrollWidth <= innerWidth };
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_sentence_a_head_and_its_silence(page, tmp_path, width):
+    seen = drive(page, f"read{width}", READ % json.dumps(TEXT), tmp_path, width=width)
+    assert seen.errors == []
+    assert all(name.startswith(page.address) for name in seen.requests)
+    found = seen.found
+    told = page.post("/read", {"text": TEXT})[1]
+    assert found["words"] == told["tokens"]
+    assert found["bold"] == 0
+    matrix = page.post("/head", {"text": TEXT, "head": "L1H2"})[1]["matrix"]
+    assert f"{max(matrix[-1]):.2f}" in found["last"]
+    assert "pinned" in found["last"]
+    without = page.post("/silence", {"text": TEXT, "heads": ["L1H2"]})[1]
+    assert f"Loss {told['loss']:.2f} → {without['loss']:.2f}" in found["change"]
+    assert found["tables"] == [5, 5]
+    assert found["wide"]
+    # the address holds all of it: another browser shows the same
+    again = drive(
+        page, f"again{width}", """
+        await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
+        return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .said").textContent, change: $("#change").textContent };
+        """, tmp_path, at=found["hash"].removeprefix("#"), width=width,
+    )  # fmt: skip
+    assert again.errors == []
+    assert again.found["text"] == TEXT
+    assert again.found["head"].startswith("L1H2")
+    assert (again.found["last"], again.found["change"]) == (found["last"], found["change"])
+
+
+def test_two_pages_at_once_show_each_its_own(page, tmp_path):
+    texts = ["she told them that", "in the house the keys were old"]
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [
+            pool.submit(drive, page, f"tab{i}", READ % json.dumps(text), tmp_path)
+            for i, text in enumerate(texts)
+        ]
+        seen = [job.result() for job in jobs]
+    for text, each in zip(texts, seen, strict=True):
+        assert each.errors == []
+        assert "".join(each.found["words"][1:]) == text
+
+
+def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run, tmp_path):
+    seen = drive(
+        with_run, "find", """
+        const find = (text) => { $("#find").value = text; $("#find").dispatchEvent(new Event("input")); return { said: $("#found").textContent, faded: $$(".cell.faded").length }; };
+        const before = find("previous token"), copies = find("induction"), nothing = find("zebra");
+        find("");
+        $('input[value="induction"]').click();
+        await settled(() => $("#change").textContent.includes("→"));
+        return { before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
+        """, tmp_path,
+    )  # fmt: skip
+    assert seen.errors == []
+    found = seen.found
+    assert "L1H2" in found["before"]["said"]
+    assert found["before"]["faded"] == 7
+    assert found["copies"]["said"].startswith("1 head: L0H1")
+    assert found["nothing"] == {"said": "No head is tagged for that.", "faded": 8}
+    assert found["none"] == 0
+    assert found["change"].endswith("without L0H1.")
+    assert found["chips"] == "IP"
+    assert "silence=induction" in found["hash"]
+
+
+def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page, tmp_path):
+    seen = drive(
+        page, "wrong", """
+        const said = [];
+        for (const text of ["", "x".repeat(400), "the keys"]) { await type(text); said.push([$("#status").textContent, $("#status").classList.contains("wrong")]); $("#status").textContent = ""; $("#status").classList.remove("wrong"); }
+        window.fetch = () => Promise.reject(new TypeError("gone"));
+        await type("the house");
+        said.push([$("#status").textContent, $("#status").classList.contains("wrong")]);
+        return said;
+        """, tmp_path,
+    )  # fmt: skip
+    assert seen.errors == []
+    empty, long, right, gone = seen.found
+    assert empty == ["the text is empty: type a sentence", True]
+    assert long[1]
+    assert "256 at most" in long[0]
+    assert "read in" in right[0]
+    assert not right[1]
+    assert gone == ["The server does not answer any more; start headscope serve again.", True]
+
+
+@pytest.mark.parametrize("at", ["silence=induction&find=previous", "head=L1H2&silence=L1H2"])
+def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, tmp_path, at):
+    spec = importlib.util.find_spec("axe_core_python")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("needs axe-core-python")
+    axe = Path(spec.submodule_search_locations[0]) / "axe.min.js"
+    name = f"axe{len(at)}"
+    script = """
+        await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
+        const result = await axe.run(document);
+        return { faults: result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`), silent: $$(".silent").map((c) => c.dataset.head) };
+        """
+    with_run.app.scripts["/watch.js"] = WATCH + axe.read_text(encoding="utf-8")
+    try:
+        seen = drive(with_run, name, script, tmp_path, at=at)
+    finally:
+        with_run.app.scripts["/watch.js"] = WATCH
+    assert seen.errors == []
+    assert seen.found == {"faults": [], "silent": ["L1H2" if "L1H2" in at else "L0H1"]}
+
+
+def test_a_model_without_a_run_says_how_to_get_tags(page, tmp_path):
+    seen = drive(page, "bare", 'return $("main .lead").textContent;', tmp_path)
+    assert "headscope classify" in seen.found

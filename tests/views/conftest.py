@@ -1,0 +1,66 @@
+"""A small run with examples whose tokens are evil, its page, and the page with accounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headscope as hs
+from headscope.measure.example import Example
+from headscope.views.report import report_html
+from tests.helpers.report import TOKENS
+
+
+@pytest.fixture(scope="session")
+def run():
+    """2 layers × 3 heads on repeats: L0H0 looks at the previous token, L1H2 is an induction head."""
+    n, documents = 30, 10
+    a = np.zeros((2, 3, 2 * n + 1, 2 * n + 1))
+    place = np.arange(1, 2 * n + 1)
+    a[0, 0, place, place - 1] = 0.9
+    second = np.arange(n + 1, 2 * n + 1)
+    a[1, 2, second, second - n + 1] = 0.8
+    a[1, 1] = np.tril(np.ones((2 * n + 1, 2 * n + 1))) / np.arange(1, 2 * n + 2)[:, None]
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
+    made = hs.score_patterns([a] * documents, None, tokens, name="six heads </title><b>")
+    size = len(TOKENS)
+    pattern = (np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]).astype(np.float16)
+    examples = [
+        Example(
+            1,
+            2,
+            "induction/repeat",
+            kind,
+            0.8,
+            "repeat#0",
+            TOKENS,
+            size - 1,
+            (1, 3),
+            pattern,
+            positions=(0, *range(40, 46), 90, 91),
+            left_out=(0.25, 0.001),
+            length=120,
+            more_targets=2,
+        )
+        for kind in ("best", "quarter 1", "quarter 4")
+    ]
+    examples.append(Example(1, 2, "", "ordinary", float("nan"), "text#0", TOKENS, -1, (), pattern))
+    return hs.Run(made.heads, made.evidence, made.rules, made.info, None, None, examples)
+
+
+@pytest.fixture(scope="session")
+def page(run):
+    return report_html(run)
+
+
+@pytest.fixture(scope="session")
+def explained(run):
+    """The page of a run after `explain`: a row of `explained` and `rule` per head."""
+    shares = [0.91, 0.5, -0.2, 1.0, 0.07, 0.349]
+    heads = run.heads.assign(explained=shares, rule=[f"rule {i} <b>" for i in range(6)])
+    accounts = pd.DataFrame([(0, 0, 0.91)], columns=["layer", "head", "explained"])
+    return report_html(replace(run, heads=heads, accounts=accounts))

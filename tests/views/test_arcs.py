@@ -1,0 +1,129 @@
+"""Examples in a real browser: arcs over tokens, folds, pins, and untrusted tokens stay text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headscope.measure.example import Example
+from headscope.views.report import report_html
+from tests.browser import visit
+from tests.helpers.report import EVIL
+
+
+def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
+    script = """
+      await go("L1H2");
+      const one = $(".example"), say = () => one.querySelector(".said").textContent;
+      const first = { said: say(), arcs: one.querySelectorAll(".arc").length, aimed: one.querySelectorAll(".arc.aimed").length };
+      const folded = [...one.querySelectorAll(".strip-tokens > *")].map((t) => t.textContent);
+      const fold = one.querySelector(".fold");
+      if (!fold.hidden) { fold.click(); await tick(); }
+      const row = one.querySelector(".strip-tokens");
+      const shown = {
+        tokens: [...row.querySelectorAll(".tok")].map((t) => t.textContent),
+        query: row.querySelector(".query").textContent, gaps: [...row.querySelectorAll(".gap")].map((g) => g.title),
+        targets: [...row.querySelectorAll(".target")].map((t) => t.textContent),
+      };
+      row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseenter")); await tick();
+      const over = say();
+      row.querySelector('[data-token="2"]').dispatchEvent(new Event("mouseleave")); await tick();
+      const after = say();
+      row.querySelector('[data-token="3"]').click(); await tick();
+      const pinned = [say(), location.hash, row.querySelector('[data-token="3"]').getAttribute("aria-pressed")];
+      one.querySelector(".whole").open = true; await tick(200);
+      const canvas = one.querySelector("canvas.heat");
+      const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      return {
+        first, folded, shown, over, after, pinned, painted: pixels.some((v) => v > 0), left: one.querySelector(".whole > .small")?.textContent,
+        count: $$(".example").length, bold: $$("#main b").length, title: $("#title").textContent, tab: document.title,
+      };
+    """
+    seen = visit(page, script, tmp_path)
+    assert seen.errors == []  # the alert would be one
+    found = seen.found
+    assert found["painted"]
+    assert found["shown"]["tokens"] == [
+        "<bos>", EVIL, '"\'<b>&amp;', "⟨RLO⟩abc⟨RLM⟩", "\ufffd", "⟨d83d⟩", "a↵b", " $x$", "end",
+    ]  # fmt: skip
+    assert found["shown"]["query"] == "end"
+    assert found["shown"]["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
+    assert found["shown"]["gaps"] == ["left out here: 0.25", "left out here: 0.00"]
+    # even attention of a ninth on each token, and a quarter on what the excerpt leaves out
+    assert found["first"]["said"].startswith("“end” at 91 looks at tokens left out (…) 0.25")
+    assert found["first"]["aimed"] == 2
+    assert found["first"]["arcs"] == 10
+    assert found["over"].startswith("“\"'<b>&amp;” at 41 looks at")
+    assert found["over"].count("0.33") == 3
+    assert found["after"] == found["first"]["said"]
+    assert found["pinned"][0].endswith("(pinned)")
+    assert found["pinned"][1:] == ["#L1H2?pin0=3", "true"]
+    assert found["left"].startswith(
+        "0.25 of the query's attention is on tokens that are not shown; 2 of its targets are"
+    )
+    assert found["count"] == 5  # three at once, one by the slider, and the ordinary text
+    assert found["bold"] == 0
+    assert found["tab"].startswith("six heads </title><b>")
+
+
+def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path):
+    size = 40
+    pattern = np.zeros((size, size), np.float16)
+    pattern[:, 0] = 1
+    pattern[30, [0, 10]] = [0.2, 0.8]
+    long = Example(
+        1, 2, "induction/repeat", "best", 0.8, "w", tuple(f"t{i}" for i in range(size)), 30, (10,),
+        pattern, positions=tuple(range(size)), length=size, masses=(*[0] * 16, 9, *[0] * 3),
+    )  # fmt: skip
+    script = """
+      await go("L1H2");
+      const tokens = () => [...$(".strip-tokens").children].map((t) => t.textContent);
+      const folded = tokens();
+      $(".fold").click(); await tick();
+      const all = tokens().length;
+      $(".all-queries").open = true; await tick();
+      return { folded, all, columns: $$(".histogram .column").map((c) => Number(c.getAttribute("height"))) };
+    """
+    seen = visit(report_html(replace(run, examples=[long])), script, tmp_path)
+    assert seen.errors == []
+    near = [[f"t{i}" for i in range(at - 2, at + 3)] for at in (10, 30)]
+    beginning = ["t0", "t1", "t2"]  # beside the first token, on which the rest lies
+    assert seen.found["folded"] == [*beginning, "…", *near[0], "…", *near[1], "…"]
+    assert seen.found["all"] == size
+    assert np.flatnonzero(seen.found["columns"]).tolist() == [16]
+
+
+def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(page, tmp_path):
+    script = """
+      await go("L1H2"); await tick(300);
+      const before = [library === null, $$("iframe").length];
+      const one = $(".example .whole"); one.open = true; await tick(200);
+      const still = library === null;
+      one.querySelector(".pattern").open = true; await tick(3000);
+      const inner = one.querySelector("iframe").contentDocument;
+      const drawn = inner.querySelectorAll("#view canvas, #view img, #view svg").length;
+      return { before, still, drawn, page: one.querySelector("iframe").srcdoc, text: inner.body.textContent.length, colour: getComputedStyle(inner.body).backgroundColor, own: getComputedStyle(document.body).backgroundColor };
+    """
+    for scheme in ("light", "dark"):
+        seen = visit(page, script, tmp_path, scheme=scheme)
+        assert seen.errors == []
+        assert seen.found["before"] == [True, 0]
+        assert seen.found["still"]
+        assert seen.found["drawn"] > 0
+        assert "▶ 91:end" in seen.found["page"]
+        assert "★ 40:\\u003c/script" in seen.found["page"]
+        assert seen.found["colour"] == seen.found["own"]
+
+
+def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):
+    light = report_html(run, light=True)
+    assert "unsafe-eval" not in light
+    assert len(light) < len(report_html(run)) - 300_000
+    script = """
+      await go("L1H2"); $(".whole").open = true; await tick(200);
+      return [$$("canvas.heat").length, $$(".pattern").length];
+    """
+    seen = visit(light, script, tmp_path)
+    assert seen.errors == []
+    assert seen.found == [1, 0]

@@ -1,0 +1,166 @@
+"""The report's first page in a real browser: cells, filters, search, findings and counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headscope.views.report import report_html
+from tests.browser import visit
+
+
+def test_the_atlas_has_a_cell_for_every_head_and_can_be_filtered_searched_and_clicked(
+    page, tmp_path
+):
+    script = """
+      const cells = $$(".cell").map((c) => [c.dataset.head, c.dataset.primary]);
+      $('.filter[data-type="induction"]').click(); await tick();
+      const lit = $$(".cell:not(.faded)").map((c) => c.dataset.head);
+      $('.filter[data-type="induction"]').click(); await tick();
+      const all = $$(".cell:not(.faded)").length;
+      $("#find").value = "1.2"; $("#search").requestSubmit(); await tick(150);
+      const searched = [location.hash, $("h2").textContent.trim()];
+      await go("");
+      $('.cell[data-head="L0H0"]').click(); await tick(150);
+      const clicked = location.hash;
+      await go("");
+      const cell = $('.cell[data-head="L0H0"]'); cell.focus(); await tick();
+      const tip = $("#tip").textContent;
+      cell.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+      const moved = document.activeElement.dataset.head;
+      $("#find").value = "9.9"; $("#search").requestSubmit(); await tick();
+      return { cells, lit, all, searched, clicked, tip, moved, bad: $("#find").validationMessage };
+    """
+    seen = visit(page, script, tmp_path)
+    assert seen.errors == []
+    assert len(seen.found["cells"]) == 6
+    assert dict(seen.found["cells"])["L1H2"] == "induction"
+    assert dict(seen.found["cells"])["L0H0"] == "positional"
+    assert seen.found["lit"] == ["L1H2"]
+    assert seen.found["all"] == 6
+    assert seen.found["searched"] == ["#L1H2", "L1H2 induction"]
+    assert seen.found["clicked"] == "#L0H0"
+    assert "lift" in seen.found["tip"]
+    assert seen.found["moved"] == "L0H1"
+    assert seen.found["bad"] == "No head 9.9; they go up to L1H2."
+
+
+def test_a_map_beside_the_atlas_shows_what_rules_explain(page, explained, tmp_path):
+    script = """
+      const cells = $$(".share").map((c) => [c.dataset.explained, c.textContent, c.style.getPropertyValue("--strength")]);
+      const said = $(".coverage .small")?.textContent, own = $('.share[data-explained="L0H1"]');
+      own?.focus(); await tick();
+      const tip = $("#tip").textContent;
+      own?.click(); await tick(150);
+      return { cells, said, tip, at: location.hash };
+    """
+    seen = visit(explained, script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["cells"] == [
+        ["L0H0", "91", "0.91"],
+        ["L0H1", "50", "0.50"],
+        ["L0H2", "-20", "0.00"],
+        ["L1H0", "100", "1.00"],
+        ["L1H1", "7", "0.07"],
+        ["L1H2", "35", "0.35"],
+    ]
+    assert "44 on average" in seen.found["said"]
+    assert seen.found["tip"] == "L0H1, 50 per cent explained: rule 1 <b>"
+    assert seen.found["at"] == "#L0H1"
+    assert visit(page, script, tmp_path).found["cells"] == []
+
+
+def test_cells_are_pictures_of_mean_patterns_where_the_run_has_them(run, page, tmp_path):
+    script = """
+      const cell = $('.cell[data-head="L0H0"]'), canvas = cell.querySelector("canvas");
+      if (!canvas) return null;
+      const shades = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.filter((_, i) => i % 4 === 3);
+      return { side: canvas.width, shades: [...shades], sink: cell.querySelector(".sink").style.height };
+    """
+    means = np.zeros((2, 3, 24, 24))
+    place = np.arange(1, 24)
+    means[:, :, place, place - 1] = 0.81
+    means[..., 0] += 1 - means.sum(-1)
+    heads = run.heads.assign(first_token_mass=0.37)
+    seen = visit(report_html(replace(run, heads=heads, means=means)), script, tmp_path)
+    assert seen.errors == []
+    expected = np.zeros((23, 23))
+    expected[place[1:] - 1, place[1:] - 2] = round(
+        0.9 * 255
+    )  # square roots; the first token is out
+    assert seen.found["side"] == 23
+    assert np.abs(np.reshape(seen.found["shades"], (23, 23)) - expected).max() <= 1
+    assert seen.found["sink"] == "37%"
+    older = visit(report_html(replace(run, means=None)), script, tmp_path)
+    assert older.found is None
+    assert older.errors == []
+
+
+def test_the_atlas_says_its_findings_in_words_and_keeps_its_filter_in_the_address(page, tmp_path):
+    script = """
+      const said = $(".findings").textContent;
+      $('.filter[data-type="induction"]').click(); await tick();
+      const kept = location.hash;
+      await go("L1H2"); await go(kept.slice(1));
+      return { said, kept, lit: $$(".cell:not(.faded)").map((c) => c.dataset.head) };
+    """
+    seen = visit(page, script, tmp_path)
+    assert seen.errors == []
+    assert "of 6 heads earned a tag for where they look" in seen.found["said"]
+    assert "1 induction (L1; strongest L1H2, " in seen.found["said"]
+    assert seen.found["kept"] == "#?type=induction"
+    assert seen.found["lit"] == ["L1H2"]
+
+
+def test_a_type_with_too_few_queries_to_tell_has_no_count(run, tmp_path):
+    other = run.evidence["type"] != "positional"
+    few = run.evidence.assign(
+        n=run.evidence["n"].where(other, 49), tagged=run.evidence["tagged"] & other
+    )
+    script = """
+      const counts = Object.fromEntries(
+        $$(".filter").map((b) => [b.dataset.type, b.querySelector(".count").textContent]));
+      const rows = Object.fromEntries(
+        $$("tbody tr").map((r) => [...r.children].map((c) => c.textContent)).map((r) => [r[0], r.slice(1)]));
+      await go("type=positional");
+      return { counts, row: rows.positional, other: rows.induction, page: $("#main").textContent };
+    """
+    seen = visit(report_html(replace(run, evidence=few)), script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["counts"]["positional"] == ""
+    assert seen.found["counts"]["induction"] == "1"
+    assert seen.found["row"] == ["", "", "", "too few queries to tell"]
+    assert seen.found["other"][0] == "1"
+    assert "too few queries to give any head this tag" in seen.found["page"]
+
+
+@pytest.mark.parametrize("model", [2.3, 9.75, None])
+def test_the_loss_on_its_own_text_is_shown_and_strong_where_counting_is_better(
+    run, tmp_path, model
+):
+    info = {
+        **run.info,
+        "text_loss": {
+            "model": model,
+            "unigram": 5.86,
+            "tokens": 484,
+            "windows": 8,
+            "better": 8 if model == 2.3 else 0,
+        },
+    }
+    script = """
+      const say = () => [$$(".loss").map((p) => p.textContent), $$("strong.unsound").length];
+      const atlas = say(); await go("about"); return { atlas, about: say() };
+    """
+    seen = visit(report_html(replace(run, info=info)), script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["atlas"] == seen.found["about"]
+    (line,), strong = seen.found["atlas"]
+    shown = "–" if model is None else f"{model:.2f}"
+    assert f"{shown} nats per token; token frequencies alone: 5.86 (484 tokens; better on " in line
+    assert strong == (model != 2.3)
+    assert ("worse than the frequencies" in line) == (model != 2.3)
+    bare = visit(report_html(run), script, tmp_path)
+    assert bare.found["atlas"] == [[], 0]

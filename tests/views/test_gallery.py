@@ -1,0 +1,179 @@
+"""The gallery: what its pages and tables say, in a real browser, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.errors import HeadscopeError, RunError
+from tests.browser import visit
+
+EVIL = "<b>six</b>\u202e heads"
+
+
+def made(heads: int, name: str) -> hs.Run:
+    """2 layers on repeats: in the first each head looks at the previous token, L1H0 is an induction
+    head, and the rest of the last layer looks evenly.
+    """
+    n, documents = 30, 10
+    a = np.zeros((2, heads, 2 * n + 1, 2 * n + 1))
+    place = np.arange(1, 2 * n + 1)
+    a[0, :, place, place - 1] = 0.9
+    second = np.arange(n + 1, 2 * n + 1)
+    a[1, 0, second, second - n + 1] = 0.8
+    a[1, 1:] = np.tril(np.ones((2 * n + 1, 2 * n + 1))) / np.arange(1, 2 * n + 2)[:, None]
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
+    return hs.score_patterns([a] * documents, None, tokens, name=name)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> list[Path]:
+    """Two runs of the same name, one of two heads a layer and one of three."""
+    home = tmp_path_factory.mktemp("runs")
+    return [
+        made(heads, name).save(home / above / "same")
+        for heads, name, above in ((2, "tiny", "one"), (3, EVIL, "two"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def site(folders, tmp_path_factory) -> Path:
+    return hs.gallery(*folders, out=tmp_path_factory.mktemp("out") / "site", light=True).parent
+
+
+@pytest.fixture(scope="module")
+def page(site) -> str:
+    return (site / "index.html").read_text(encoding="utf-8")
+
+
+LOOK = """
+  const seen = () => $$(".card").filter((c) => !c.hidden).map((c) => c.querySelector("h2").textContent);
+  const rows = () => $$("#table tbody tr").filter((r) => !r.hidden).map((r) => r.cells[1].textContent);
+  const given = [seen(), rows()], said = [$("#count").textContent];
+  const type = async (id, value, kind) => { $(id).value = value; $(id).dispatchEvent(new Event(kind)); await tick(); };
+  await type("#sort", "heads", "change");
+  const largest = [seen(), rows(), location.hash];
+  await type("#sort", "positional", "change");
+  const share = seen();
+  await type("#find", "TINY", "input");
+  const found = [seen(), rows(), location.hash]; said.push($("#count").textContent);
+  await go("?find=nothing+such&sort=induction");
+  const none = [seen(), $("#find").value, $("#sort").value];
+  await go("");
+  return {
+    given, largest, share, found, none, again: seen(), said, bold: $$("main b").length,
+    counts: $$(".card")[0].querySelector(".counts").textContent.replace(/\\s+/g, " ").trim(),
+    cells: $$(".card").map((c) => [...c.querySelectorAll(".map path")].map((p) => (p.getAttribute("d").match(/M/g) || []).length)),
+    links: $$(".card a").map((a) => a.getAttribute("href")), bar: $$(".card")[0].querySelector(".stack").offsetWidth,
+    wide: document.documentElement.scrollWidth - innerWidth, tab: document.title, text: $("main").textContent,
+    labels: $$("input, select").filter((own) => !own.labels.length).length,
+  };
+"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (500, "dark")])
+def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_path, width, scheme):
+    seen = visit(page, LOOK, tmp_path, width=width, scheme=scheme)
+    assert (seen.errors, seen.requests) == ([], [])
+    found = seen.found
+    both, swapped = ["same (1)", "same (2)"], ["same (2)", "same (1)"]
+    assert found["given"] == [both, ["4", "6"]]
+    assert found["largest"][:2] == [swapped, ["6", "4"]]
+    assert found["largest"][2] == "#?sort=heads"
+    assert found["share"] == both  # half of the heads of each look back: the order given
+    assert found["found"][:2] == [["same (1)"], ["4"]]
+    assert found["found"][2] == "#?find=TINY&sort=positional"
+    assert found["none"] == [[], "nothing such", "induction"]
+    assert found["again"] == both
+    assert found["said"] == ["2 of 2 shown", "1 of 2 shown"]
+    assert found["cells"] == [[2, 1, 1], [3, 1, 2]]
+    assert found["counts"].startswith("P positional 2 L0 I induction 1 L1")
+    assert found["bold"] == 0
+    assert "<b>six</b>⟨202e⟩ heads" in found["text"]
+    assert found["bar"] > 100
+    assert found["wide"] <= 0
+    assert found["labels"] == 0
+    assert found["tab"] == "2 runs – headscope gallery"
+
+
+def test_every_link_leads_to_a_page_and_each_report_leads_back(site, page, tmp_path):
+    links = re.findall(r'href="([^"]+)"', page)
+    assert links
+    for link in links:
+        assert (site / link.partition("#")[0]).is_file(), link
+    report = (site / "same-1" / "report.html").read_text(encoding="utf-8")
+    script = 'const a = $("header a"); return [a.textContent, a.getAttribute("href"), $$(".cell").length];'
+    assert visit(report, script, tmp_path).found == ["all runs", "../index.html", 4]
+    assert 'id="circuitsvis"' not in report
+
+
+def test_the_tables_have_every_head_and_count_them(site, folders):
+    heads = pd.read_csv(site / "heads.csv", keep_default_na=False)
+    own = [hs.load(folder).heads for folder in folders]
+    assert list(heads)[:4] == ["run", "model", "revision", "name"]
+    assert list(heads)[4:] == list(own[0])
+    assert heads["run"].tolist() == ["same (1)"] * 4 + ["same (2)"] * 6
+    assert heads["primary"].tolist() == [*own[0]["primary"], *own[1]["primary"]]
+    assert heads["name"].tolist()[:4] == ["L0H0", "L0H1", "L1H0", "L1H1"]
+    runs = pd.read_csv(site / "runs.csv")
+    assert runs["folder"].tolist() == ["same-1", "same-2"]
+    assert runs[["layers", "heads", "positional", "induction"]].to_numpy().tolist() == [
+        [2, 4, 2, 1], [2, 6, 3, 1],
+    ]  # fmt: skip
+    types = list(runs.columns[runs.columns.get_loc("heads") + 1 :])
+    assert (runs[types].sum(axis=1) == runs["heads"]).all()
+    assert "syntactic" not in types  # nobody asked
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(folders, tmp_path):
+    def refused(*arguments: object) -> str:
+        done = CliRunner().invoke(app, ["gallery", *map(str, arguments), "-q"])
+        assert isinstance(done.exception, HeadscopeError)
+        return str(done.exception)
+
+    out = tmp_path / "site"
+    assert "nowhere is no run folder: it has no run.json" in refused("nowhere", "--out", out)
+    twice = folders[0].parent / "." / "same"
+    assert "was given twice" in refused(folders[0], twice, "--out", out)
+    bad = shutil.copytree(folders[1], tmp_path / "bad")
+    (bad / "heads.csv").write_text("layer,head\n")
+    assert "this file is not the one that was written" in refused(folders[0], bad, "--out", out)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.tex").write_text("precious")
+    full = tmp_path / "full"
+    assert "holds other files and no gallery" in refused(folders[0], "--out", full, "--overwrite")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad", "full"]
+    assert everything(full) == {"a.tex": b"precious"}
+    with pytest.raises(RunError, match="takes one run or more, and none came"):
+        hs.gallery(out=out)
+
+
+def test_the_command_writes_it_and_writes_it_again_alike(folders, tmp_path):
+    def write(*more: str) -> object:
+        return CliRunner().invoke(
+            app, ["gallery", *map(str, folders), "--out", str(tmp_path / "s"), *more]
+        )
+
+    assert write("--light").exit_code == 0
+    first = everything(tmp_path / "s")
+    again = write("--light")
+    assert "holds a gallery already; choose another --out, or add --overwrite" in str(
+        again.exception
+    )
+    assert write("--light", "--overwrite").exit_code == 0
+    assert everything(tmp_path / "s") == first
+    assert write("--overwrite").exit_code == 0
+    assert len(everything(tmp_path / "s")["same-1/report.html"]) > len(first["same-1/report.html"])

@@ -1,0 +1,214 @@
+"""Pictures for papers: as wide as was asked, fonts embedded, all text on the page, one set of colours."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.errors import ChoiceError, HeadscopeError, RunError
+from headscope.measure.example import Example
+from headscope.relations import head_types
+from headscope.studies.sweep.cells import COMPLETE, Cell
+from headscope.studies.sweep.counts import by_revision
+from headscope.studies.sweep.view import emergence_figure
+from headscope.views.paper import fitted, picture, width_of
+from headscope.views.pictures import KINDS
+
+TOKENS = ("<bos>", "the", " $king$", "日本", "lost", "a\nb", "his", "ring", "and", "x" * 40)
+
+
+@pytest.fixture(scope="module")
+def run() -> hs.Run:
+    """12 layers × 12 heads: the first layer looks back, L11H0 is an induction head."""
+    n, documents = 12, 10
+    a = np.zeros((12, 12, 2 * n + 1, 2 * n + 1))
+    place = np.arange(1, 2 * n + 1)
+    a[0, :, place, place - 1] = 0.9
+    second = np.arange(n + 1, 2 * n + 1)
+    a[11, 0, second, second - n + 1] = 0.8
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
+    made = hs.score_patterns(
+        [a] * documents, None, tokens, name="a model with a $long$ name, 12 × 12"
+    )
+    pattern = np.zeros((10, 10), np.float16)
+    pattern[:, 0] = 1
+    pattern[8, [0, 2, 3, 8]] = [0.125, 0.5, 0.25, 0.125]
+    kept = Example(
+        11, 0, "induction/repeat", "best", 0.75, "w", TOKENS, 8, (2, 3), pattern,
+        positions=(*range(5), *range(20, 25)), left_out=(0.0,), length=30,
+    )  # fmt: skip
+    worst = replace(kept, kind="quarter 4", mass=0.25)
+    return hs.Run(made.heads, made.evidence, made.rules, made.info, None, None, [worst, kept])
+
+
+def media_width(pdf: bytes) -> float:
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
+    assert box
+    return float(box[1]) / 72
+
+
+def outside(figure) -> float:
+    """How far, in inches, anything that is drawn goes over the page's sides."""
+    FigureCanvasAgg(figure).draw()
+    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+    return float(max(-box.x0, -box.y0, box.x1 - width, box.y1 - height))
+
+
+def figures(run, width):
+    """Every picture of a run, of an emergence and of a comparison."""
+    for kind in KINDS:
+        yield kind, run.figure(kind, width=width, head="L11H0" if kind == "arcs" else None)
+    yield "compare", fitted(hs.compare(run, run).figure(), width)
+    cells = [
+        Cell(
+            "m/a-model", f"step{step}", ("gum",), str(step), COMPLETE, "", 144, {"induction": step}
+        )
+        for step in (1, 30, 900)
+    ]
+    yield "emergence", fitted(emergence_figure(by_revision(cells)), width)
+
+
+@pytest.mark.parametrize("width", [3.3, 6.9])
+def test_every_picture_has_the_width_and_its_fonts_and_all_its_text_on_the_page(run, width):
+    for kind, figure in figures(run, width):
+        assert outside(figure) < 0.04, kind
+        pdf = picture(figure, ".pdf")
+        assert media_width(pdf) == pytest.approx(width, abs=0.005), kind
+        assert b"/FontFile2" in pdf, kind  # TrueType, the file itself
+        assert b"/Type3" not in pdf, kind
+        svg = picture(figure, ".svg").decode()
+        assert svg.count("<text") > 5, kind
+        assert f'width="{width * 72:g}pt"' in svg, kind
+
+
+def test_without_the_style_the_same_figure_has_fonts_of_type_3(run):
+    buffer = io.BytesIO()
+    run.figure("layers", width=3.3).savefig(buffer, format="pdf")
+    assert b"/Type3" in buffer.getvalue()
+
+
+def test_a_picture_keeps_its_own_width_unless_asked_and_is_drawn_alike_again(run):
+    own = run.figure("atlas").get_size_inches()
+    assert own[0] > 5
+    for suffix in (".pdf", ".svg"):
+        first, second = (picture(run.figure("scatter", width=3.3), suffix) for _ in range(2))
+        assert first == second
+
+
+def test_types_have_the_colours_of_the_page_and_the_legend_stands_below(run):
+    figure = run.figure("layers", width=3.3)
+    (legend,) = figure.legends
+    assert figure.axes[0].get_legend() is None
+    faces = {
+        text.get_text(): to_hex(patch.get_facecolor())
+        for text, patch in zip(legend.get_texts(), legend.legend_handles, strict=True)
+    }
+    for name in ("positional", "induction"):
+        assert faces[name] == head_types()[name].colour
+    assert "looks at" not in faces
+
+
+def test_letters_of_an_atlas_are_as_small_as_its_cells_and_ticks_do_not_touch(run):
+    narrow, wide = (run.figure("atlas", width=width).axes[0] for width in (2.0, 6.9))
+    for axes in (narrow, wide):
+        FigureCanvasAgg(axes.figure).draw()
+        labels = [label.get_window_extent() for label in axes.get_xticklabels()]
+        assert all(a.x1 <= b.x0 for a, b in pairwise(labels))
+        cell = axes.get_window_extent().width / 12
+        widest = max(text.get_window_extent().width for text in axes.texts if text.get_visible())
+        assert widest <= cell
+    assert narrow.texts[0].get_fontsize() < wide.texts[0].get_fontsize()
+    assert len(narrow.get_xticklabels()) < len(wide.get_xticklabels()) == 12
+
+
+def test_the_scatter_has_every_head_where_its_numbers_are(run):
+    axes = run.figure("scatter", x="layer", y="lift").axes[0]
+    points = np.concatenate([np.asarray(part.get_offsets()) for part in axes.collections])
+    expected = run.heads[["layer", "lift"]].to_numpy(float)
+    assert sorted(map(tuple, points)) == sorted(map(tuple, expected))
+    with pytest.raises(
+        ChoiceError, match="no column of numbers named 'reason'; choose from: layer"
+    ):
+        run.figure("scatter", x="reason")
+
+
+def test_arcs_show_the_query_its_targets_and_how_much(run):
+    figure = run.figure("arcs", head="11.0", width=6.9)
+    axes = figure.axes[0]
+    shown = [text.get_text() for text in axes.texts]
+    # the best first; neighbours all shown, what was not kept as a gap, and tokens as they are
+    line = [
+        "<bos>",
+        "the",
+        " $king$",
+        "日本",
+        "lost",
+        " … ",
+        "a↵b",
+        "his",
+        "ring",
+        "and",
+        "x" * 13 + "…",
+    ]
+    assert shown[1:13] == [*line, "0.25"]
+    assert shown[13:] == [*line, "0.75"]
+    own = to_rgb(head_types()["induction"].colour)
+    arcs = [patch for patch in axes.patches if type(patch).__name__ == "PathPatch"]
+    aimed = [patch for patch in arcs if patch.get_edgecolor()[:3] == own]
+    assert len(arcs) == 2 * 4
+    assert sorted(patch.get_linewidth() for patch in aimed) == [1.375, 1.375, 2.25, 2.25]
+    narrow = run.figure("arcs", head="L11H0", width=2.5).axes[0].texts
+    assert 4 < len(narrow) < len(axes.texts)
+    assert {" $king$", "日本", "and"} <= {text.get_text() for text in narrow}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kind": "arcs"}, "arcs are of one head; name it, such as L5H1"),
+        ({"kind": "arcs", "head": "L0H0"}, "the run kept no examples of L0H0"),
+        ({"kind": "arcs", "head": "L12H0"}, "the run has no head L12H0; its last is L11H11"),
+        ({"kind": "atlas", "head": "L0H0"}, "head is for arcs, not for atlas"),
+        ({"kind": "layers", "x": "lift"}, "x is for scatter, not for layers"),
+        ({"kind": "map"}, "no picture named 'map'; choose from: atlas, layers"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(run, asked, said):
+    with pytest.raises(HeadscopeError, match=said):
+        run.figure(**asked)
+
+
+def test_a_width_is_a_name_or_inches():
+    assert [width_of(each) for each in ("column", "double", "5")] == [3.3, 6.9, 5.0]
+    for bad in ("", "wide", "nan", "-3", "inf", "0.1", "9" * 400):
+        with pytest.raises(HeadscopeError, match=r"give column \(3.3 inches\), double \(6.9\), or"):
+            width_of(bad)
+
+
+def test_the_command_draws_at_the_width_that_it_is_asked(run, tmp_path):
+    def draw(*more: str) -> object:
+        out = ["--out", str(tmp_path / "a.pdf"), "--overwrite"]
+        return CliRunner().invoke(app, ["atlas", str(tmp_path / "run"), *out, *more])
+
+    hs.score_patterns(
+        np.tril(np.ones((2, 2, 9, 9))) / np.arange(1, 10)[:, None], None, ["<s>", *"abcdefgh"],
+        out=tmp_path / "run",
+    )  # fmt: skip
+    assert draw("--kind", "layers", "--width", "column").exit_code == 0
+    assert media_width((tmp_path / "a.pdf").read_bytes()) == pytest.approx(3.3, abs=0.005)
+    before = (tmp_path / "a.pdf").read_bytes()
+    refused = draw("--width", "wide")
+    assert isinstance(refused.exception, HeadscopeError)
+    assert isinstance(draw("--kind", "arcs", "--head", "0.0").exception, RunError)
+    assert (tmp_path / "a.pdf").read_bytes() == before
