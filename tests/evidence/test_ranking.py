@@ -95,11 +95,14 @@ def test_the_summary_and_the_report_name_the_same_strongest_head(run, tmp_path):
     seen = visit(report_html(run), script, tmp_path)
     assert seen.errors == []
     table = {row[0]: row[-2:] for row in seen.found["rows"]}
+    spoken_of = {each["id"]: each["spoken"] for each in page_data(run)["relations"]}
     for kind, [(head, relation), *_] in ORDER.items():
         assert [kind, head, relation] in [line[:3] for line in printed]
         assert table[kind][0] == head
-        assert table[kind][1].startswith(f"{relation}, lift ")
-    assert seen.found["first"][:2] == ["L0H1", "same-word"]
+        assert table[kind][1].startswith(f"{spoken_of[f'{kind}/{relation}']}, lift ")
+    head, relation = seen.found["first"][:2]
+    assert head == "L0H1"
+    assert relation.endswith(" same-word")  # in words, and by its name in grey
 
 
 def test_the_best_head_of_a_relation_is_the_same_in_the_picture_and_the_report(run):

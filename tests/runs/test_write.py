@@ -137,7 +137,7 @@ ELSEWHERE = {
     ("runs/checkpoint.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
     ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
     ("studies/prune/smaller.py", "save_pretrained"),
-    ("models/tokenizer.py", "save_pretrained"), ("cli/files.py", "savefig"),
+    ("models/tokenizer.py", "save_pretrained"), ("views/paper.py", "savefig"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
     ("studies/validation/calibrate.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
