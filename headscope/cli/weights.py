@@ -22,18 +22,24 @@ class Table(StrEnum):
     heads = "heads"
     composition = "composition"
     writes = "writes"
+    related = "related"
 
 
 @command(
     MEASURE,
     "headscope weights mini",
     "headscope weights runs/mini --table composition --out composition.csv",
+    "headscope weights mini --table related --out related.csv",
     "headscope weights runs/mini --keep",
 )
 def weights(
     model: ModelOrRun,
     table: Annotated[
-        Table, typer.Option(help="A row per head, or the pairs by K-composition or by writes.")
+        Table,
+        typer.Option(
+            help="A row per head, the pairs by K-composition or by writes, or (related) what heads "
+            "make of words: opposites, past tenses, capitals, …"
+        ),
     ] = Table.heads,
     format: Printed = Format.table,
     out: Annotated[
@@ -73,7 +79,15 @@ def weights(
     from headscope.studies.weights.view import weight_lines
 
     folder = _kept_in(model, overwrite=overwrite) if keep else None
-    found = weigh(model, revision=revision, device=device, bos=bos, seed=seed, source=source)
+    found = weigh(
+        model,
+        revision=revision,
+        device=device,
+        bos=bos,
+        seed=seed,
+        source=source,
+        related=table is Table.related,
+    )
     rows = getattr(found, table.value)
     if out is not None:
         write_file(out, write_heads(rows, suffix).encode("utf-8"), overwrite=overwrite)

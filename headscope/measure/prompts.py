@@ -61,7 +61,7 @@ def plan_prompts(
         seed: seeds what is drawn.
         count: documents, each with one prompt of each kind.
     """
-    spelled = _Spelled(encoder)
+    spelled = Spelled(encoder)
     windows: list[Window] = []
     kinds = {effect.prompt for effect in effects if effect.prompt}
     if not kinds:
@@ -90,7 +90,7 @@ def plan_prompts(
     return Prompts(windows, dict(kept), dict(drawn))
 
 
-class _Spelled:
+class Spelled:
     """Texts and words as a tokenizer spells them, each once."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -105,12 +105,24 @@ class _Spelled:
 
     def first(self, word: str) -> int | None:
         """The first token of a word within a text; None where it does not spell any of it."""
+        pieces = self._pieces(word)
+        if not pieces:
+            return None
+        (spelled,) = self.encoder.spell(pieces[:1])
+        return pieces[0] if spelled.strip() and word.startswith(spelled.strip()) else None
+
+    def only(self, word: str) -> int | None:
+        """The token of a word within a text; None where it is not one token alone."""
+        pieces = self._pieces(word)
+        if len(pieces) != 1 or self.encoder.spell(pieces)[0].strip() != word:
+            return None
+        return pieces[0]
+
+    def _pieces(self, word: str) -> list[int]:
         before, whole = self.text(BEFORE), self.text(f"{BEFORE} {word}")
         if len(whole) <= len(before) or (whole[: len(before)] != before).any():
-            return None
-        token = int(whole[len(before)])
-        (spelled,) = self.encoder.spell([token])
-        return token if spelled.strip() and word.startswith(spelled.strip()) else None
+            return []
+        return [int(token) for token in whole[len(before) :]]
 
     def question(self, prompt: Prompt, tokens: Int[ndarray, " token"]) -> Question | None:
         """What a prompt asks in a window of these tokens; None where it cannot be asked.

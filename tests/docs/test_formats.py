@@ -47,6 +47,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")
     for table in ("heads", "composition", "writes"):
         shell("weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
+    shell("weights", "mini", "--table", "related", "--out", home / "weights related.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     shell("redundancy", runs[0], "--windows", 9, "--out", home / "redundancy.csv", "--quiet")
     asked = ("L0H0", "--relation", "induction/repeat")
@@ -101,7 +102,7 @@ TABLES = [
     "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "runs.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
-    "weights writes", "prune", "prune-heads", "streaming", "streaming-curve", "collapse", "directions", "rules.csv", "keys_from.csv", "anatomy", "anatomy published",
+    "weights writes", "weights related", "prune", "prune-heads", "streaming", "streaming-curve", "collapse", "directions", "rules.csv", "keys_from.csv", "anatomy", "anatomy published",
     "calibrate", "calibrate zoo",
 ]  # fmt: skip
 NOT_TABLES = {

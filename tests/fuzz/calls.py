@@ -103,7 +103,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("show", hs.show, {"model": "mini", "head": "0.0", "text": "a"}, ("device", "revision")),
         Call("compare", lambda first: hs.compare(first, desk.run), {"first": desk.given}),
         Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "check", "revision", "device")),
-        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device", "source")),
+        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device", "source", "related")),
         Call("redundancy", hs.redundancy, {"run": run, "corpus": "keys.conllu"},
              ("windows", "queries", "seed", "progress", "device")),
         Call("classify", hs.classify, on_model,

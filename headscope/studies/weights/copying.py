@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
@@ -62,7 +62,7 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
         ModelError: its norms do not fold, or it embeds and unembeds other vocabularies.
     """
     check_foldable(model)
-    unembedding = _unembedding(model)
+    unembedding = folded_unembedding(model)
     embedding = effective_embedding(model) if after_mlp else plain(model.bridge.W_E)
     if len(embedding) != unembedding.shape[1]:
         raise ModelError(
@@ -77,7 +77,9 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
 
 
 @torch.inference_mode()
-def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
+def effective_embedding(
+    model: Model, tokens: Int[Tensor, " token"] | None = None
+) -> Float[Tensor, "token d_model"]:
     """What later layers read of a token alone: the residual stream behind block 0, normalised.
 
     Attention's output and learned positions are set to 0, so that only W_E and the first MLP's
@@ -85,8 +87,13 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
     token when they measure copying, because in GPT-2 that MLP turns the embedding, tied to the
     unembedding, into another code. Each row is divided by its root mean square, as the next
     norm does; the norm's gain is in the head's own matrices.
+
+    Args:
+        model: a loaded model.
+        tokens: those that are asked for; all of the vocabulary when None.
     """
     bridge = model.bridge
+    asked = torch.arange(model.vocabulary_size) if tokens is None else tokens
     kept: list[Tensor] = []
 
     def erase(activation: Tensor, hook: Any) -> Tensor:
@@ -99,10 +106,10 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
     hooks = [("blocks.0.attn.hook_out", erase), ("blocks.0.hook_out", take)]
     if "pos_embed" in bridge._modules:
         hooks.insert(0, ("pos_embed.hook_out", erase))
-    for start in range(0, model.vocabulary_size, CHUNK):
-        tokens = torch.arange(start, min(start + CHUNK, model.vocabulary_size))[:, None]
+    for start in range(0, len(asked), CHUNK):
+        some = asked[start : start + CHUNK]
         bridge.run_with_hooks(
-            tokens.to(model.device), fwd_hooks=hooks, return_type=None, use_cache=False
+            some[:, None].to(model.device), fwd_hooks=hooks, return_type=None, use_cache=False
         )
     rows = torch.cat(kept)
     if reads_centred(model):
@@ -111,7 +118,8 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
     return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
 
 
-def _unembedding(model: Model) -> Float[Tensor, "d_model token"]:
+def folded_unembedding(model: Model) -> Float[Tensor, "d_model token"]:
+    """W_U with the last norm's gain in it, centred over tokens, and over d_model as it reads."""
     scale = gain(model, model.bridge.ln_final)
     weight = plain(model.bridge.W_U)
     weight = weight * (scale[:, None] if isinstance(scale, Tensor) else scale)

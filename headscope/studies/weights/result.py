@@ -45,6 +45,9 @@ class WeightEvidence(Study):
     """A row per pair of heads of one layer: `layer,head,other,write_cosine,write_chance`, the
     largest first."""
     notes: tuple[str, ...]
+    related: pd.DataFrame | None = None
+    """A row per head × relation between words × sign, those that hold first; the columns are
+    described in `related`. None where it was not asked for."""
 
     @property
     def table(self) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from headscope.arguments import either, takes
+from headscope.arguments import FLAG, either, takes
 from headscope.evidence.result import Result
 from headscope.heads import head_name
 from headscope.models.load import Model
@@ -17,6 +17,7 @@ from headscope.runs.reload import model_of
 from headscope.studies.weights.composition import Chance, k_composition, random_composition
 from headscope.studies.weights.copying import copying_scores, token_map
 from headscope.studies.weights.factors import HeadFactors, head_factors
+from headscope.studies.weights.related import FEWEST, related_heads
 from headscope.studies.weights.result import WARNING, WeightEvidence
 from headscope.studies.weights.writes import Writes, head_writes
 
@@ -27,7 +28,7 @@ _GROUPS = "query heads of one group share their keys and values, and so much of 
 _QK_NORM = "the norms of queries and keys are not in K-composition"
 
 
-@takes(model=either(A_RUN, A_MODEL))
+@takes(model=either(A_RUN, A_MODEL), related=FLAG)
 def weights(
     model: Any,
     *,
@@ -36,6 +37,7 @@ def weights(
     seed: int = 0,
     device: str = "cpu",
     source: Any = None,
+    related: bool = False,
 ) -> WeightEvidence:
     """What the weights of every head say: copying, K-composition and writes.
 
@@ -44,9 +46,10 @@ def weights(
             `engine="lens"`. Of a run the patterns' evidence stands beside that of the weights.
         revision: branch, tag or commit on the hub, for a name.
         bos: as for `load_model`; no text is read, but a model without such a token needs one.
-        seed: seeds the random matrices of the baseline.
+        seed: seeds the random matrices of the baseline, and the resamples of words.
         device: where a model that is loaded here is put; `auto` takes a GPU when there is one.
         source: the run's model, or where it is now if it is not where it was.
+        related: ask too which head makes of a word its opposite, past tense, capital, …
 
     Raises:
         ModelError: the model cannot be loaded, or its norms cannot be folded.
@@ -71,7 +74,9 @@ def weights(
     heads = heads.assign(k_random_mean=chance.mean, k_random_p999=chance.p999)
     if run is not None:
         heads = _beside_patterns(heads, run)
-    return WeightEvidence(loaded.name, heads, pairs, alike, _notes(loaded))
+    words, few = related_heads(loaded, factors, seed=seed) if related else (None, {})
+    notes = (*_notes(loaded), *_too_few(few))
+    return WeightEvidence(loaded.name, heads, pairs, alike, notes, words)
 
 
 def _copying(model: Model, factors: HeadFactors) -> pd.DataFrame:
@@ -151,6 +156,13 @@ def _beside_patterns(heads: pd.DataFrame, run: Result) -> pd.DataFrame:
     relation_of = dict(zip(names, patterns["relation"], strict=True))
     heads = heads.merge(patterns, how="left")
     return heads.assign(k_from_relation=heads["k_from"].map(relation_of).fillna(""))
+
+
+def _too_few(few: dict[str, int]) -> tuple[str, ...]:
+    if not few:
+        return ()
+    said = ", ".join(f"{name} ({count})" for name, count in few.items())
+    return (f"too few pairs of words of one token, fewer than {FEWEST}: {said}",)
 
 
 def _notes(model: Model) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
+from headscope.studies.weights.related import HOLDS
 from headscope.views.summary import short_title
 from headscope.views.tables import plain_table
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Pairs that are printed; the files have all of them."""
+SAID = 3
+"""Rows whose words are shown too."""
 
 
 def weight_lines(found: WeightEvidence, table: str) -> RenderableType:
-    """One of the tables `heads`, `composition` and `writes`, with the notes below it."""
+    """One of the tables `heads`, `composition`, `writes` and `related`, with the notes below it."""
     rows = getattr(found, table)
     parts: list[RenderableType] = [
         Text(f"{found.model}: {_TITLES[table]}", style="bold"),
@@ -86,15 +89,44 @@ def _writes(rows: pd.DataFrame) -> Table:
     return table
 
 
-_LINES: dict[str, Callable[[pd.DataFrame], Table]] = {
+def _related(rows: pd.DataFrame) -> Group:
+    table = plain_table(
+        "head", "relation", "score", "95 % of lift", "q", "rival", "but itself", "alike", "top 10",
+        "verdict",
+    )  # fmt: skip
+    for row in rows.head(MOST).itertuples():
+        table.add_row(
+            head_name(row.layer, row.head),
+            f"{row.sign} {row.relation}",
+            _number(row.score, 2),
+            f"{row.ci_low:+.2f} {row.ci_high:+.2f}",
+            f"{row.q_value:.1g}",
+            f"{row.rival:.2f} {row.rival_is}",
+            _number(row.but_itself, 2),
+            _number(row.alike, 2),
+            _number(row.top_10, 2),
+            row.verdict,
+        )
+    held = sum(rows["verdict"] == HOLDS)
+    says = [
+        Text(f"{head_name(r.layer, r.head)} {r.says}", style="dim")
+        for r in rows.head(SAID).itertuples()
+        if r.says
+    ]
+    return Group(Text(f"{held} of {len(rows)} rows hold"), table, *says)
+
+
+_LINES: dict[str, Callable[[pd.DataFrame], RenderableType]] = {
     "heads": _heads,
     "composition": _composition,
     "writes": _writes,
+    "related": _related,
 }
 _TITLES = {
     "heads": "what each head's weights show",
     "composition": "K-composition of an earlier head with a later one",
     "writes": "heads of one layer that write alike",
+    "related": "words that heads make of words",
 }
 
 

@@ -109,6 +109,13 @@ def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(norm
     torch.testing.assert_close(found, rows, atol=1e-4, rtol=1e-3)
 
 
+def test_the_effective_embedding_of_some_tokens_is_theirs_of_all(gpt2_folder):
+    model = load_model(str(gpt2_folder), engine="lens")
+    some = torch.tensor([7, 3, 7, 90])
+    whole = effective_embedding(model)
+    torch.testing.assert_close(effective_embedding(model, some), whole[some])
+
+
 def test_reading_the_effective_embedding_leaves_the_model_as_it_was(gpt2_folder):
     model = load_model(str(gpt2_folder), engine="lens")
     tokens = torch.arange(5, 25)[None]

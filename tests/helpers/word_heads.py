@@ -1,0 +1,74 @@
+"""Heads planted by hand that make words of words, over the writers that calibration plants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled.forms import word_relations
+from headscope.studies.validation.planted_writers import save_writers
+from headscope.studies.validation.words import vocabulary
+from headscope.studies.validation.writer_layouts import CODE, D_MODEL, HALF, WIDTH
+
+LAYER = 1
+"""Where heads are planted, in place of those that are there."""
+
+
+def save_word_heads(
+    layout: str, folder: Path, heads: Sequence[Sequence[tuple[str, str, float]]], *, noise: float
+) -> Path:
+    """A planted model in which head k of layer 1 makes of words what `heads[k]` says.
+
+    Each entry is a word, a word that it becomes, and with which weight.
+    """
+    lists = ["It is the"]
+    lists += [
+        " ".join((each.word, *each.right, *each.rivals))
+        for relation in word_relations().values()
+        for each in relation.words
+    ]
+    lists += [
+        " ".join(word for form in entry.split("/")[:2] for word in form.split())
+        for entry in lexicon.ON_THINGS
+    ]
+    save_writers(layout, vocabulary(lists), ["the"], folder, noise=noise)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    codes = model.get_input_embeddings().weight.detach().double().numpy()[:, :CODE]
+    rng = np.random.default_rng(0)
+    for place, pairs in enumerate(heads):
+        left, right = _factors(codes, tokenizer.get_vocab(), pairs)
+        v, o = np.zeros((2, D_MODEL, WIDTH))
+        v[:CODE], o[:CODE] = left, right
+        o[HALF:] = -o[:HALF]
+        v, o = (x + rng.normal(0, noise * np.sqrt((x**2).mean()), x.shape) for x in (v, o))
+        _put(model, layout, place, *(torch.from_numpy(part).float() for part in (v, o)))
+    model.save_pretrained(folder)
+    return folder
+
+
+def _factors(codes, numbers, pairs) -> tuple[np.ndarray, np.ndarray]:
+    table = np.zeros((CODE, CODE))
+    for word, becomes, weight in pairs:
+        table += weight * np.outer(codes[numbers[word]], codes[numbers[becomes]]) / CODE
+    left, sizes, right = np.linalg.svd(table)
+    root = np.sqrt(sizes[:WIDTH])
+    return left[:, :WIDTH] * root, right[:WIDTH].T * root
+
+
+def _put(model, layout: str, place: int, v: torch.Tensor, o: torch.Tensor) -> None:
+    own = slice(place * WIDTH, (place + 1) * WIDTH)
+    with torch.no_grad():
+        if layout == "gpt2":
+            attention = model.transformer.h[LAYER].attn
+            attention.c_attn.weight[:, 2 * D_MODEL :][:, own] = v
+            attention.c_proj.weight[own] = o.T
+        else:
+            attention = model.model.layers[LAYER].self_attn
+            attention.v_proj.weight[own] = v.T
+            attention.o_proj.weight[:, own] = o
