@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from headscope.arguments import FLAG, either, takes
+from headscope.arguments import FLAG, either, kinds_of, takes
 from headscope.evidence.result import Result
 from headscope.heads import head_name
 from headscope.models.load import Model
 from headscope.runs.named import A_MODEL, A_RUN, run_named, the_model
-from headscope.runs.reload import model_of
+from headscope.runs.reload import Again, model_of
 from headscope.studies.weights.composition import Chance, k_composition, random_composition
 from headscope.studies.weights.copying import copying_scores, token_map
 from headscope.studies.weights.factors import HeadFactors, head_factors
@@ -28,16 +28,15 @@ _GROUPS = "query heads of one group share their keys and values, and so much of 
 _QK_NORM = "the norms of queries and keys are not in K-composition"
 
 
-@takes(model=either(A_RUN, A_MODEL), related=FLAG)
+@takes(model=either(A_RUN, A_MODEL), related=FLAG, **kinds_of(Again))
 def weights(
     model: Any,
     *,
     revision: str | None = None,
     bos: str | None = None,
     seed: int = 0,
-    device: str = "cpu",
-    source: Any = None,
     related: bool = False,
+    **again: Unpack[Again],
 ) -> WeightEvidence:
     """What the weights of every head say: copying, K-composition and writes.
 
@@ -47,14 +46,16 @@ def weights(
         revision: branch, tag or commit on the hub, for a name.
         bos: as for `load_model`; no text is read, but a model without such a token needs one.
         seed: seeds the random matrices of the baseline, and the resamples of words.
-        device: where a model that is loaded here is put; `auto` takes a GPU when there is one.
-        source: the run's model, or where it is now if it is not where it was.
         related: ask too which head makes of a word its opposite, past tense, capital, …
+        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
+            where a model that is loaded here is put (`cpu` unless told), `auto` taking a GPU when
+            there is one.
 
     Raises:
         ModelError: the model cannot be loaded, or its norms cannot be folded.
         RunError: the run has no model, or its weights have changed since.
     """
+    source, device = again.get("source"), again.get("device", "cpu")
     run = run_named(model, revision=revision, source=source)
     if run is not None:
         loaded = model_of(run, source=source, engine="lens", device=device)

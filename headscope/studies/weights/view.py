@@ -89,11 +89,14 @@ def _writes(rows: pd.DataFrame) -> Table:
     return table
 
 
+_OF_RELATED = (
+    *("head", "relation", "score", "95 % of lift", "q", "rival"),
+    *("but itself", "alike", "top 10", "verdict"),
+)
+
+
 def _related(rows: pd.DataFrame) -> Group:
-    table = plain_table(
-        "head", "relation", "score", "95 % of lift", "q", "rival", "but itself", "alike", "top 10",
-        "verdict",
-    )  # fmt: skip
+    table = plain_table(*_OF_RELATED)
     for row in rows.head(MOST).itertuples():
         table.add_row(
             head_name(row.layer, row.head),
