@@ -224,13 +224,10 @@ def _surveyed(
     coming, tokens = iter(text), settings.max_tokens
     first = list(_up_to(coming, SURVEYED))
     code = any(len(window.arrows) for window in first)
-    found = survey(
-        [*first, *synthetic],
-        relations,
-        _up_to(text.further(), tokens * (LOOKED_THROUGH_CODE if code else LOOKED_THROUGH)),
-        () if model.target else plan_built(model.tokenizer, max_length=settings.max_length),
-        room=tokens // (2 if code else 4),
-    )
+    built = () if model.target else plan_built(model.tokenizer, settings.max_length, code=code)
+    through = tokens * (LOOKED_THROUGH_CODE if code else LOOKED_THROUGH)
+    more, room = _up_to(text.further(), through), tokens // (2 if code else 4)
+    found = survey([*first, *synthetic], relations, more, built, room=room)
     return chain(first, coming), found
 
 

@@ -139,7 +139,10 @@ def _queries(
 def _wanted_spans(
     relations: Sequence[Relation], window: Window, chosen: Mapping[str, Chosen]
 ) -> Iterator[tuple[int, int]]:
-    """First and last token that each contested query needs: its targets, the rule's choice."""
+    """First and last token that each contested query needs: its targets, the rule's choice.
+
+    Excerpts of code, and made code, are needed whole: what else they have makes more rules wrong.
+    """
     for relation in relations:
         targets = contested_pairs(relation, window, chosen[relation.id])
         if not len(targets):
@@ -148,7 +151,9 @@ def _wanted_spans(
         first, last = np.minimum(picks, places), np.maximum(picks, places)
         np.minimum.at(first, targets.query, targets.key)
         np.maximum.at(last, targets.query, targets.key)
+        if window.stimulus == EXCERPT or (window.stimulus == "built" and len(window.arrows)):
+            yield 0, len(window) - 1
+            return
         query = targets.queries
-        reach = len(window) if window.stimulus == EXCERPT else REACH
-        query = query[last[query] - first[query] <= reach]
+        query = query[last[query] - first[query] <= REACH]
         yield from zip(first[query].tolist(), last[query].tolist(), strict=True)

@@ -14,6 +14,7 @@ from numpy import ndarray
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.code.excerpts import excerpts, without_excerpted
+from headscope.corpus.code.made import made_code
 from headscope.corpus.document import Document
 from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
@@ -188,10 +189,10 @@ def plan_repeats(
     return [frame.close(window) for window in found]
 
 
-def plan_built(encoder: Encoder, *, max_length: int) -> Iterator[Window]:
-    """Windows of the sentences that were made so that simple rules are wrong in them."""
-    documents = read_documents(corpus_files(built_corpora()))
-    return _framed(documents, encoder, "built", max_length)
+def plan_built(encoder: Encoder, max_length: int, *, code: bool = False) -> Iterator[Window]:
+    """Windows of what was made so that simple rules are wrong in it: sentences, or modules too."""
+    sentences = read_documents(corpus_files(built_corpora()))
+    return _framed(chain(made_code() if code else (), sentences), encoder, "built", max_length)
 
 
 def plan_pairs(

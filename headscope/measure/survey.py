@@ -14,7 +14,16 @@ from numpy import ndarray
 from headscope.corpus.window import EXCERPT, Window
 from headscope.measure.scarce import ENOUGH, first_excerpts, take_contested
 from headscope.relations.across_rules import ACROSS, DIAGONALS
-from headscope.relations.contested import Chosen, contested_pairs, is_part, rule_picks, with_parts
+from headscope.relations.contested import (
+    BUILT,
+    NATURAL,
+    STIMULI,
+    Chosen,
+    contested_pairs,
+    is_part,
+    rule_picks,
+    with_parts,
+)
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.relations.simple_rules import (
@@ -116,7 +125,8 @@ class Survey:
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`."""
-        return with_parts(relations, self.chosen, self.chosen if self.built else ())
+        asked = [name for name, own in self.facts.items() if own["built_rules"]]
+        return with_parts(relations, self.chosen, asked)
 
     def record(self, parts: Sequence[Relation]) -> dict[str, Any]:
         """What `run.json` says of it: the rules to beat, and the names of the sums beside."""
@@ -162,7 +172,7 @@ def survey(
     for part, relation in product(more, asked):
         found = contested_pairs(relation, part, chosen[relation.id])
         contested[relation.id].add(relation, part, found)
-    built_counts = {relation.id: Counts() for relation in asked}
+    built_counts = _count(asked, windows, chosen, BUILT)
     few = [r for r in asked if contested[r.id].queries.sum() < MIN_QUERIES]
     made = take_contested(few, _numbers(built_counts), chosen, built, room // 2)
     for part, relation in product(made, asked):
@@ -210,15 +220,18 @@ def frontier(counts: Counts, contested: Counts, relation: Relation) -> list[list
 
 
 def _count(
-    relations: Sequence[Relation], windows: Iterable[Window], rules: dict[str, Chosen]
+    relations: Sequence[Relation],
+    windows: Iterable[Window],
+    rules: dict[str, Chosen],
+    part: str = NATURAL,
 ) -> dict[str, Counts]:
-    """Of contested queries alone where rules are given."""
+    """Of contested queries alone, natural or built, where rules are given."""
     counts = {relation.id: Counts() for relation in relations}
     for window in windows:
         for relation in relations:
-            if window.stimulus not in relation.stimuli:
-                continue
             rule = rules.get(relation.id)
+            if window.stimulus not in (relation.stimuli if rule is None else STIMULI[part]):
+                continue
             found = (
                 relation.pairs(window) if rule is None else contested_pairs(relation, window, rule)
             )

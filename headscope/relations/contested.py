@@ -18,7 +18,8 @@ NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
 sentences made for the purpose, its second control, and what a query's own position gives it."""
 _PARTS = (NATURAL, BUILT, MATCHED, SELF)
-_STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs"), BUILT: ("built",)}
+STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs"), BUILT: ("built",)}
+"""Where contested queries are asked, whatever a relation's own stimuli are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,7 @@ def with_parts(
         if relation.id in chosen:
             own = _Contested(relation, chosen[relation.id])
             for name in (NATURAL, BUILT) if relation.id in built else (NATURAL,):
-                asked = {"pairs": own.pairs, "control": own.control, "stimuli": _STIMULI[name]}
+                asked = {"pairs": own.pairs, "control": own.control, "stimuli": STIMULI[name]}
                 parts.append(_part(relation, name, **asked))
     return [*relations, *parts]
 

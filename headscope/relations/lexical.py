@@ -212,7 +212,9 @@ def _within(which: str) -> tuple[Relation, Relation]:
     """What is asked of words and their pieces that are `earlier` or `other`."""
     rule = Rule(FLOOR, SOURCE, f"{which} pieces of the same word")
     told = f"{which} occurrences of the same word"
-    same = ("same-lemma",) if which == "earlier" else ("same-lemma", "later-same-lemma")
+    same: tuple[str, ...] = ("same-lemma", "first-same-lemma")
+    if which != "earlier":
+        same += ("later-same-lemma", "later-first-same-lemma")
     return (
         _row("duplicate", told, same_word, other_words, *same),
         Relation("lexical", "in-word", earlier_pieces, across_words, rule),

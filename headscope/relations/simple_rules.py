@@ -43,6 +43,7 @@ RULES = (
     *(form.format(name) for name in CLASSES for form in _BY_CLASS),
     "same-class",
     "same-lemma",
+    "first-same-lemma",
     "other-class",
     "last-of-sentence-before",
     "after-punctuation",
@@ -189,6 +190,7 @@ def _by_word(words: WordTable, capitals: Bool[ndarray, " word"]) -> Iterator[Int
         yield from (form[number] for form in forms)
     yield same_class(words)
     yield _nearest_equal(words.lemma)
+    yield _first_equal(words.lemma)
     yield _nearest_other(words.upos)
     yield starts - 1
     yield _after(of_class(words, "PUNCT"))
@@ -216,6 +218,12 @@ def _nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
     again = code[order][1:] == code[order][:-1]
     found[order[1:][again]] = order[:-1][again]
     return found
+
+
+def _first_equal(values: ndarray) -> Int[ndarray, " word"]:
+    _, first, code = np.unique(values, return_index=True, return_inverse=True)
+    found = first[code]
+    return np.where(found < np.arange(len(values)), found, -1)
 
 
 def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:

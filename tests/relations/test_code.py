@@ -7,7 +7,7 @@ import bisect
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from headscope.corpus.code.links import KINDS
 from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows
+from headscope.measure.stimuli import TextWindows, plan_built
 from headscope.measure.survey import survey
 from headscope.relations.code import TYPE
 from tests.relations import code_example
@@ -60,7 +60,9 @@ def code() -> tuple[Window, ...]:
     files = [path for name in FILES + RICH if (path := LIBRARY / f"{name}.py").is_file()]
     text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
     own = list(text)
-    return (*own, *survey(own, TYPE.relations, text.further(), room=18_000).further)
+    made = plan_built(ByWord(), 300, code=True)
+    found = survey(own, TYPE.relations, text.further(), made, room=18_000)
+    return (*own, *found.further, *found.built)
 
 
 def pattern(window: Window, look: Look) -> np.ndarray:
@@ -92,13 +94,26 @@ def nearest_of(kind: str) -> Look:
     return look
 
 
-def same_word(window: Window) -> dict[int, int]:
+def farthest_of(kind: str) -> Look:
+    """The first bracket of the window, the first definition, …"""
+
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
+            found[int(query)] = min(found.get(int(query), len(window)), int(key))
+        return found
+
+    return look
+
+
+def same_word(window: Window, *, first: bool = False) -> dict[int, int]:
     seen: dict[str, int] = {}
     found = {}
     for last, form in zip(window.words.last.tolist(), window.words.lemma.tolist(), strict=True):
         if form in seen:
             found[last] = seen[form]
-        seen[form] = last
+        if not (first and form in seen):
+            seen[form] = last
     return found
 
 
@@ -112,10 +127,16 @@ def back(words: int) -> Look:
 
 HABITS = {
     **{f"nearest {kind}": nearest_of(kind) for kind in KINDS},
+    **{f"farthest {kind}": farthest_of(kind) for kind in KINDS},
     "same word": same_word,
+    "where the word first stands": partial(same_word, first=True),
     "two back": back(2),
     "one back": back(1),
 }
+
+
+def facts_of(run: hs.Run, relation: str) -> dict:
+    return run.info["simple_rules"][f"code/{relation}"]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +146,8 @@ def evidence():
     def patterns(window: Window) -> np.ndarray:
         return np.stack([pattern(window, look) for look in looks.values()])[None]
 
-    found = hs.score_patterns(patterns, code(), types=["code"]).evidence
+    run = hs.score_patterns(patterns, code(), types=["code"])
+    found = run.evidence.assign(facts=run.evidence["relation"].map(partial(facts_of, run)))
     return found.assign(name=[list(looks)[head] for head in found["head"]])
 
 
@@ -157,6 +179,18 @@ def test_a_head_that_knows_has_all_its_mass_there_and_none_on_rivals(kind, masse
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_habit_is_refused(habit, verdicts):
     assert "tagged" not in set(verdicts[habit].values())
+
+
+def test_rules_are_counted_at_the_queries_that_heads_are_asked_at(evidence):
+    """Else a head that follows one of them would seem to know more than it."""
+    own = evidence[evidence["name"] == evidence["relation"]].set_index("relation")
+    for relation, row in own.iterrows():
+        if row["contested_text"] == "natural":
+            assert row["facts"]["contested_queries"] == row["contested_n"], relation
+    first = evidence[evidence["name"] == "where the word first stands"].set_index("relation")
+    rates = first.loc[["definition", "parameter"]]
+    assert list(rates["contested_hit_rate"]) == pytest.approx(list(rates["contested_rule_rate"]))
+    assert {"natural", "built"} == set(own["contested_text"])
 
 
 def test_names_are_resolved_as_python_does():

@@ -45,6 +45,8 @@ def slow(window: Window, q: int, rule: str) -> int | None:
         return last([k for k in earlier if words.upos[k] == words.upos[q]])
     if rule == "same-lemma":
         return last([k for k in earlier if words.lemma[k] == words.lemma[q]])
+    if rule == "first-same-lemma":
+        return next((k for k in earlier if words.lemma[k] == words.lemma[q]), None)
     if rule == "other-class":
         return last([k for k in earlier if words.upos[k] != words.upos[q]])
     if rule == "last-of-sentence-before":

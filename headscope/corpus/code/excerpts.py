@@ -2,14 +2,15 @@
 
 A definition often stands farther from its use than a window reaches. What lies between is left
 out, whole statements of a module or a class at a time, so that an excerpt is Python too, and what
-its places point back to is what they point to in the file.
+its places point back to is what they point to in the file. A statement farther up that has the
+same word stays where there is one: else "where the word first stands" is always right.
 """
 
 from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,13 +53,22 @@ def excerpts(document: Document) -> Iterator[Document]:
         return
     parts = _parts(document)
     starts = [part.start for part in parts]
+    forms = {word.start: word.form for word in document.words}
+    standing: dict[str, list[int]] = {}
+    for word in document.words:
+        standing.setdefault(word.form, []).append(word.start)
+    mentions = {
+        each.query: [place for place in standing[form] if place < each.right[-1]]
+        for each in asked
+        if (form := forms.get(each.query))
+    }
     wanted: dict[int, list[Arrow]] = {}
     for each in asked:
         part = bisect_right(starts, each.query) - 1
         if parts[part].asks:
             wanted.setdefault(part, []).append(each)
     for number, (part, own) in enumerate(wanted.items()):
-        kept = _kept(parts, starts, part, own)
+        kept = _kept(parts, starts, part, own, mentions)
         found = _excerpt(document, [parts[i] for i in kept], own, f"{document.name}~{number}")
         if found is not None and len(found.words) <= _room(found):
             yield found
@@ -107,15 +117,30 @@ def _lines(node: ast.stmt) -> tuple[int, int]:
 
 
 def _kept(
-    parts: Sequence[_Part], starts: Sequence[int], part: int, arrows: Sequence[Arrow]
+    parts: Sequence[_Part],
+    starts: Sequence[int],
+    part: int,
+    arrows: Sequence[Arrow],
+    mentions: Mapping[int, Sequence[int]],
 ) -> list[int]:
-    """The asking part, and as far as there is room those with what it points to, and a rival."""
+    """The asking part, and as far as there is room those with what it points to, and a rival.
+
+    And a part above these that has the same word, the shortest.
+    """
+
+    def of(place: int) -> int:
+        return bisect_right(starts, place) - 1
+
     kept = {part}
     for each in arrows:
         rivals = [place for place in each.others if place > each.right[-1]][:1]
         rivals = rivals or list(each.others[-1:])
-        for place in (each.right[-1], *rivals):
-            own = bisect_right(starts, place) - 1
+        above = {of(place): place for place in mentions.get(each.query, ())}
+        above = {own: place for own, place in above.items() if 0 <= own < of(each.right[-1])}
+        shortest = min(above, key=lambda own: (parts[own].words, -own), default=None)
+        mentioned = [] if shortest is None or kept & above.keys() else [above[shortest]]
+        for place in (each.right[-1], *rivals, *mentioned):
+            own = of(place)
             more = {own} | {h for h in (parts[own].header,) if h is not None}
             if own == part or parts[own].words <= LONGEST_BESIDE:
                 joined = kept | more
@@ -148,16 +173,20 @@ def _excerpt(
 
 
 def _room(document: Document) -> int:
-    """Words that its queries are worth where neither the nearest nor the same word is right."""
+    """Words that its queries are worth where neither the nearest nor the same word is right.
+
+    Neither the same word before nor the first one.
+    """
     last: dict[str, int] = {}
-    before: dict[int, int] = {}
+    first: dict[str, int] = {}
+    same: dict[int, tuple[int, int]] = {}
     for word in document.words:
-        before[word.start] = last.get(word.form, -1)
+        same[word.start] = last.get(word.form, -1), first.setdefault(word.form, word.start)
         last[word.form] = word.start
     doubtful = (
         each.kind
         for each in document.arrows
-        if each.others and before[each.query] != each.right[-1]
+        if each.others and any(place != each.right[-1] for place in same[each.query])
         if each.kind != "return" or each.others[-1] > each.right[-1]
     )
     return sum(DENSE[kind] for kind in doubtful)

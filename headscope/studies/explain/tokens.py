@@ -54,6 +54,7 @@ _KINDS = {"PUNCT": "delimiter"}
 _RULES = {
     "same-class": "the nearest word of its own class",
     "same-lemma": "the nearest same word",
+    "first-same-lemma": "the text's first same word",
     "other-class": "the nearest word of another class",
     "last-of-sentence-before": "the last word of the sentence before",
     "after-punctuation": "the word after the nearest mark",
