@@ -8,7 +8,8 @@ is used several times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -47,13 +48,14 @@ def made_code(count: int = FILES, seed: int = 0) -> Iterator[Document]:
 
 def _module(rng: np.random.Generator) -> str:
     """Named above, bound, then used; what else is bound stands between."""
-    asked, others = _some(rng, _FUNCTIONS, 4), _some(rng, _MODULES, 3)
-    names = _some(rng, _NAMES, 8)
-    first, second, third, top = asked
+    first, second, third, top = _some(rng, _FUNCTIONS, 4)
+    others = _some(rng, _MODULES, 3)
+    *taken, given, one, other = _some(rng, _NAMES, 6)
+    # each function shares a parameter's name with either of the others
+    functions = dict(zip((first, second, third), combinations(taken, 2), strict=True))
     bound = [
-        _function(first, names[:2]),
-        _function(second, names[2:4]),
-        _function(third, names[1:3]),
+        f"def {name}({own[0]}, {own[1]}):\n    return {own[0]} + {own[1]}"
+        for name, own in functions.items()
     ]
     imports = [f"import {module}" for module in others]
     above, middle = [], [*_shuffled(rng, imports), *_shuffled(rng, bound)]
@@ -63,33 +65,29 @@ def _module(rng: np.random.Generator) -> str:
         above.append(f'"""To {first}, {second} and {third} with {modules}."""')
     if shown:
         used = ", ".join(f"{module}.{_one(rng, _MEMBERS.split())}" for module in others)
-        calls = ", ".join(f"{name}({names[4]}, {names[4]})" for name in asked[:3])
-        above.append(f"def {top}_all({names[4]}):\n    return {calls}, {used}")
+        calls = ", ".join(f"{name}({given}, {given})" for name in functions)
+        above.append(f"def {top}_all({given}):\n    return {calls}, {used}")
         if rng.random() < 0.5:
             middle = [*middle[3:], *middle[:3]]
-    return "\n".join([*above, *middle, _asking(rng, top, asked[:3], others, names)]) + "\n"
-
-
-def _function(name: str, parameters: Sequence[str]) -> str:
-    one, other = parameters
-    return f"def {name}({one}, {other}):\n    return {one} + {other}"
+    asking = _asking(rng, functions, others, (one, other))
+    last = [f"def {top}({one}, {other}):", *asking, f"    return {other}"]
+    return "\n".join([*above, *middle, *last]) + "\n"
 
 
 def _asking(
     rng: np.random.Generator,
-    name: str,
-    functions: Sequence[str],
+    functions: Mapping[str, Sequence[str]],
     modules: Sequence[str],
     names: Sequence[str],
-) -> str:
-    """A function that calls some functions and uses some modules, none to all of them again."""
-    given = [names[5], names[6]]
-    lines = [
-        f"    {_one(rng, given)} = {_one(rng, functions)}({_one(rng, given)}, "
-        f"{_one(rng, modules)}.{_one(rng, _MEMBERS.split())})"
-        for _ in range(_LINES)
-    ]
-    return "\n".join([f"def {name}({given[0]}, {given[1]}):", *lines, f"    return {given[1]}"])
+) -> Iterator[str]:
+    """Lines that call some functions and use some modules, by place or by keyword."""
+    for _ in range(_LINES):
+        name, module = _one(rng, list(functions)), _one(rng, modules)
+        given = [_one(rng, names), f"{module}.{_one(rng, _MEMBERS.split())}"]
+        if rng.random() < 0.5:
+            pairs = zip(functions[name], given, strict=True)
+            given = _shuffled(rng, [f"{parameter}={value}" for parameter, value in pairs])
+        yield f"    {_one(rng, names)} = {name}({given[0]}, {given[1]})"
 
 
 def _some(rng: np.random.Generator, words: str, count: int) -> list[str]:
