@@ -160,9 +160,9 @@ def _digest(facts: str, arrays: dict[str, ndarray]) -> str:
 
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
-    yield from _unlike(facts["run"], run, "")
     if facts["code"] != _code():
         yield "headscope's own code has changed since"
+    yield from _unlike(facts["run"], run, "")
     if odd := sorted(set(facts["names"]) ^ set(text.paths)):
         there = "new" if odd[0] in text.paths else "gone"
         yield f"the corpus file {odd[0]} is {there}"
@@ -184,6 +184,10 @@ def _unlike(then: Any, now: Any, name: str) -> Iterator[str]:
     if isinstance(then, dict) and isinstance(now, dict):
         for key in [*then, *(key for key in now if key not in then)]:
             yield from _unlike(then.get(key), now.get(key), f"{name} {key}".strip())
+    elif isinstance(then, dict) and now is None:
+        yield f"it had {name}, and here there is none"
+    elif isinstance(now, dict) and then is None:
+        yield f"it had no {name}"
     elif then != now:
         yield f"its {name} was {then!r:.200}, and here it is {now!r:.200}"
 

@@ -40,7 +40,7 @@ def resume(
         if not overwrite:
             raise
         checkpoint.remove()
-        line = f"starts anew, because {error}"
+        line = f"starts anew, because {str(error).partition('; ')[0]}"
     if line:
         tell(line)
     overwrite = overwrite or (bool(line) and _is_this(folder, checkpoint.run))
