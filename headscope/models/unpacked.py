@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from headscope.errors import ModelError
+from headscope.models.quiet import quiet
 
 MOST = 2 * 2**30
 """Bytes of the largest model that is kept, in single precision."""
@@ -93,7 +94,8 @@ def _save(network: Any, tokenizer: Any, folder: Path) -> None:
     network.hf_quantizer = None
     if getattr(network.config, "quantization_config", None) is not None:
         del network.config.quantization_config
-    network.save_pretrained(folder)
+    with quiet():
+        network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

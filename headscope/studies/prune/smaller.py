@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging as transformers_logging
 
 from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.batches import Batch
@@ -23,6 +22,7 @@ from headscope.measure.text_loss import network_of, text_loss
 from headscope.models.engines.interface import NAME
 from headscope.models.engines.modules import attention_layers
 from headscope.models.load import Model
+from headscope.models.quiet import quiet
 from headscope.runs.write import new_folder
 from headscope.studies.prune.run import masked_loss
 
@@ -112,11 +112,8 @@ def save_smaller(
             f"masked {expected:.5f}: this layout keeps something else by head; nothing was written"
         )
     with new_folder(folder) as new:
-        transformers_logging.disable_progress_bar()  # its bar knows no --quiet
-        try:
+        with quiet():
             small.save_pretrained(new)
-        finally:
-            transformers_logging.enable_progress_bar()
         model.tokenizer.save(new)
     parameters, before = (sum(w.numel() for w in each.parameters()) for each in (small, network))
     return Smaller(folder, kept, loss, text_loss(network, text).mean, parameters, before)

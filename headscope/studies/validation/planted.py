@@ -16,6 +16,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.models.quiet import quiet
 from headscope.studies.validation.heads import HEADS, PlantedHead
 from headscope.studies.validation.words import FEATURES, features, save_tokenizer
 
@@ -53,7 +54,8 @@ def save_planted(
         size = np.sqrt((part.weight[0] ** 2).mean())
         part.weight += rng.normal(0, noise * size, part.weight.shape)
     model = (_gpt_neox if rotary else _gpt2)(len(words), _embedding(words, rng), q, k, v, o)
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     save_tokenizer(words, folder, context=CONTEXT)
     return folder
 

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 
+from headscope.models.quiet import quiet
+
 LAYOUTS = ("gpt2", "llama")
 LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 16, 64, 256
 D_MODEL = PER_LAYER * WIDTH
@@ -59,7 +61,8 @@ def save_layout(
         folder: where to write.
     """
     model = (_llama if layout == "llama" else _gpt2)(table, *(parts[name] for name in "qkvo"))
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
 
 
 def _gpt2(table: ndarray, q: ndarray, k: ndarray, v: ndarray, o: ndarray) -> Any:
