@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -58,6 +60,39 @@ def find_browser() -> str:
     pytest.skip(f"needs a browser ({', '.join(NAMES)})")
 
 
+DARK = ["--blink-settings=preferredColorScheme=0", "--force-dark-mode"]
+AXE = """
+  const faults = {};
+  for (const hash of %s) {
+    await go(hash); await tick(300);
+    const result = await axe.run(document, { exclude: [[".circuit"]] });
+    faults[hash] = result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`);
+  }
+  return { faults, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+"""
+
+
+def axe_script() -> str:
+    """The checks of axe-core, as JavaScript."""
+    spec = importlib.util.find_spec("axe_core_python")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("needs axe-core-python")
+    return (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+
+
+def axe_faults(
+    page: str, places: Sequence[str], folder: Path, *, scheme: str = "light", width: int = 1280
+) -> dict[str, list[str]]:
+    """What axe-core finds wrong with a page at each of these addresses; empty if nothing."""
+    script = axe_script().replace("</script", "<\\/script")
+    watched = page.replace("</head>", f"<script>{script}</script></head>", 1)
+    asked = AXE % json.dumps(list(places))
+    seen = visit(watched, asked, folder, scheme=scheme, width=width)
+    assert seen.found is not None, seen.errors
+    assert seen.found["dark"] == (scheme == "dark")
+    return {place: faults for place, faults in seen.found["faults"].items() if faults}
+
+
 def visit(
     page: str, script: str, folder: Path, *, width: int = 1280, scheme: str = "light"
 ) -> Visit:
@@ -73,8 +108,7 @@ def visit(
         f"--user-data-dir={folder / 'profile'}", "--dump-dom", file.as_uri(),
     ]  # fmt: skip
     if scheme == "dark":
-        command.insert(1, "--force-dark-mode")
-        command.insert(1, "--blink-settings=preferredColorScheme=0")
+        command[1:1] = DARK
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     result = re.search(r'<pre id="__result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert result, done.stdout[-500:] + done.stderr[-2000:]

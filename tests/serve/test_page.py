@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
-from pathlib import Path
 
 import pytest
 from starlette.responses import Response
@@ -17,7 +15,7 @@ import headscope as hs
 from headscope.runs.reload import model_of
 from headscope.serve.app import serve_app
 from headscope.serve.live import Live
-from tests.browser import DRIVE, WATCH, Visit, find_browser
+from tests.browser import DARK, DRIVE, WATCH, Visit, axe_script, find_browser
 from tests.helpers.served import Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
@@ -60,7 +58,16 @@ class Watched:
         await self.app(scope, receive, with_driver)
 
 
-def drive(served: Served, name: str, script: str, folder, *, at: str = "", width: int = 1280):
+def drive(
+    served: Served,
+    name: str,
+    script: str,
+    folder,
+    *,
+    at: str = "",
+    width: int = 1280,
+    scheme: str = "light",
+):
     """Open the page in a browser of its own, run a script there, and tell the end."""
     served.app.scripts[f"/{name}.js"] = DRIVE % (SETTLED + script)
     command = [
@@ -69,6 +76,8 @@ def drive(served: Served, name: str, script: str, folder, *, at: str = "", width
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"--user-data-dir={folder / name}", "--dump-dom", f"{served.address}/?{name}#{at}",
     ]  # fmt: skip
+    if scheme == "dark":
+        command[1:1] = DARK
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     result = re.search(r'<pre id="__result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert result, done.stdout[-500:] + done.stderr[-2000:]
@@ -198,21 +207,24 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page, tmp_path):
     assert gone == ["The server does not answer any more; start headscope serve again.", True]
 
 
-@pytest.mark.parametrize("at", ["silence=induction&find=previous", "head=L1H2&silence=L1H2"])
-def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, tmp_path, at):
-    spec = importlib.util.find_spec("axe_core_python")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs axe-core-python")
-    axe = Path(spec.submodule_search_locations[0]) / "axe.min.js"
-    name = f"axe{len(at)}"
+@pytest.mark.parametrize(
+    ("at", "scheme"),
+    [
+        ("silence=induction&find=previous", "light"),
+        ("head=L1H2&silence=L1H2", "light"),
+        ("head=L1H2&silence=L1H2", "dark"),
+    ],
+)
+def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, tmp_path, at, scheme):
+    name = f"axe{len(at)}{scheme}"
     script = """
         await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
         const result = await axe.run(document);
         return { faults: result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`), silent: $$(".silent").map((c) => c.dataset.head) };
         """
-    with_run.app.scripts["/watch.js"] = WATCH + axe.read_text(encoding="utf-8")
+    with_run.app.scripts["/watch.js"] = WATCH + axe_script()
     try:
-        seen = drive(with_run, name, script, tmp_path, at=at)
+        seen = drive(with_run, name, script, tmp_path, at=at, scheme=scheme)
     finally:
         with_run.app.scripts["/watch.js"] = WATCH
     assert seen.errors == []

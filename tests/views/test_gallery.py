@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError, RunError
-from tests.browser import visit
+from tests.browser import axe_faults, visit
 
 EVIL = "<b>six</b>\u202e heads"
 
@@ -103,6 +103,11 @@ def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_pat
     assert found["wide"] <= 0
     assert found["labels"] == 0
     assert found["tab"] == "2 runs – headscope gallery"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault_with_the_gallery(page, tmp_path, scheme):
+    assert axe_faults(page, ["", "?find=tiny&sort=heads"], tmp_path, scheme=scheme) == {}
 
 
 def test_every_link_leads_to_a_page_and_each_report_leads_back(site, page, tmp_path):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-from tests.browser import find_browser, visit
+from tests.browser import axe_faults, visit
 
 
 def test_the_page_asks_nobody_and_logs_no_error(page, tmp_path):
@@ -71,25 +68,5 @@ def test_nothing_sticks_out_of_the_window(explained, tmp_path, width, scheme):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme):
-    find_browser()
-    spec = importlib.util.find_spec("axe_core_python")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("needs axe-core-python")
-    axe = (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
-    page = explained.replace(
-        "</head>",
-        f"<script>{axe.replace('</script', chr(60) + chr(92) + '/script')}</script></head>",
-        1,
-    )
-    script = """
-      const faults = {};
-      for (const hash of ["", "scatter", "about", "L1H2", "type=induction"]) {
-        await go(hash); await tick(300);
-        const result = await axe.run(document, { exclude: [[".circuit"]] });
-        faults[hash] = result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`);
-      }
-      return faults;
-    """
-    seen = visit(page, script, tmp_path, scheme=scheme)
-    assert seen.found is not None, seen.errors
-    assert {hash_: faults for hash_, faults in seen.found.items() if faults} == {}
+    places = ["", "scatter", "about", "L1H2", "type=induction"]
+    assert axe_faults(explained, places, tmp_path, scheme=scheme) == {}

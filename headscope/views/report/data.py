@@ -41,6 +41,7 @@ _NUMBERS = (
     "twin_p999",
 )
 _LEVELS = 255  # attention is drawn, not read off: one byte a cell
+_ZERO = 40  # the letter of no attention: behind those that a page or JSON has to escape
 
 
 def page_data(run: Result) -> dict[str, Any]:
@@ -91,15 +92,25 @@ def pack(pattern: Float[ndarray, "query key"]) -> str:
 
     All of it where it is an encoder's: so the page tells the two apart.
     """
-    if np.triu(pattern, 1).any():
-        return _bytes(pattern.ravel())
-    rows, columns = np.tril_indices(len(pattern))
-    return _bytes(pattern[rows, columns])
-
-
-def _bytes(shares: Float[ndarray, " cell"]) -> str:
-    levels = np.clip(shares.astype(float) * _LEVELS, 0, _LEVELS).round()
+    levels = np.clip(_cells(pattern).astype(float) * _LEVELS, 0, _LEVELS).round()
     return base64.b64encode(levels.astype(np.uint8).tobytes()).decode("ascii")
+
+
+def hundredths(shares: Float[ndarray, " cell"]) -> str:
+    r"""Attention in hundredths, one letter a cell: as fine as the page says it, and deflated a
+    fifth smaller than bytes in base64.
+
+    >>> hundredths(np.array([0.0, 0.014, 1.0]))
+    '()\x8c'
+    """
+    levels = np.clip(shares.astype(float) * 100, 0, 100).round().astype(int)
+    return "".join(map(chr, levels + _ZERO))
+
+
+def _cells(pattern: Float[ndarray, "query key"]) -> Float[ndarray, " cell"]:
+    if np.triu(pattern, 1).any():
+        return pattern.ravel()
+    return pattern[np.tril_indices(len(pattern))]
 
 
 def _indexed(rows: pd.DataFrame, place: dict[int, int], heads: int) -> pd.DataFrame:
@@ -238,12 +249,12 @@ def _example(example: Example) -> dict[str, Any]:
         "tokens": list(example.tokens),
         "query": example.query,
         "targets": list(example.targets),
-        "pattern": pack(example.pattern),
+        "pattern": hundredths(_cells(example.pattern)),
         "positions": list(example.positions),
         "gaps": [
             [*gap, _short(share)] for gap, share in zip(example.gaps, example.left_out, strict=True)
         ],
-        "elsewhere": _bytes(example.elsewhere),
+        "elsewhere": hundredths(example.elsewhere),
         "outside": _short(example.elsewhere[example.query]) if example.query >= 0 else None,
         "length": example.length,
         "more": example.more_targets,

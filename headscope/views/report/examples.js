@@ -3,11 +3,14 @@
 const KINDS = { "quarter 1": "from the best quarter of its queries", "quarter 2": "from the second quarter", "quarter 3": "from the third quarter", "quarter 4": "from the worst quarter" };
 const kindOf = (example) => KINDS[example.kind] || example.kind.replace(/^decile (\d+)$/, "decile $1 of 10") + (example.kind.startsWith("decile") ? "" : " query");
 
+/* Attention that is written in hundredths, a letter each. */
+const sharesOf = (text) => Array.from(text, (letter) => (letter.charCodeAt(0) - 40) / 100);
+
 function unpack(packed, size) {
-  const bytes = bytesOf(packed), whole = bytes.length === size * size;
+  const shares = sharesOf(packed), whole = shares.length === size * size;
   let place = 0;
   const rows = Array.from({ length: size }, (_, query) =>
-    Array.from({ length: size }, (_, key) => (whole || key <= query ? bytes[place++] / 255 : 0)));
+    Array.from({ length: size }, (_, key) => (whole || key <= query ? shares[place++] : 0)));
   return Object.assign(rows, { whole });
 }
 
@@ -36,7 +39,7 @@ function leftOut(example) {
 function patternOf(example, matrix) {
   const mark = (i) => (i === example.query ? "▶ " : example.targets.includes(i) ? "★ " : "");
   const names = example.tokens.map((token, i) => mark(i) + (example.gaps.length ? `${example.positions[i]}:` : "") + visible(token));
-  const rest = [...bytesOf(example.elsewhere)].map((level) => level / 255);
+  const rest = sharesOf(example.elsewhere);
   if (!example.gaps.length && rest.every((share) => share < 0.02)) return [names, matrix];
   return [["(not shown)", ...names], [[0, ...rest.map(() => 0)], ...matrix.map((row, i) => [rest[i], ...row])]];
 }

@@ -15,7 +15,7 @@ from headscope.cli import app
 from headscope.errors import HeadscopeError, RunError
 from headscope.studies.sweep.cells import COMPLETE, FAILED, PLAN, Cell, read_cells
 from headscope.studies.sweep.film import film_html
-from tests.browser import visit
+from tests.browser import axe_faults, visit
 
 EVIL = "</script><b>main</b>"
 
@@ -121,3 +121,8 @@ def test_the_command_writes_it_and_refuses_what_can_be_no_film(sweep, tmp_path):
     gone = write_sweep(tmp_path / "gone", cells)
     assert isinstance(film(gone).exception, HeadscopeError)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault_with_the_film(page, tmp_path, scheme):
+    assert axe_faults(page, ["", "?at=2", "?model=1"], tmp_path, scheme=scheme) == {}
