@@ -112,4 +112,4 @@ def visit(
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     result = re.search(r'<pre id="__result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert result, done.stdout[-500:] + done.stderr[-2000:]
-    return Visit(**json.loads(unescape(result[1])))
+    return Visit(**{"found": None} | json.loads(unescape(result[1])))

@@ -127,3 +127,30 @@ def test_a_light_page_has_no_circuitsvis_and_needs_no_eval(run, tmp_path):
     seen = visit(light, script, tmp_path)
     assert seen.errors == []
     assert seen.found == [1, 0]
+
+
+PRINTED = """
+  await go("L1H2"); await tick(300);
+  const far = () => $$(".strip-line").filter((line) => line.querySelector(".arc.aimed")).map((line) => {
+    const space = line.querySelector(".arc-space"), box = space.getBoundingClientRect(), drawn = space.viewBox.baseVal.width;
+    const middle = (own) => { const one = own.getBoundingClientRect(); return one.left + one.width / 2; };
+    const d = line.querySelector(".arc.aimed").getAttribute("d"), at = (x) => box.left + Number(x) * box.width / drawn;
+    const [from, to] = [d.match(/M([\\d.]+)/)[1], d.match(/ ([\\d.]+),84$/)[1]];
+    return [at(from) - middle(line.querySelector(".tok.query")), at(to) - middle(line.querySelector(".tok.target"))].map(Math.abs);
+  });
+  const shown = far();
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media?.mediaText === "print");
+  document.head.append(Object.assign(document.createElement("style"), { textContent: rules.flatMap((rule) => [...rule.cssRules]).map((rule) => rule.cssText).join(" ") }));
+  await tick(300);
+  return { shown, printed: far(), hidden: getComputedStyle($("#nav")).display };
+"""
+
+
+def test_arcs_stand_over_their_tokens_in_print_too(page, tmp_path):
+    seen = visit(page, PRINTED, tmp_path)
+    assert seen.errors == []
+    assert seen.found["hidden"] == "none"
+    # letters are not exactly as wide when they are smaller; a letter is 7 pixels
+    for off, most in ((seen.found["shown"], 1.5), (seen.found["printed"], 4)):
+        assert len(off) > 1
+        assert np.max(off) < most
