@@ -30,6 +30,13 @@ def verify(
         Path | None,
         typer.Option(help="A CSV of published scores: model,revision,metric,layer,head,value."),
     ] = None,
+    related: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --scores: what headscope weights --table related wrote of the model, for "
+            "published lists of heads that make words of words."
+        ),
+    ] = None,
     out: Table = None,
     figure: Picture = None,
     overwrite: Overwrite = False,
@@ -42,7 +49,13 @@ def verify(
     from headscope.studies.validation.verify_view import verification_lines
 
     found = compare(
-        run, model=published, measure=measure, scores=scores, device=device, source=source
+        run,
+        model=published,
+        measure=measure,
+        scores=scores,
+        related=related,
+        device=device,
+        source=source,
     )
     files = write_study(found, out, figure, overwrite=overwrite)
     print_rich(verification_lines(found))

@@ -123,9 +123,7 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
         RunError: the run has another number of layers or heads.
     """
     own = scores[scores["model"] == name]
-    revision = str(run.info.get("model", {}).get("revision") or "main")
-    if revision not in set(own["revision"]):
-        revision = "main"
+    revision = revision_of(run, own)
     shape = (int(run.heads["layer"].max()) + 1, int(run.heads["head"].max()) + 1)
     rows = []
     for metric, table in own[own["revision"] == revision].groupby("metric"):
@@ -144,6 +142,12 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
             facts = (str(metric), revision, about.relation, about.quantity, about.stimulus)
             rows.append((*facts, values.size, *_ranks(values, ours, seed)))
     return pd.DataFrame(rows, columns=RANK_COLUMNS)
+
+
+def revision_of(run: Result, own: pd.DataFrame) -> str:
+    """The run's revision if there are published scores of it, else `main`."""
+    revision = str(run.info.get("model", {}).get("revision") or "main")
+    return revision if revision in set(own["revision"]) else "main"
 
 
 def left_out(scores: pd.DataFrame, name: str) -> list[str]:
@@ -166,11 +170,11 @@ def _ranks(
     """Correlation and shared first heads, and what permutations within layers give."""
     rng = np.random.default_rng(seed)
     top = min(TOP, published.size // 4)
-    first = _first(published, top)
+    first = first_heads(published, top)
 
     def found(values: ndarray) -> tuple[float, int]:
         one, other = (rankdata(each.ravel()) for each in (published, values))
-        return float(np.corrcoef(one, other)[0, 1]), len(first & _first(values, top))
+        return float(np.corrcoef(one, other)[0, 1]), len(first & first_heads(values, top))
 
     spearman, shared = found(ours)
     drawn = [found(rng.permuted(ours, axis=1)) for _ in range(PERMUTATIONS)]
@@ -189,5 +193,6 @@ def _ranks(
     )
 
 
-def _first(values: ndarray, top: int) -> set[int]:
+def first_heads(values: Float[ndarray, "layer head"], top: int) -> set[int]:
+    """The heads with the largest values, by their places layer by layer; ties by place."""
     return {int(each) for each in np.argsort(-values.ravel(), kind="stable")[:top]}

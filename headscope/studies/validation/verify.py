@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, PATH, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, kinds_of, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.evidence.result import Result
 from headscope.heads import head_name
 from headscope.relations.writes.effect import WRITES
 from headscope.runs.named import A_RUN, the_run
+from headscope.runs.reload import Again
+from headscope.studies.validation.published_lists import METRICS, compare_lists, read_related
 from headscope.studies.validation.published_ranks import (
     RANK_COLUMNS,
     compare_ranks,
@@ -63,7 +65,7 @@ class Metric:
     """Heads above it are published as clear cases."""
 
 
-METRICS = {
+MATRICES = {
     "induction_random_repeat_len100": Metric(EXPLORATORY, 99, "induction/repeat", 0.01, 0.07, 0.8),
     "induction_random_repeat_len50": Metric(MAIN, 49, "induction/repeat", 0.07, 0.07, 0.8),
     "duplicate_token_random_repeat": Metric(
@@ -75,15 +77,22 @@ METRICS = {
 }
 
 
-@takes(run=A_RUN, model=maybe(NAME), measure=FLAG, scores=maybe(PATH))
+@takes(
+    run=A_RUN,
+    model=maybe(NAME),
+    measure=FLAG,
+    scores=maybe(PATH),
+    related=maybe(PATH),
+    **kinds_of(Again),
+)
 def verify(
     run: Result | str | Path,
     *,
     model: str | None = None,
     measure: bool = True,
     scores: str | Path | None = None,
-    device: str = "auto",
-    source: Any = None,
+    related: str | Path | None = None,
+    **again: Unpack[Again],
 ) -> Verification:
     """Compare a run with what is published for its model.
 
@@ -95,8 +104,10 @@ def verify(
             otherwise the run's own masses are compared, which have another stimulus.
         scores: a file of published scores of every head, `model,revision,metric,layer,head,value`;
             their ranks are compared (`compare_ranks`).
-        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
-        source: the run's model, or where it is now if it is not where it was.
+        related: what `headscope weights --table related` wrote of this model: published lists of
+            heads that make words of words are compared with it (`compare_lists`).
+        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
+            `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
 
     Raises:
         ChoiceError: nothing is published for this model.
@@ -105,7 +116,7 @@ def verify(
     """
     run = the_run(run)
     asked = model or str(run.info["model"]["name"])
-    ranks, ranked, notes = _ranked(run, scores, asked)
+    ranks, ranked, notes = _ranked(run, scores, asked, related)
     known = pd.read_csv(data_folder() / "known_heads.csv")
     matrices = pd.read_csv(data_folder() / "published_scores.csv")
     name = ALIASES.get(asked, asked)
@@ -118,7 +129,7 @@ def verify(
     notes += [ELSEWHERE[name]] if name in ELSEWHERE else []
     own = None
     if measure and len(matrices):
-        own = _measure_again(run, source, device, set(matrices["metric"]), notes)
+        own = _measure_again(run, again, set(matrices["metric"]), notes)
     if own is None and len(matrices):
         notes.append(
             "compared with the run's own masses: copies of 25 to 64 tokens behind a BOS, where the "
@@ -130,20 +141,34 @@ def verify(
 
 
 def _ranked(
-    run: Result, scores: str | Path | None, asked: str
+    run: Result, scores: str | Path | None, asked: str, related: str | Path | None
 ) -> tuple[pd.DataFrame, str | None, list[str]]:
     """How a file of published scores ranks the run's heads, the model's name in it, and notes."""
     if scores is None:
+        if related is not None:
+            raise RunError(
+                f"{related}: words of words are compared with published lists, and no file of "
+                "scores came; add --scores FILE"
+            )
         return pd.DataFrame(columns=RANK_COLUMNS), None, []
     table = read_scores(Path(scores))
     name = model_in(table, asked)
     if name is None:
         raise ChoiceError("published model in that file", asked, sorted(set(table["model"])))
-    others = left_out(table, name)
+    found = compare_ranks(run, table, name)
+    if related is not None:
+        lists = compare_lists(run, table, name, read_related(Path(related)))
+        found = pd.concat([each for each in (found, lists) if len(each)] or [found])
+    others = [each for each in left_out(table, name) if each not in set(found["metric"])]
     notes = ["published ranks are of another stimulus than this run's"]
+    if related is None and set(others) & set(METRICS):
+        notes.append(
+            "lists of heads that make words of words are compared with --related FILE, which "
+            "headscope weights --table related --out FILE writes"
+        )
     if others:
         notes.append(f"not compared, for nothing here is like it: {', '.join(others)}")
-    return compare_ranks(run, table, name), name, notes
+    return found.reset_index(drop=True), name, notes
 
 
 def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFrame) -> None:
@@ -163,7 +188,7 @@ def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFra
 
 
 def _measure_again(
-    run: Result, source: str | Path | None, device: str, wanted: Set[str], notes: list[str]
+    run: Result, again: Again, wanted: Set[str], notes: list[str]
 ) -> dict[str, ndarray] | None:
     """The published matrices as this run's model gives them, or None and a note why not."""
     if not run.info["model"].get("weights_sha256"):
@@ -171,11 +196,11 @@ def _measure_again(
     from headscope.runs.reload import model_of
 
     try:
-        model = model_of(run, source=source, device=device)
+        model = model_of(run, **again)
     except ModelError as error:
         notes.append(f"the model is not at hand: {error}")
         return None
-    metrics = {name: metric for name, metric in METRICS.items() if name in wanted}
+    metrics = {name: metric for name, metric in MATRICES.items() if name in wanted}
     found: dict[str, ndarray] = {}
     for stimulus in dict.fromkeys(metric.stimulus for metric in metrics.values()):
         try:
@@ -231,7 +256,7 @@ def _judged(run: Result) -> pd.DataFrame:
 def _compare(run: Result, scores: pd.DataFrame, own: dict[str, ndarray] | None) -> pd.DataFrame:
     shape = (int(run.heads["layer"].max()) + 1, int(run.heads["head"].max()) + 1)
     rows = []
-    for name, metric in METRICS.items():
+    for name, metric in MATRICES.items():
         table = scores[scores["metric"] == name].sort_values(["layer", "head"])
         if table.empty:
             continue

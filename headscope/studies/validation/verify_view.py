@@ -41,7 +41,7 @@ def verification_lines(result: Verification) -> RenderableType:
             f"{row.metric} ({row.revision})",
             row.relation,
             f"{row.quantity}, other stimulus: {row.stimulus}",
-            f"{row.spearman:+.2f}, within layers {row.spearman_control:+.2f}",
+            _correlation(row.spearman, row.spearman_control),
             f"{row.shared} of {row.top} the same, by chance {row.shared_control:.1f}",
             f"{row.p_value:.3f}",
         )
@@ -51,6 +51,12 @@ def verification_lines(result: Verification) -> RenderableType:
     tables = [table for table in (heads, scores, ranks) if table.row_count]
     title = Text(f"{result.model}: {recall}", style="bold")
     return Group(title, *(part for table in tables for part in (table, Text())), *notes)
+
+
+def _correlation(found: float, control: float) -> str:
+    if pd.isna(found):
+        return "a list of the first alone"
+    return f"{found:+.2f}, within layers {control:+.2f}"
 
 
 def heads_figure(result: Verification) -> Figure:
