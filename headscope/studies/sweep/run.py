@@ -124,8 +124,8 @@ def _run(spec: Spec, cell: Cell, backend: Backend, progress: Progress) -> Cell:
 
 def _classify(spec: Spec, cell: Cell, backend: Backend, progress: Progress) -> Result:
     name, revision = where(*cell.loads)
-    # all of the text, so that it can be dealt out in advance and is the same for all cells
-    how = {"revision": revision, "out": spec.out / cell.folder, **spec.settings, "all": True}
+    # all of the text unless told, so that it is the same for all cells
+    how = {"all": True, **spec.settings, "revision": revision, "out": spec.out / cell.folder}
     return classify(name, cell.text, progress=progress, backend=backend, **how)
 
 

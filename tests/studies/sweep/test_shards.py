@@ -210,6 +210,14 @@ def test_two_workers_write_the_same_bytes_as_one_process(
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
+def test_workers_end_a_reading_where_one_process_does(cluster, tmp_path):
+    asked = {"types": ["positional"], "max_tokens": 20_000, "examples": False, "twin": False}
+    hs.classify("mini", out=tmp_path / "one", **asked)
+    run = hs.classify("mini", out=tmp_path / "two", backend=cluster, **asked)
+    assert run.info["text_read"]["tokens"] < run.info["text_read"]["of"]
+    assert equal_files(tmp_path / "one", tmp_path / "two")
+
+
 @pytest.fixture(scope="module")
 def unharmed(gpt2_folder, corpus, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("unharmed") / "run"

@@ -137,6 +137,18 @@ def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
         assert (swept / cell.folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+def test_a_sweep_reads_all_unless_told(tmp_path):
+    asked = {"models": ["mini"], "types": "positional", "max_tokens": 20_000}
+    asked |= {"examples": False, "twin": False}
+    read = {}
+    for name, more in (("all", {}), ("enough", {"all": False})):
+        hs.sweep(out=tmp_path / name, **asked, **more)
+        (cell,) = read_cells(tmp_path / name)
+        read[name] = hs.load(tmp_path / name / cell.folder).info["text_read"]
+    assert read["all"]["tokens"] == read["all"]["of"] >= 20_000
+    assert read["enough"]["tokens"] < read["enough"]["of"] == read["all"]["of"]
+
+
 def test_the_same_command_goes_on_where_it_stopped(swept, checkpoints, tmp_path):
     out = tmp_path / "sweep"
     shutil.copytree(swept, out)
