@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.api import Run
 from headscope.arguments import MODEL, Kind, made_by, maybe, takes
+from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.evidence.judge import judge, versions
@@ -223,7 +224,7 @@ def _surveyed(
     """The windows of text, none of them read by the model yet, and what they say of rules."""
     coming, tokens = iter(text), settings.max_tokens
     first = list(_up_to(coming, SURVEYED))
-    code = any(len(window.arrows) for window in first)
+    code = any(holds_code(window.arrows) for window in first)
     built = () if model.target else plan_built(model.tokenizer, settings.max_length, code=code)
     through = tokens * (LOOKED_THROUGH_CODE if code else LOOKED_THROUGH)
     more, room = _up_to(text.further(), through), tokens // (2 if code else 4)
@@ -291,7 +292,6 @@ def _checkpoint(
 ) -> Checkpoint:
     """A run of which nothing is done yet."""
     rules = {relation.id: relation.rule for relation in relations}
-    names = (*rules, *effect_names(effects))
-    layers, heads = model.attention_layers, model.heads
-    model_pass, twin_pass = (Pass(Tally.zeros(names, layers, heads)) for _ in range(2))
+    shape = ((*rules, *effect_names(effects)), model.attention_layers, model.heads)
+    model_pass, twin_pass = (Pass(Tally.zeros(*shape)) for _ in range(2))
     return Checkpoint(work, run_facts(info, rules, versions()), text, model_pass, twin_pass)

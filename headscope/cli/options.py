@@ -37,8 +37,8 @@ Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
     typer.Option(
-        help="CoNLL-U, plain text or Python (also .gz, .xz): a file or a folder, or gum, gold, "
-        "aligned or controlled, which ship; repeatable.",
+        help="CoNLL-U, plain text, Markdown or Python (also .gz, .xz): a file or a folder, or gum, "
+        "gold, controlled, aligned or structure, which ship; repeatable.",
         show_default="gum",
     ),
 ]

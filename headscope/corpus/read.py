@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from headscope.corpus.compressed import uncompressed, unpack
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import corpus_place
+from headscope.corpus.structure.annotate import with_structure
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 
 CODE = ".py"
-SUFFIXES = (".conllu", ".txt", CODE)
+SUFFIXES = (".conllu", ".txt", ".md", CODE)
 """Of what headscope reads; behind each may stand that of a compressed file, `.gz` or `.xz`."""
 MOST_BYTES = 100_000_000
 """Of one file, which is read whole. Treebanks stay below: GitHub takes no larger file."""
@@ -45,7 +47,7 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
             annotated = [p for p in found if _suffix(p) == ".conllu"]
             if not found:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
-            files += annotated or _text_or_code(found)
+            files += annotated or _most_frequent(found)
         elif _suffix(path) not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
@@ -59,10 +61,11 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     return files
 
 
-def _text_or_code(found: list[Path]) -> list[Path]:
-    """The kind of which there is more: a licence by code is no corpus, nor is a script by texts."""
-    code = [path for path in found if _suffix(path) == CODE]
-    return code if len(code) > len(found) - len(code) else [p for p in found if p not in {*code}]
+def _most_frequent(found: list[Path]) -> list[Path]:
+    """The kind of which there is more: a licence by code is no corpus, nor a README by texts."""
+    kinds = Counter(map(_suffix, found))
+    most = max((kind for kind in SUFFIXES if kind in kinds), key=lambda kind: kinds[kind])
+    return [path for path in found if _suffix(path) == most]
 
 
 def _suffix(path: Path) -> str:
@@ -101,9 +104,10 @@ def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> 
             continue
         text = _decode(path)
         if _suffix(path) == ".conllu":
-            yield from read_conllu(path, text)
+            found = read_conllu(path, text)
         else:
-            yield from read_texts(uncompressed(path).stem, text, source=str(path))
+            found = read_texts(uncompressed(path).stem, text, source=str(path))
+        yield from map(with_structure, found)
 
 
 @takes()

@@ -52,9 +52,10 @@ def named_corpora() -> dict[str, Path]:
     """What ships by the names that `--corpus` takes.
 
     >>> list(named_corpora())
-    ['gum', 'controlled', 'gold', 'aligned']
+    ['gum', 'controlled', 'gold', 'aligned', 'structure']
     """
-    ours = [*shipped_corpora(), *built_corpora(), data_folder() / "aligned"]
+    folders = [data_folder() / name for name in ("aligned", "structure")]
+    ours = [*shipped_corpora(), *built_corpora(), *folders]
     return {path.stem: path for path in ours}
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.stretch import stretches
 from headscope.corpus.window import EXCERPT, Window
 from headscope.relations.contested import Chosen, contested_pairs
@@ -53,7 +54,7 @@ def first_excerpts(
         The excerpts, and what is left of `further`.
     """
     coming = iter(further)
-    if not any(len(window.arrows) for window in windows):
+    if not any(holds_code(window.arrows) for window in windows):
         return [], coming
     have = Counter({r.id: sum(len(r.pairs(w).queries) for w in windows) for r in relations})
     taken: list[Window] = []

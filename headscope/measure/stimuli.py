@@ -13,7 +13,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
-from headscope.corpus.code.excerpts import excerpts, without_excerpted
+from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
 from headscope.corpus.code.made import made_code
 from headscope.corpus.document import Document
 from headscope.corpus.naming import names_within
@@ -114,14 +114,14 @@ class TextWindows:
                 yield window if own else replace(window, stimulus="further")
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
-        streams = ((self._of_document(each), bool(each.arrows)) for each in documents)
+        streams = ((self._of_document(each), is_code(each)) for each in documents)
         yield from _some_in_turn(streams)
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped += document.skipped_mentions
         number = self._number(document)
         beside: Iterator[Window] = iter(())
-        if self._beyond and document.arrows:
+        if self._beyond and is_code(document):
             rare = (self._cut(e, Cuts(), EXCERPT, number) for e in excerpts(document))
             beside, document = chain.from_iterable(rare), without_excerpted(document)
         self._numbers = max(self._numbers, number + 1)

@@ -20,6 +20,7 @@ from headscope.relations import (
     positional,
     semantic,
     sink,
+    structure,
     syntactic,
 )
 from headscope.relations.contested import is_part
@@ -39,6 +40,7 @@ _SHIPPED = (
     semantic.TYPE,
     alignment.TYPE,
     code.TYPE,
+    structure.TYPE,
 )
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""

@@ -120,7 +120,7 @@ def test_an_xz_file_that_asks_for_gigabytes_to_be_unpacked_is_refused(tmp_path):
 def test_other_suffixes_are_refused_with_those_that_can_be_read(tmp_path, name):
     (tmp_path / name).write_bytes(bz2.compress(SENTENCES.encode()))
     with pytest.raises(
-        CorpusError, match=r"a corpus is \.conllu, \.txt, \.py, or one of them as \.gz"
+        CorpusError, match=r"a corpus is \.conllu, \.txt, \.md, \.py, or one of them as \.gz"
     ):
         corpus_files([tmp_path / name])
 

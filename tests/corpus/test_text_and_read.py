@@ -33,7 +33,7 @@ def test_a_folder_of_plain_text_is_a_corpus(tmp_path):
         ("nowhere.conllu", "no such corpus file or folder"),
         (
             "table.csv",
-            "cannot read .csv; a corpus is .conllu, .txt, .py, or one of them as .gz or .xz",
+            "cannot read .csv; a corpus is .conllu, .txt, .md, .py, or one of them as .gz or .xz",
         ),
         ("empty", "no corpus file in this folder"),
     ],

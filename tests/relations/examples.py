@@ -8,7 +8,7 @@ from pathlib import Path
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from tests.helpers.texts import SENTENCES
-from tests.relations import code_example
+from tests.relations import code_example, structure_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
 KEYS = [
@@ -212,5 +212,14 @@ EXAMPLES = [
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()
+    ),
+    *(
+        Example(
+            f"structure/{kind}",
+            structure_example.TOKENS,
+            targets,
+            structure_example.DOCUMENT,
+        )
+        for kind, targets in structure_example.TARGETS.items()
     ),
 ]

@@ -14,7 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headscope.corpus.arrows import Arrow
+import numpy as np
+
+from headscope.corpus.arrows import Arrow, ArrowTable
+from headscope.corpus.code.links import KINDS
 from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 from headscope.errors import CorpusError
@@ -72,6 +75,16 @@ def excerpts(document: Document) -> Iterator[Document]:
         found = _excerpt(document, [parts[i] for i in kept], own, f"{document.name}~{number}")
         if found is not None and len(found.words) <= _room(found):
             yield found
+
+
+def is_code(document: Document) -> bool:
+    """Whether a document is code, with names and blocks that point somewhere."""
+    return any(each.kind in KINDS for each in document.arrows)
+
+
+def holds_code(arrows: ArrowTable) -> bool:
+    """Whether some of a window's arrows are of code."""
+    return bool(np.isin(arrows.kind, KINDS).any())
 
 
 def without_excerpted(document: Document) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import file_sha256, read_corpus
 from headscope.corpus.shipped import data_folder
+from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.structure.built import structure_corpus
 from headscope.corpus.word_pairs import read_pairs
 from headscope.errors import HeadscopeError
 from headscope.relations.relation import MIN_QUERIES
@@ -41,6 +44,8 @@ FREE = r"CC-BY-(SA-)?[234]\.\d|CC0-1\.0|public domain"
 """Licences that let anyone pass a text on, changed and for money too."""
 BEST_RULE = 0.6
 """What a fixed distance, or the nearest noun, may get right of them."""
+BEST_ALIKE = 0.65
+"""What the nearest mark of the right form may get right in built Markdown."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,29 @@ def _aligned(path: Path) -> list[Check]:
     ]
 
 
+def _structure(path: Path) -> list[Check]:
+    asked: Counter[str] = Counter()
+    alike: Counter[str] = Counter()
+    for document in read_corpus(path):
+        right = {(each.kind, each.query): each.right for each in document.arrows}
+        for (kind, query), own in right.items():
+            if kind in KINDS:
+                asked[kind] += 1
+                alike[kind] += right[rule_kind(kind), query][0] in own
+    checks = []
+    for kind in KINDS:
+        share = alike[kind] / asked[kind]
+        least = f"what is nearest and alike is right at {kind}, at most {BEST_ALIKE}"
+        checks += [
+            _row("structure", f"queries of {kind}", asked[kind], 300),
+            Check("structure", least, f"{share:.2f}", share <= BEST_ALIKE),
+        ]
+    same = all(
+        (path / name).read_text(encoding="utf-8") == text for name, text in structure_corpus()
+    )
+    return [*checks, Check("structure", "is what the generator writes", str(same), same)]
+
+
 def _pairs(path: Path) -> list[Check]:
     lexicon = read_pairs(path)
     counts = pd.Series([pair.relation for pair in lexicon.pairs]).value_counts()
@@ -194,6 +222,7 @@ ITEMS = (
     Item("corpora/gold.conllu", "English written for headscope with syntax and coreference", _gold),
     Item("corpora/controlled.conllu", "built English with known trees and references", _controlled),
     Item("aligned", "built English with its German, word by word", _aligned, LINKED),
+    Item("structure", "built Markdown: brackets, quotes, lists", _structure, "documents.csv"),
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
     Item("published_scores.csv", "published scores of every head of two models", _published),

@@ -1,0 +1,48 @@
+"""The arrows of a document's structure, read from its text alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headscope.corpus.arrows import Arrow
+from headscope.corpus.document import Document
+from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM, list_items, table_cells
+from headscope.corpus.structure.pairs import BRACKET, QUOTE, brackets, quotes
+
+KINDS = (BRACKET, QUOTE, ITEM, HEADER, ABOVE)
+_RULE = "nearest:"
+
+
+def rule_kind(kind: str) -> str:
+    """The kind of the arrows that hold what a kind's simple rule picks.
+
+    >>> rule_kind("list-item")
+    'nearest:list-item'
+    """
+    return _RULE + kind
+
+
+def with_structure(document: Document) -> Document:
+    """The document, and what its brackets, quotes, lists and tables point back to.
+
+    Beside each arrow stands one of `rule_kind` that points to what the simple rule of its kind
+    picks, as a window knows tokens and no marks.
+
+    >>> from headscope.corpus.text import read_text
+    >>> [each.kind for each in with_structure(read_text("t", "Go (now).")).arrows]
+    ['bracket-pair', 'nearest:bracket-pair']
+    """
+    words = [word.start for word in document.words]
+    known = set(words)
+    found = [
+        *brackets(document.text),
+        *quotes(document.text),
+        *list_items(document.text),
+        *table_cells(document.text, words),
+    ]
+    arrows = []
+    for each in found:
+        own = each.arrow
+        if own.query in known and known.intersection(own.right):
+            arrows += [own, Arrow(rule_kind(own.kind), own.query, (each.nearest,), ())]
+    return replace(document, arrows=(*document.arrows, *arrows)) if arrows else document

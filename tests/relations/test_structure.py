@@ -1,0 +1,191 @@
+"""Heads that know a text's structure earn their tags, and habits earn none."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.align import TokenizedDocument
+from headscope.corpus.document import Document
+from headscope.corpus.shipped import named_corpora
+from headscope.corpus.spelled import window_of_tokens
+from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.window import Window
+from headscope.measure.stimuli import TextWindows
+from headscope.relations.structure import nearest_alike
+from tests.relations import structure_example
+
+Look = Callable[[Window], dict[int, int]]
+OPENERS = set("([{“«")
+
+
+class ByWord:
+    """A token for each word or mark."""
+
+    bos, bos_string = 1, "<bos>"
+
+    def encode(self, document: Document) -> TokenizedDocument:
+        forms = [word.form for word in document.words]
+        ids = np.array([zlib.crc32(form.encode()) % 30_000 for form in forms], np.int64)
+        offsets = np.array([(word.start, word.end) for word in document.words], np.int64)
+        return TokenizedDocument(document, ids, forms, offsets)
+
+    def spell(self, tokens: Sequence[int]) -> list[str]:
+        raise NotImplementedError
+
+
+@cache
+def windows() -> tuple[Window, ...]:
+    place = named_corpora()["structure"]
+    return tuple(TextWindows([place], ByWord(), max_tokens=30_000, max_length=256, seed=0))
+
+
+def knows(kind: str) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        own = window.arrows
+        kept = (own.kind == kind) & own.right
+        return dict(zip(own.query[kept].tolist(), own.last[kept].tolist(), strict=True))
+
+    return look
+
+
+def nearest_candidate(kind: str) -> Look:
+    """The nearest candidate, right or wrong: any bracket, the line before, the last cell."""
+
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
+            found[int(query)] = max(found.get(int(query), 0), int(key))
+        return found
+
+    return look
+
+
+def first_candidate(kind: str) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
+            found[int(query)] = min(found.get(int(query), len(window)), int(key))
+        return found
+
+    return look
+
+
+def second_candidate(kind: str) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query in set(own.query[own.kind == kind].tolist()):
+            keys = sorted({*own.last[(own.kind == kind) & (own.query == query)].tolist()})
+            found[query] = keys[max(0, len(keys) - 2)]
+        return found
+
+    return look
+
+
+def place(kind: str, number: int) -> Look:
+    """Always the same place of the row above, whatever the column."""
+
+    def look(window: Window) -> dict[int, int]:
+        own, found = window.arrows, {}
+        for query in set(own.query[own.kind == kind].tolist()):
+            keys = sorted({*own.last[(own.kind == kind) & (own.query == query)].tolist()})
+            found[query] = keys[min(number, len(keys) - 1)]
+        return found
+
+    return look
+
+
+def alike(kind: str) -> Look:
+    return knows(rule_kind(kind))
+
+
+def _nearest_of(wanted: Callable[[str, str], bool]) -> Look:
+    def look(window: Window) -> dict[int, int]:
+        found = {}
+        for query, own in enumerate(window.strings):
+            keys = [key for key in range(1, query) if wanted(own, window.strings[key])]
+            found |= {query: keys[-1]} if keys else {}
+        return found
+
+    return look
+
+
+def back(tokens: int) -> Look:
+    return lambda window: {query: query - tokens for query in range(tokens, len(window))}
+
+
+HABITS = {
+    **{f"nearest {kind}": nearest_candidate(kind) for kind in KINDS},
+    **{f"nearest alike {kind}": alike(kind) for kind in KINDS},
+    **{f"first {kind}": first_candidate(kind) for kind in KINDS},
+    **{f"second {kind}": second_candidate(kind) for kind in KINDS},
+    **{f"place {n} of {kind}": place(kind, n) for kind in KINDS[3:] for n in (1, 2)},
+    "nearest opener": _nearest_of(lambda own, key: key in OPENERS),
+    "same token": _nearest_of(lambda own, key: own == key),
+    **{f"{d} back": back(d) for d in (1, 2, 4, 8)},
+}
+
+
+def pattern(window: Window, look: Look, share: float = 1.0) -> np.ndarray:
+    """A head that gives a share of its attention there, and the rest evenly to all before."""
+    rows = np.tril(np.ones((len(window), len(window)), np.float32))
+    rows *= (1 - share) / rows.sum(1, keepdims=True)
+    found = look(window)
+    for query in range(len(window)):
+        rows[query, found.get(query, 0)] += share
+    return rows
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    rng = np.random.default_rng(0)
+    shares = {
+        **{kind: (knows(kind), 1.0) for kind in KINDS},
+        **{f"half {kind}": (knows(kind), 0.5) for kind in KINDS},
+        **{name: (look, 1.0) for name, look in HABITS.items()},
+    }
+
+    def patterns(window: Window) -> np.ndarray:
+        known = [pattern(window, *each) for each in shares.values()]
+        random = np.tril(np.exp(rng.normal(0, 2, (4, len(window), len(window)))))
+        return np.concatenate([known, random / random.sum(-1, keepdims=True)])[None]
+
+    names = [*shares, *(f"random {number}" for number in range(4))]
+    found = hs.score_patterns(patterns, windows(), types=["structure"]).evidence
+    return found.assign(name=[names[head] for head in found["head"]])
+
+
+@pytest.fixture
+def tagged(evidence) -> dict[str, set[str]]:
+    return {
+        str(name): set(own["relation"][own["verdict"] == "tagged"])
+        for name, own in evidence.groupby("name")
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_knows_is_found(kind, tagged):
+    assert tagged[kind] == {kind}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_knows_is_found_under_as_much_noise(kind, tagged):
+    assert tagged[f"half {kind}"] == {kind}
+
+
+@pytest.mark.parametrize("habit", [*HABITS, *(f"random {number}" for number in range(4))])
+def test_a_habit_is_refused(habit, tagged):
+    assert tagged[habit] == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_simple_rule_picks_what_is_nearest_and_alike(kind):
+    window = window_of_tokens(structure_example.TOKENS, structure_example.DOCUMENT)
+    picks = nearest_alike(window, kind=kind)
+    found = {int(query): int(picks[query]) for query in np.flatnonzero(picks >= 0)}
+    assert found == structure_example.NEAREST[kind]
