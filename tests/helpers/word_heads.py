@@ -20,11 +20,17 @@ LAYER = 1
 
 
 def save_word_heads(
-    layout: str, folder: Path, heads: Sequence[Sequence[tuple[str, str, float]]], *, noise: float
+    layout: str,
+    folder: Path,
+    heads: Sequence[Sequence[tuple[str, str, float]]],
+    *,
+    noise: float,
+    alike: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """A planted model in which head k of layer 1 makes of words what `heads[k]` says.
 
-    Each entry is a word, a word that it becomes, and with which weight.
+    Each entry is a word, a word that it becomes, and with which weight. Of the pairs in
+    `alike` the second word gets the code of the first, but for an eighth of its signs.
     """
     lists = ["It is the"]
     lists += [
@@ -37,10 +43,16 @@ def save_word_heads(
         for entry in lexicon.ON_THINGS
     ]
     save_writers(layout, vocabulary(lists), ["the"], folder, noise=noise)
+    rng = np.random.default_rng(0)
     model = AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        table, numbers = model.get_input_embeddings().weight, tokenizer.get_vocab()
+        for word, other in alike:
+            code = table[numbers[word], :CODE].clone()
+            code[torch.from_numpy(rng.permutation(CODE)[: CODE // 8])] *= -1
+            table[numbers[other], :CODE], table[numbers[other], HALF : HALF + CODE] = code, -code
     codes = model.get_input_embeddings().weight.detach().double().numpy()[:, :CODE]
-    rng = np.random.default_rng(0)
     for place, pairs in enumerate(heads):
         left, right = _factors(codes, tokenizer.get_vocab(), pairs)
         v, o = np.zeros((2, D_MODEL, WIDTH))

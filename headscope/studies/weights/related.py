@@ -10,8 +10,7 @@ forms). Within a row the length by which a norm divides is the same number, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,14 @@ from numpy import ndarray
 from scipy.special import gammaln
 from torch import Tensor
 
-from headscope.corpus.controlled.forms import Asked, WordRelation, word_relations
 from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
 from headscope.evidence.weigh import adjusted
 from headscope.measure.bootstrap import interval, resample
-from headscope.measure.prompts import Spelled
 from headscope.models.load import Model
 from headscope.studies.weights.copying import effective_embedding, folded_unembedding
 from headscope.studies.weights.factors import HeadFactors, plain
+from headscope.studies.weights.listed import FEWEST, Listed, listed_relations
 
-FEWEST = 15
-"""Words that a relation needs: with fewer an interval of their share says little."""
 FLOOR = 0.2
 """Least share of the words; ours, as is the next."""
 IN_VOCABULARY = 0.1
@@ -56,79 +52,9 @@ COLUMNS = [
         "rival_is",
         "lift",
     ),
-    *("ci_low", "ci_high", "q_value", "but_itself", "alike", "top_10", "verdict", "says"),
+    *("ci_low", "ci_high", "q_value", "but_itself", "alike", "contested"),
+    *("top_10", "verdict", "says"),
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class Listed:
-    """A relation's words as tokens of one model."""
-
-    name: str
-    meaning: str
-    sources: Int[ndarray, " word"]
-    candidates: Int[ndarray, " candidate"]
-    """Every token of the list."""
-    right: Bool[ndarray, "word candidate"]
-    rivals: Bool[ndarray, "rival word candidate"]
-    """The word itself, and each kind of its other forms."""
-    rival_names: tuple[str, ...]
-
-
-def listed_relations(model: Model) -> tuple[list[Listed], dict[str, int]]:
-    """The relations that a model's tokenizer spells in words of one token, and those it does not.
-
-    Returns:
-        the relations, and how many words are left of those with fewer than `FEWEST`.
-    """
-    spelled = Spelled(model.tokenizer)
-    found, few = [], {}
-    for name, relation in word_relations().items():
-        listed = _listed(name, relation, spelled)
-        if len(listed.sources) < FEWEST:
-            few[name] = len(listed.sources)
-        else:
-            found.append(listed)
-    return found, few
-
-
-def _listed(name: str, relation: WordRelation, spelled: Spelled) -> Listed:
-    own = {}
-    for word in {each for asked in relation.words for each in _words(asked)}:
-        token = spelled.only(word)
-        if token is not None:
-            own[word] = token
-    asked = [
-        each
-        for each in relation.words
-        if each.word in own
-        and all(rival in own for rival in each.rivals)
-        and any(word in own and word != each.word for word in each.right)
-    ]
-    candidates = sorted({own[word] for each in asked for word in _words(each) if word in own})
-    place = {token: i for i, token in enumerate(candidates)}
-
-    def marked(words: Sequence[Sequence[str]]) -> Bool[ndarray, "word candidate"]:
-        found = np.zeros((len(asked), len(candidates)), bool)
-        for row, some in enumerate(words):
-            found[row, [place[own[word]] for word in some if word in own]] = True
-        return found
-
-    kinds = [[each.word for each in asked]]
-    kinds += [[each.rivals[kind] for each in asked] for kind in range(len(relation.rivals))]
-    return Listed(
-        name,
-        relation.meaning,
-        np.array([own[each.word] for each in asked], np.int64),
-        np.array(candidates, np.int64),
-        marked([each.right for each in asked]),
-        np.stack([marked([[word] for word in words]) for words in kinds]),
-        ("the word itself", *relation.rivals),
-    )
-
-
-def _words(asked: Asked) -> tuple[str, ...]:
-    return (asked.word, *asked.right, *asked.rivals)
 
 
 def related_heads(
@@ -139,6 +65,7 @@ def related_heads(
     - `score`: the share of words for which the token that the head raises (lowers) most, of all
       in the list, is a right one; `but_itself` the same with the word itself left out, and `alike`
       what that is for a head that writes the word's own unembedding: the word most like it.
+      `contested` is the score among the words for which likeness is wrong.
     - `control`: the mean of the score when the answers are dealt anew to the words.
     - `rival`: the share for which a rival comes first, of the kind that does so most often.
     - `lift`: score less the larger of the two, with its interval over words. `q_value`: with the
@@ -188,6 +115,10 @@ def _verdict(row: Any, share: float) -> str:
         return f"{row.sign} any such word"
     if row.ci_low <= 0 or row.q_value >= MAX_Q:
         return "may be chance"
+    if round(row.pairs * (1 - row.alike)) < FEWEST:
+        return "likeness tells it too"
+    if row.contested < FLOOR:
+        return f"{row.sign} what is alike"
     return HOLDS if share >= IN_VOCABULARY else f"{row.sign} other tokens more"
 
 
@@ -198,6 +129,8 @@ def _relation(
     towards = unembedding[:, torch.from_numpy(listed.candidates)]
     draws = resample(len(listed.sources), np.random.default_rng(seed))
     answers = listed.right.sum(0) / len(listed.sources)
+    alike = unembedding[:, torch.from_numpy(listed.sources)].T @ towards
+    like = _but_itself(listed, alike.numpy())
     rows = []
     for layer, reads in _reads(model, listed.sources):
         value, output = factors.value[layer], factors.output[layer]
@@ -205,19 +138,31 @@ def _relation(
         for sign, times in SIGNS.items():
             first = (times * scores).argmax(-1)
             found = _shares(listed, first, answers, draws)
-            others = _but_itself(listed, times * scores)
-            rows.append(found.assign(layer=layer, sign=sign, but_itself=others))
-    alike = unembedding[:, torch.from_numpy(listed.sources)].T @ towards
-    table = pd.concat(rows, ignore_index=True)
-    return table.assign(relation=listed.name, alike=_but_itself(listed, alike.numpy()))
+            others = _but_itself(listed, times * scores).mean(-1)
+            told = _share_among(_right(listed, first), ~like)
+            rows.append(found.assign(layer=layer, sign=sign, but_itself=others, contested=told))
+    return pd.concat(rows, ignore_index=True).assign(relation=listed.name, alike=like.mean())
 
 
 def _but_itself(
     listed: Listed, scores: Float[ndarray, "*head word candidate"]
-) -> Float[ndarray, "*head"]:
-    """The share of words whose first candidate, the word itself left out, is right."""
-    first = np.where(listed.rivals[0], -np.inf, scores).argmax(-1)
-    return np.asarray(listed.right[np.arange(first.shape[-1]), first].mean(-1))
+) -> Bool[ndarray, "*head word"]:
+    """Whether the first candidate, the word itself left out, is right."""
+    return _right(listed, np.where(listed.rivals[0], -np.inf, scores).argmax(-1))
+
+
+def _right(listed: Listed, first: Int[ndarray, "*head word"]) -> Bool[ndarray, "*head word"]:
+    found: ndarray = listed.right[np.arange(first.shape[-1]), first]
+    return found
+
+
+def _share_among(
+    right: Bool[ndarray, "head word"], some: Bool[ndarray, " word"]
+) -> Float[ndarray, " head"]:
+    """The share that is right of some words; NaN of none."""
+    if not some.any():
+        return np.full(len(right), np.nan)
+    return np.asarray(right[:, some].mean(-1))
 
 
 def _shares(
@@ -228,7 +173,7 @@ def _shares(
 ) -> pd.DataFrame:
     """Of each head how often the first candidate is right, and what that is compared with."""
     words = np.arange(first.shape[1])
-    hits = listed.right[words, first].astype(float)
+    hits = _right(listed, first).astype(float)
     rivals = listed.rivals[:, words, first].astype(float)  # [rival head word]
     dealt = answers[first]
     score, control, shares = hits.mean(-1), dealt.mean(-1), rivals.mean(-1)

@@ -17,7 +17,8 @@ from headscope.runs.reload import Again, model_of
 from headscope.studies.weights.composition import Chance, k_composition, random_composition
 from headscope.studies.weights.copying import copying_scores, token_map
 from headscope.studies.weights.factors import HeadFactors, head_factors
-from headscope.studies.weights.related import FEWEST, related_heads
+from headscope.studies.weights.listed import FEWEST
+from headscope.studies.weights.related import related_heads
 from headscope.studies.weights.result import WARNING, WeightEvidence
 from headscope.studies.weights.writes import Writes, head_writes
 

@@ -17,7 +17,8 @@ from headscope.corpus.shipped import MINI, data_folder
 from headscope.measure.bootstrap import resample
 from headscope.models.load import load_model
 from headscope.studies.weights.factors import head_factors
-from headscope.studies.weights.related import COLUMNS, Listed, _shares, listed_relations
+from headscope.studies.weights.listed import Listed, listed_relations
+from headscope.studies.weights.related import COLUMNS, _shares
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.word_heads import LAYER, save_word_heads
 
@@ -113,6 +114,20 @@ def test_the_laziest_heads_are_refused_with_what_they_do(planted):
     assert forms["score"] > 0.25
     assert forms["rival_is"] == "its -ing form"
     assert forms["verdict"] == "raises its -ing form"
+
+
+def test_a_head_of_what_is_alike_holds_nothing_where_all_answers_are(tmp_path):
+    """The head raises what is like the word and takes the word away: that is no relation."""
+    pairs = [(each.word, each.right[0]) for each in word_relations()["past"].words]
+    lazy = [entry for a, b in pairs[:48] for entry in ((a, b, 1.0), (a, a, -0.8))]
+    folder = save_word_heads("gpt2", tmp_path, [lazy], noise=0.0, alike=pairs)
+    table = hs.weights(str(folder), related=True).related
+    (row,) = table.query("layer == @LAYER and head == 0 and relation == 'past'")[:1].iloc
+    assert row["sign"] == "raises"
+    assert row["score"] > 0.6
+    assert row["lift"] > 0.5
+    assert row["alike"] == 1
+    assert row["verdict"] == "likeness tells it too"
 
 
 def test_the_score_is_that_of_a_slow_loop_over_the_whole_circuit(random_folder):
