@@ -20,6 +20,7 @@ from headscope.evidence.outlook import Looks
 from headscope.evidence.ranking import wanted_examples
 from headscope.measure.backend import Backend
 from headscope.measure.effect_names import effect_names
+from headscope.measure.made import How, plan_made
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import Clock, Count, Progress
 from headscope.measure.prompts import plan_prompts
@@ -27,8 +28,6 @@ from headscope.measure.schedule import portion
 from headscope.measure.stimuli import (
     TextWindows,
     plan_built,
-    plan_pairs,
-    plan_repeats,
     synthetic_documents,
 )
 from headscope.measure.survey import Survey, survey
@@ -267,14 +266,9 @@ def windows_of(
         max_length=length,
         seed=seed,
     )
-    synthetic: list[Window] = []
-    how = {"max_length": length, "seed": seed, "count": synthetic_documents(settings.max_tokens)}
-    if "repeat" in stimuli:
-        vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-        synthetic += plan_repeats(vocabulary, model.tokenizer, **how)
-    if "pairs" in stimuli:
-        synthetic += plan_pairs(model.tokenizer, **how)
-    return text, synthetic
+    count = synthetic_documents(settings.max_tokens)
+    how = How(model.tokenizer, model.vocabulary_size, length, seed, count)
+    return text, plan_made(stimuli, how)
 
 
 def _place(out: str | Path | None) -> AbstractContextManager[Path | None]:

@@ -56,6 +56,8 @@ class Document:
     """The file that it was read from."""
     arrows: tuple[Arrow, ...] = field(default=(), repr=False)
     """What its words point back to, of code and of brackets and quotes."""
+    stimulus: str = field(default="text", compare=False)
+    """`text`, or what it was made for; see `headscope.corpus.window.Window.stimulus`."""
     whole: str = field(default="", compare=False)
     """The long text that it is a piece of; empty for what is a text by itself."""
 

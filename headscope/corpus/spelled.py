@@ -65,7 +65,12 @@ def window_of_tokens(
     offsets = np.array(places[0 if bos else 1 :], np.int64).reshape(-1, 2)
     tokenized = TokenizedDocument(document, ids[1:], strings[1:], offsets)
     (window,) = cut_windows(
-        tokenized, int(ids[0]), strings[0], max_length=len(strings), cuts=Cuts()
+        tokenized,
+        int(ids[0]),
+        strings[0],
+        max_length=len(strings),
+        cuts=Cuts(),
+        stimulus=document.stimulus,
     )
     return window
 

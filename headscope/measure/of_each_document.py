@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+from headscope.measure.made import How, plan_made
+from headscope.measure.stimuli import TextWindows
 from headscope.models.load import Model
 
 LENGTH = 256
@@ -14,7 +15,8 @@ READ = 60_000
 """Tokens of text that are looked through for windows of many documents."""
 MOST, OF_EACH = 64, 2
 """Windows of text that are run, and of each document."""
-REPEATS, SENTENCES = 24, 48
+COUNTS = {"repeat": 24, "pairs": 48, "facts": 16}
+"""Documents of each other stimulus."""
 
 
 def edge_windows(
@@ -32,12 +34,9 @@ def edge_windows(
             corpora, model.tokenizer, max_tokens=READ, max_length=length, seed=seed + 1
         )
         found += spread([window for window in text if len(window) > 2])
-    if "repeat" in stimuli:
-        vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-        how = {"max_length": length, "seed": seed + 1, "count": REPEATS}
-        found += plan_repeats(vocabulary, model.tokenizer, **how)
-    if "pairs" in stimuli:
-        found += plan_pairs(model.tokenizer, max_length=length, seed=seed + 1, count=SENTENCES)
+    for stimulus, count in COUNTS.items():
+        how = How(model.tokenizer, model.vocabulary_size, length, seed + 1, count)
+        found += plan_made({stimulus} & {*stimuli}, how)
     return found
 
 

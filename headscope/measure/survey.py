@@ -164,7 +164,11 @@ def survey(
     asked = [relation for relation in asked if relation.id in chosen]
     contested = _count(asked, windows, chosen)
     hopeful = [
-        r for r in asked if r.rule.taggable and _least(r) <= contested[r.id].queries.sum() < ENOUGH
+        r
+        for r in asked
+        if r.rule.taggable
+        and "text" in r.stimuli
+        and _least(r) <= contested[r.id].queries.sum() < ENOUGH
     ]
     more = take_contested(
         hopeful, _numbers(contested), chosen, further, room - sum(map(len, beside))

@@ -18,6 +18,7 @@ from headscope.relations import (
     induction,
     lexical,
     positional,
+    retrieval,
     semantic,
     sink,
     structure,
@@ -27,7 +28,7 @@ from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
 from headscope.relations.types import HeadType
 
-STIMULI = ("text", "repeat", "pairs")
+STIMULI = ("text", "repeat", "pairs", "facts")
 
 _SHIPPED = (
     sink.TYPE,
@@ -41,6 +42,7 @@ _SHIPPED = (
     alignment.TYPE,
     code.TYPE,
     structure.TYPE,
+    retrieval.TYPE,
 )
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""

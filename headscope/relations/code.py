@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-from jaxtyping import Int
-from numpy import ndarray
-
 from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
-from headscope.corpus.window import EXCERPT, Window
-from headscope.relations.pointing import of_kind, other_candidates, pointed_to
+from headscope.corpus.window import EXCERPT
+from headscope.relations.pointing import nearest_candidate, other_candidates, pointed_to
 from headscope.relations.relation import Baseline, Relation, Rule
 from headscope.relations.types import HeadType
 
@@ -26,14 +22,6 @@ SOURCE = (
     "the best simple rule plus 10 points where that rule is wrong"
 )
 BEAT_RULE_BY = 0.10
-
-
-def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:
-    """At each query of a kind the nearest of its candidates, −1 where nothing is asked."""
-    found = of_kind(window, kind)
-    nearest = np.full(len(window), -1)
-    np.maximum.at(nearest, found.query, found.last)
-    return nearest
 
 
 _MEANINGS = {

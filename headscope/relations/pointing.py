@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
 
 from headscope.corpus.arrows import ArrowTable
 from headscope.corpus.window import Window
@@ -67,6 +69,14 @@ def every_candidate(
     found = of_kind(window, kind)
     own = found.take(~found.right & np.isin(found.query, targets.queries))
     return without(_cells(own), targets)
+
+
+def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:
+    """At each query of a kind the nearest of its candidates, −1 where nothing is asked."""
+    found = of_kind(window, kind)
+    nearest = np.full(len(window), -1)
+    np.maximum.at(nearest, found.query, found.last)
+    return nearest
 
 
 def _cells(table: ArrowTable) -> Pairs:

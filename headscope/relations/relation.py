@@ -82,7 +82,8 @@ class Relation:
     control: DrawControl
     rule: Rule
     stimuli: tuple[str, ...] = ("text",)
-    """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words)."""
+    """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words),
+    `facts` (what several people have)."""
     baseline: Baseline | None = None
     """The simple rules to beat, where there are any."""
     has_hits: bool = True

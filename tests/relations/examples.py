@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
+from headscope.corpus.controlled.facts import fact_documents
 from headscope.corpus.document import Document
 from tests.helpers.texts import SENTENCES
 from tests.relations import code_example, structure_example
@@ -97,6 +98,11 @@ RELATED_TOKENS = [
 ]  # fmt: skip
 
 LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
+
+# "Ruth lives in Madrid. George lives in Moscow. Alice lives in Rome. The city where Ruth has a home
+# is Madrid."
+FACTS_TEXT = next(fact_documents(0, seed=0))
+FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
 
 LETTERS = ["<bos>", *"abcdefghij"]
 REPEAT = ["<bos>", *"abcd", *"abcd"]
@@ -209,6 +215,7 @@ EXAMPLES = [
     Example("semantic/part-whole", RELATED_TOKENS, {12: [5, 6]}, RELATED_TEXT),
     Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
+    Example("retrieval/value", FACTS, {23: [4]}, FACTS_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()

@@ -26,7 +26,7 @@ from headscope.heads import head_name
 from headscope.relations import head_types
 from headscope.studies.ablate.groups import CONTROLS, Group
 from headscope.studies.ablate.rerun import Clean, Edit, Rerunner, Rows, silence
-from headscope.studies.ablate.stimulus import Reading, Stimulus
+from headscope.studies.ablate.stimulus import MADE_NEAR, Reading, Stimulus
 from headscope.studies.ablate.uncertainty import estimate
 
 HOW = ("mean", "zero", "resample")
@@ -100,7 +100,7 @@ def _by_type(stimulus: Stimulus, groups: Sequence[Group]) -> dict[str, list[Read
     found: dict[str, list[Reading]] = {}
     for name in dict.fromkeys(group.type for group in groups):
         behaviour = behaviour_of(name)
-        near = behaviour in ("text", "pairs")
+        near = behaviour in ("text", *MADE_NEAR)
         names = (f"near {name}", f"away {name}") if near else (behaviour,)
         own = [reading for reading in stimulus.readings if reading.behaviour in names]
         if own:

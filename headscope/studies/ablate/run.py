@@ -19,8 +19,9 @@ from headscope.errors import ChoiceError, ModelError
 from headscope.evidence.causes import judged
 from headscope.evidence.result import Result
 from headscope.evidence.tags import RESTING_PLACES
+from headscope.measure.made import How, plan_made
 from headscope.measure.of_each_document import LENGTH, edge_windows
-from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
+from headscope.measure.stimuli import MOST_DOCUMENTS, TextWindows, plan_repeats
 from headscope.models.encoders import refuse_encoder
 from headscope.models.load import Model
 from headscope.relations import head_types, relations_of
@@ -33,7 +34,13 @@ from headscope.studies.ablate.effects import HOW, ablate_groups, behaviour_of
 from headscope.studies.ablate.groups import Group, Head, choose_groups, chosen_heads, norms_of
 from headscope.studies.ablate.rerun import Rerunner
 from headscope.studies.ablate.result import Ablation
-from headscope.studies.ablate.stimulus import Stimulus, minimal_pairs, near_and_away, repeats
+from headscope.studies.ablate.stimulus import (
+    MADE_NEAR,
+    Stimulus,
+    minimal_pairs,
+    near_and_away,
+    repeats,
+)
 from headscope.studies.ablate.writes import head_writes
 
 REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48
@@ -185,9 +192,11 @@ def _stimuli(
     if near := _near(run, types, "text"):
         text = TextWindows(corpora, model.tokenizer, max_tokens=TEXT_TOKENS, **read)
         found.append(near_and_away("text", list(text), near))
-    if near := _near(run, types, "pairs"):
-        sentences = plan_pairs(model.tokenizer, **read)[:SENTENCES]
-        found.append(near_and_away("pairs", sentences, near))
+    for stimulus in MADE_NEAR:
+        if near := _near(run, types, stimulus):
+            how = How(model.tokenizer, model.vocabulary_size, length, seed + 1, MOST_DOCUMENTS)
+            sentences = plan_made({stimulus}, how)[:SENTENCES]
+            found.append(near_and_away(stimulus, sentences, near))
     return found
 
 

@@ -16,6 +16,9 @@ from headscope.errors import HeadscopeError
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations.relation import Relation
 
+MADE_NEAR = ("pairs", "facts")
+"""Stimuli but text whose predictions are split by whether a relation asks there."""
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:

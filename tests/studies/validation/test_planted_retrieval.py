@@ -1,0 +1,30 @@
+"""A planted model: of its heads the one that finds what is asked for looks like it, alone."""
+
+import pytest
+
+import headscope as hs
+from headscope.corpus.controlled.lists import RELATED
+from headscope.corpus.controlled.prompts import draws
+from headscope.studies.validation.planted_writers import planted_heads, save_writers
+from headscope.studies.validation.words import vocabulary
+
+DOCUMENTS = 24
+
+
+@pytest.mark.parametrize("layout", ["gpt2", "llama"])
+def test_of_planted_heads_one_is_tagged_as_looking_for_what_is_asked(layout, tmp_path):
+    """Beside it stand heads for the last value, for all values, for names, and of induction."""
+    texts = [
+        " ".join([each.text, *each.right, *each.wrong, *each.other])
+        for _, prompts in draws(DOCUMENTS * len(RELATED), seed=0)
+        for each in prompts
+    ]
+    folder = tmp_path / "planted"
+    save_writers(layout, vocabulary(texts), ["the"], folder, noise=0.1)
+    run = hs.classify(
+        str(folder), types=["retrieval"], max_tokens=4_000, twin=False, examples=False
+    )
+    assert run.evidence["contested_n"].min() >= 50
+    tagged = run.evidence[run.evidence["tagged"]]
+    names = planted_heads()
+    assert [names[row.layer, row.head].name for row in tagged.itertuples()] == ["retrieval"]
