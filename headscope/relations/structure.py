@@ -15,7 +15,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.structure.annotate import KINDS, rule_kind
-from headscope.corpus.structure.lines import ABOVE, HEADER
+from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM
 from headscope.corpus.window import Window
 from headscope.relations.pointing import (
     every_candidate,
@@ -37,8 +37,15 @@ CELLS = (HEADER, ABOVE)
 
 
 def nearest_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
-    """At each query of a kind what its simple rule picks, −1 where the window does not hold it."""
+    """At each query of a kind what its simple rule picks, −1 where the window does not hold it.
+
+    Of list items those are alike whose token is: in many tokenizers a marker that is indented is
+    another token than one that is not, and so the same token tells the outermost list from others.
+    """
     found = of_kind(window, rule_kind(kind))
+    if kind == ITEM:
+        indented = np.array([string[:1].isspace() for string in window.strings], bool)
+        found = found.take(indented[found.query] == indented[found.last])
     picks = np.full(len(window), -1)
     np.maximum.at(picks, found.query, found.last)
     return picks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -14,7 +15,7 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import named_corpora
 from headscope.corpus.spelled import window_of_tokens
-from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.structure.annotate import KINDS
 from headscope.corpus.window import Window
 from headscope.measure.stimuli import TextWindows
 from headscope.relations.structure import nearest_alike
@@ -24,15 +25,19 @@ Look = Callable[[Window], dict[int, int]]
 OPENERS = set("([{“«")
 
 
+TOKEN = re.compile(r"\n[^\S\n]*(?=[^\S\n])|[^\S\n]?(?:\w+|[^\w\s])|\s")
+
+
 class ByWord:
-    """A token for each word or mark."""
+    """A token for each word or mark, with the blank before it: ` -` is another than `-`."""
 
     bos, bos_string = 1, "<bos>"
 
     def encode(self, document: Document) -> TokenizedDocument:
-        forms = [word.form for word in document.words]
+        found = list(TOKEN.finditer(document.text))
+        forms = [each.group() for each in found]
         ids = np.array([zlib.crc32(form.encode()) % 30_000 for form in forms], np.int64)
-        offsets = np.array([(word.start, word.end) for word in document.words], np.int64)
+        offsets = np.array([each.span() for each in found], np.int64)
         return TokenizedDocument(document, ids, forms, offsets)
 
     def spell(self, tokens: Sequence[int]) -> list[str]:
@@ -101,7 +106,13 @@ def place(kind: str, number: int) -> Look:
 
 
 def alike(kind: str) -> Look:
-    return knows(rule_kind(kind))
+    """What is nearest of the right one's form, as the simple rule has it."""
+
+    def look(window: Window) -> dict[int, int]:
+        picks = nearest_alike(window, kind=kind)
+        return {int(query): int(picks[query]) for query in np.flatnonzero(picks >= 0)}
+
+    return look
 
 
 def _nearest_of(wanted: Callable[[str, str], bool]) -> Look:
@@ -125,7 +136,7 @@ HABITS = {
     **{f"first {kind}": first_candidate(kind) for kind in KINDS},
     **{f"second {kind}": second_candidate(kind) for kind in KINDS},
     **{f"place {n} of {kind}": place(kind, n) for kind in KINDS[3:] for n in (1, 2)},
-    "nearest opener": _nearest_of(lambda own, key: key in OPENERS),
+    "nearest opener": _nearest_of(lambda own, key: key.strip() in OPENERS),
     "same token": _nearest_of(lambda own, key: own == key),
     **{f"{d} back": back(d) for d in (1, 2, 4, 8)},
 }

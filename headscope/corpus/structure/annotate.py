@@ -14,7 +14,7 @@ _RULE = "nearest:"
 
 
 def rule_kind(kind: str) -> str:
-    """The kind of the arrows that hold what a kind's simple rule picks.
+    """The kind of the arrows that hold what a kind's simple rule picks from.
 
     >>> rule_kind("list-item")
     'nearest:list-item'
@@ -25,8 +25,8 @@ def rule_kind(kind: str) -> str:
 def with_structure(document: Document) -> Document:
     """The document, and what its brackets, quotes, lists and tables point back to.
 
-    Beside each arrow stands one of `rule_kind` that points to what the simple rule of its kind
-    picks, as a window knows tokens and no marks.
+    Beside each arrow stands one of `rule_kind` that points to all candidates of the right one's
+    form, of which a simple rule picks one, as a window knows tokens and no marks.
 
     >>> from headscope.corpus.text import read_text
     >>> [each.kind for each in with_structure(read_text("t", "Go (now).")).arrows]
@@ -44,5 +44,5 @@ def with_structure(document: Document) -> Document:
     for each in found:
         own = each.arrow
         if own.query in known and known.intersection(own.right):
-            arrows += [own, Arrow(rule_kind(own.kind), own.query, (each.nearest,), ())]
+            arrows += [own, Arrow(rule_kind(own.kind), own.query, each.alike, ())]
     return replace(document, arrows=(*document.arrows, *arrows)) if arrows else document

@@ -18,6 +18,9 @@ FORMS = ("()", "()", "[]", "{}")
 QUOTED = ("“”", "“”", "«»")
 NESTED = 3
 """Pairs within pairs, at most."""
+INDENT, DEEP = "   ", 3
+"""Lists within lists, at most: an indented marker may be another token than one that is not, so
+that of two levels the same token would tell which list it is."""
 Draw = np.random.Generator
 
 
@@ -52,19 +55,22 @@ def quoted(rng: Draw) -> str:
 
 
 def listed(rng: Draw) -> str:
-    """A list of lists, all marked alike, of items with a line or two."""
+    """A list of lists of lists, all marked alike, of items with a line or two."""
     mark = str(rng.choice(["-", "*", "+", "1"]))
     lines: list[str] = []
 
     def marker(number: int) -> str:
         return f"{number}." if mark == "1" else mark
 
-    for outer in range(1, int(rng.integers(4, 6))):
-        lines.append(f"{marker(outer)} {_noun(rng)}")
-        if rng.random() < 0.4:
-            lines.append(f"   {_noun(rng)} of {_name(rng)}")
-        for inner in range(1, int(rng.integers(1, 5))):
-            lines.append(f"   {marker(inner)} {_noun(rng)}")
+    def add(depth: int) -> None:
+        for number in range(1, 1 + int(rng.integers(2, 4))):
+            lines.append(f"{INDENT * depth}{marker(number)} {_noun(rng)}")
+            if rng.random() < 0.2:
+                lines.append(f"{INDENT * (depth + 1)}{_noun(rng)} of {_name(rng)}")
+            if depth + 1 < DEEP and rng.random() < 0.6:
+                add(depth + 1)
+
+    add(0)
     return "\n".join(lines)
 
 

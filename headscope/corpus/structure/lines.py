@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headscope.corpus.arrows import arrow
+from headscope.corpus.arrows import MOST, arrow
 from headscope.corpus.structure.pairs import Ruled
 
 ITEM, HEADER, ABOVE = "list-item", "table-header", "cell-above"
@@ -64,10 +64,10 @@ def list_items(text: str) -> Iterator[Ruled]:
             form = found[2][-1]
             own = _list_of(open_lists, indent, form)
             if own is not None:
-                near = next(at for at, its in reversed(markers) if its == form)
+                alike = tuple(at for at, its in markers[-_FAR:] if its == form)
                 pointed = arrow(ITEM, start, [own.last], starts[-_FAR:])
                 if pointed is not None:
-                    yield Ruled(pointed, near)
+                    yield Ruled(pointed, alike[-MOST:])
                 own.last = start
             else:
                 open_lists.append(_List(indent, form, start))
@@ -124,7 +124,7 @@ def _row(row: list[list[int]], upper: list[list[int]], kind: str) -> Iterator[Ru
         if cell and own:
             found = arrow(kind, cell[0], own, every)
             if found is not None:
-                yield Ruled(found, every[-1])
+                yield Ruled(found, (every[-1],))
 
 
 def _cells(line: _Line, words: Sequence[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headscope.corpus.arrows import Arrow, arrow
+from headscope.corpus.arrows import MOST, Arrow, arrow
 
 BRACKET, QUOTE = "bracket-pair", "quote-pair"
 BRACKETS = {")": "(", "]": "[", "}": "{", "）": "（", "］": "［", "】": "【"}
@@ -23,8 +23,13 @@ class Ruled:
     """An arrow, and what the simple rule of its kind picks instead."""
 
     arrow: Arrow
-    nearest: int
-    """The first character of the nearest candidate of the right one's form."""
+    alike: tuple[int, ...]
+    """The first characters of the candidates of the right one's form; the rule picks the last."""
+
+    @property
+    def nearest(self) -> int:
+        """The first character of the nearest of them."""
+        return self.alike[-1]
 
 
 def brackets(text: str) -> Iterator[Ruled]:
@@ -98,7 +103,7 @@ def _close(text: str, opened: list[int], opener: str) -> int | None:
 
 def _ruled(kind: str, text: str, query: int, own: int, seen: list[int]) -> Iterator[Ruled]:
     candidates = seen[-_FAR:]
-    nearest = next(each for each in reversed([own, *candidates]) if text[each] == text[own])
+    alike = tuple(each for each in candidates if text[each] == text[own])
     found = arrow(kind, query, [own], candidates)
     if found is not None:
-        yield Ruled(found, nearest)
+        yield Ruled(found, alike[-MOST:])

@@ -44,7 +44,7 @@ FREE = r"CC-BY-(SA-)?[234]\.\d|CC0-1\.0|public domain"
 """Licences that let anyone pass a text on, changed and for money too."""
 BEST_RULE = 0.6
 """What a fixed distance, or the nearest noun, may get right of them."""
-BEST_ALIKE = 0.65
+BEST_ALIKE = 0.7
 """What the nearest mark of the right form may get right in built Markdown."""
 
 
@@ -155,7 +155,7 @@ def _structure(path: Path) -> list[Check]:
         for (kind, query), own in right.items():
             if kind in KINDS:
                 asked[kind] += 1
-                alike[kind] += right[rule_kind(kind), query][0] in own
+                alike[kind] += right[rule_kind(kind), query][-1] in own
     checks = []
     for kind in KINDS:
         share = alike[kind] / asked[kind]
