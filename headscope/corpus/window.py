@@ -186,8 +186,9 @@ class Window:
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
     stimulus: str = "text"
     """`text` for natural text, `repeat` for repeated random tokens, `pairs` for sentences made
-    around related words, `facts` for what is said of several people and asked of one, `prompts`
-    for those made to ask about the next token."""
+    around related words, `facts` for what is said of several people and asked of one, `words` for
+    repeated random words of several tokens, `prompts` for those made to ask about the next
+    token."""
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""

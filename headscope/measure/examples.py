@@ -23,7 +23,7 @@ from headscope.measure.query_masses import Progress, Reading, masses
 from headscope.models.load import Model
 from headscope.relations.relation import Relation
 
-SAMPLE = {"text": 16, "repeat": 2, "pairs": 4, "facts": 8}
+SAMPLE = {"text": 16, "repeat": 2, "pairs": 4, "facts": 8, "words": 4}
 """Windows of each stimulus that are read again."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +12,10 @@ from numpy import ndarray
 from headscope.corpus.align import Cuts, cut_windows
 from headscope.corpus.controlled.facts import STIMULUS as FACTS
 from headscope.corpus.controlled.facts import fact_documents
+from headscope.corpus.controlled.long_words import LONG_WORDS
+from headscope.corpus.controlled.word_repeats import STIMULUS as WORDS
+from headscope.corpus.controlled.word_repeats import word_repeats
+from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.measure.stimuli import MOST_DOCUMENTS, Encoder, frame_of, plan_pairs, plan_repeats
 
@@ -58,6 +62,34 @@ def plan_facts(
     return found
 
 
+def plan_words(
+    encoder: Encoder, *, max_length: int, seed: int, count: int = MOST_DOCUMENTS
+) -> list[Window]:
+    """Windows of repeated random words of several tokens, each a block of its own.
+
+    None where the tokenizer spells too few words with several tokens.
+    """
+    frame = frame_of(encoder)
+    how = {"count": count, "seed": seed, "max_length": max_length - frame.room}
+    found = word_repeats(spelled_within(LONG_WORDS, encoder), encoder.bos, encoder.spell, **how)
+    return [frame.close(window) for window in found]
+
+
+def spelled_within(words: Sequence[str], encoder: Encoder) -> list[list[int]]:
+    """The tokens of each word as within a text; words that share a token with another fall away."""
+    text = " ".join(["It", *words])
+    tokenized = encoder.encode(Document("words", text, ()))
+    ends = np.cumsum([len(word) + 1 for word in words]) + len("It")
+    starts = ends - [len(word) for word in words]
+    first = np.searchsorted(tokenized.offsets[:, 1], starts, side="right")
+    last = np.searchsorted(tokenized.offsets[:, 0], ends, side="left") - 1
+    found = []
+    for word, a, b in zip(words, first.tolist(), last.tolist(), strict=True):
+        if a <= b and text[tokenized.offsets[a, 0] : tokenized.offsets[b, 1]].strip() == word:
+            found.append([int(token) for token in tokenized.tokens[a : b + 1]])
+    return found
+
+
 def _repeats(how: How) -> list[Window]:
     tokens = how.tokenizer.ordinary_tokens(how.vocabulary_size)
     rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
@@ -74,10 +106,16 @@ def _facts(how: How) -> list[Window]:
     return plan_facts(how.tokenizer, **rest)
 
 
+def _words(how: How) -> list[Window]:
+    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
+    return plan_words(how.tokenizer, **rest)
+
+
 MADE: dict[str, Callable[[How], list[Window]]] = {
     "repeat": _repeats,
     "pairs": _pairs,
     FACTS: _facts,
+    WORDS: _words,
 }
 """How the windows of each stimulus but text are made."""
 

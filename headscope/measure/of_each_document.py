@@ -15,7 +15,7 @@ READ = 60_000
 """Tokens of text that are looked through for windows of many documents."""
 MOST, OF_EACH = 64, 2
 """Windows of text that are run, and of each document."""
-COUNTS = {"repeat": 24, "pairs": 48, "facts": 16}
+COUNTS = {"repeat": 24, "pairs": 48, "facts": 16, "words": 24}
 """Documents of each other stimulus."""
 
 

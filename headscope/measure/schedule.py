@@ -119,7 +119,7 @@ def split(text: Iterable[Window], looks: Sequence[int]) -> Iterator[Iterator[Win
 
 PORTION = 2 * MIN_BLOCKS
 """Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
-IN_PORTIONS = ("pairs", "repeat", "facts")
+IN_PORTIONS = ("pairs", "repeat", "facts", "words")
 """Stimuli of which a run reads as much as it needs."""
 
 

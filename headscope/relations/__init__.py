@@ -13,6 +13,7 @@ from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
     alignment,
     code,
+    concept_induction,
     coreference,
     delimiter,
     induction,
@@ -28,7 +29,7 @@ from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
 from headscope.relations.types import HeadType
 
-STIMULI = ("text", "repeat", "pairs", "facts")
+STIMULI = ("text", "repeat", "pairs", "facts", "words")
 
 _SHIPPED = (
     sink.TYPE,
@@ -43,6 +44,7 @@ _SHIPPED = (
     code.TYPE,
     structure.TYPE,
     retrieval.TYPE,
+    concept_induction.TYPE,
 )
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""

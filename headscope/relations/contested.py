@@ -18,7 +18,7 @@ NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
 sentences made for the purpose, its second control, and what a query's own position gives it."""
 _PARTS = (NATURAL, BUILT, MATCHED, SELF)
-STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs", "facts"), BUILT: ("built",)}
+STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs", "facts", "words"), BUILT: ("built",)}
 """Where contested queries are asked, whatever a relation's own stimuli are."""
 
 

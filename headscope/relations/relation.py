@@ -83,7 +83,8 @@ class Relation:
     rule: Rule
     stimuli: tuple[str, ...] = ("text",)
     """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words),
-    `facts` (what several people have)."""
+    `facts` (what several people have),
+    `words` (random words of several tokens)."""
     baseline: Baseline | None = None
     """The simple rules to beat, where there are any."""
     has_hits: bool = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations.relation import Relation
 
-BEHAVIOURS = ("repeat", "agreement", "pronoun", "text", "pairs", "facts")
+BEHAVIOURS = ("repeat", "agreement", "pronoun", "text", "pairs", "facts", "words")
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
@@ -48,7 +48,8 @@ class HeadType:
     behaviour: str = "text"
     """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a
     verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries,
-    in natural `text` or in `pairs` of related words, or of `facts` that are asked for."""
+    in natural `text` or in `pairs` of related words, of `facts` that are asked for,
+    or in repeated random `words`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "unclassified":

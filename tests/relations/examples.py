@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
@@ -104,6 +104,8 @@ LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 FACTS_TEXT = next(fact_documents(0, seed=0))
 FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
 
+WORDS = ["<bos>", *["ab", "cd", "ef", "gh", "ij", "kl", "m"] * 2]
+
 LETTERS = ["<bos>", *"abcdefghij"]
 REPEAT = ["<bos>", *"abcd", *"abcd"]
 LONG_REPEAT = ["<bos>", *"abcdefghijkl", *"abcdefghijkl"]
@@ -116,6 +118,9 @@ def document(text: str) -> Document:
     return found
 
 
+_WORDS = ("abcd", "efgh", "ijklm") * 2
+_ROWS = "".join(f"{i}\t{w}\t{w}\tX\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(_WORDS, 1))
+WORDS_TEXT = replace(document(_ROWS), stimulus="words")
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
 TOM_TEXT = document(TOM)
@@ -215,6 +220,7 @@ EXAMPLES = [
     Example("semantic/part-whole", RELATED_TOKENS, {12: [5, 6]}, RELATED_TEXT),
     Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
+    Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
     Example("retrieval/value", FACTS, {23: [4]}, FACTS_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)

@@ -16,7 +16,7 @@ from headscope.errors import HeadscopeError
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations.relation import Relation
 
-MADE_NEAR = ("pairs", "facts")
+MADE_NEAR = ("pairs", "facts", "words")
 """Stimuli but text whose predictions are split by whether a relation asks there."""
 
 

@@ -57,19 +57,22 @@ PUBLISHED = {
         "second copy of 30 random tokens (Feucht et al. 2025); ours: copies of 25 to 64 tokens",
     ),
     "concept_induction_end_token_text": Published(
-        "induction/natural",
+        "concept-induction/next-word",
         "attention",
-        "to the last piece of the next word, in repeated text (Feucht et al. 2025); ours: what "
-        "followed the same token before, in natural text",
+        "to the last piece of the next word, in repeated text (Feucht et al. 2025); ours: in "
+        "repeated random words",
     ),
     "causal_token_copying": Published(
         "induction/repeat", "causal", "patching on repeated random tokens (Feucht et al. 2025)"
     ),
     "causal_concept_copying": Published(
-        "induction/natural", "causal", "patching on repeated words (Feucht et al. 2025)"
+        "concept-induction/next-word", "causal", "patching on repeated words (Feucht et al. 2025)"
     ),
     "retrieval_score": Published(
-        "induction/natural", "copied", "copies from a needle while decoding (Wu et al. 2024)"
+        "retrieval/value",
+        "copied",
+        "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in "
+        "other words, where what repeats does not lead",
     ),
 }
 """By the name of the metric. All of them have another stimulus than a run."""

@@ -1,0 +1,125 @@
+"""Concept induction heads go by words: from the end of a word to the end of what followed it.
+
+Feucht et al. 2025 (The dual-route model of induction, arXiv 2504.03022) find beside heads that
+copy token by token others that copy words whole: where a word of several tokens is due, they look
+at its last token in the earlier copy, and token induction heads at its first. On repeated random
+words the two are told apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.controlled.word_repeats import STIMULUS
+from headscope.corpus.window import Window, WordTable
+from headscope.relations.pairs import Pairs, no_pairs, pairs, span_pairs, without
+from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
+from headscope.relations.types import HeadType
+
+FLOOR = 0.2
+SOURCE = (
+    "ours: half of what token induction is asked for on random repeats, as the end of a word holds "
+    "it for more than one reader; Feucht et al. 2025 set no threshold"
+)
+BEAT_RULE_BY = 0.10
+
+
+def next_word_end(window: Window) -> Pairs:
+    """The last token of each repeated word with that of the word that followed it the first time.
+
+    Words of one token are no targets: there tokens and words are the same.
+    """
+    words = window.words
+    query, following = _following(words)
+    return pairs(words.last[query], words.last[following])
+
+
+@draws_nothing
+def other_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, the last tokens of all other words before it, its own earlier copy among them."""
+    queries, last = targets.queries, window.words.last
+    row, word = np.nonzero(last[None, :] < queries[:, None])
+    return without(pairs(queries[row], last[word]), targets) if len(row) else no_pairs()
+
+
+@draws_nothing
+def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, the other tokens as far behind the earlier copy as the longest word is long.
+
+    They are taken together.
+
+    Token induction looks at the first of them. A head that looks at the whole word knows no end,
+    and one that looks three tokens on always is right where words have three.
+    """
+    words = window.words
+    start = words.first[np.searchsorted(words.last, targets.key)]
+    longest = int((words.last - words.first).max())
+    end = np.minimum(start + longest, targets.query)
+    drawn = without(span_pairs(targets.query, start, end), targets)
+    # together they count as one key, so that their masses are added up
+    many = np.bincount(drawn.owner, minlength=len(window))[drawn.owner]
+    return replace(drawn, share=1 / many)
+
+
+def same_step(window: Window) -> Int[ndarray, " position"]:
+    """At each query the token so far behind its earlier copy as most words of the text end.
+
+    What an induction head finds that looks two tokens ahead, or three.
+    """
+    words = window.words
+    found = np.full(len(window), -1)
+    query, following = _following(words)
+    if len(query):
+        step = int(np.bincount((words.last - words.first)[following] + 1).argmax())
+        found[words.last[query]] = words.first[following] - 1 + step
+    return found
+
+
+def _following(words: WordTable) -> tuple[Int[ndarray, " query"], Int[ndarray, " query"]]:
+    """Rows of words that stood before, and of what followed them there, if of several tokens."""
+    seen: dict[str, int] = {}
+    query, following = [], []
+    for row, form in enumerate(words.lemma.tolist()):
+        after = seen.get(form, row) + 1
+        if after < row and words.first[after] < words.last[after] < words.first[row]:
+            query.append(row)
+            following.append(after)
+        seen[form] = row
+    return np.array(query, np.int64), np.array(following, np.int64)
+
+
+RELATIONS = (
+    Relation(
+        "concept-induction",
+        "next-word",
+        next_word_end,
+        other_word_ends,
+        Rule(
+            FLOOR,
+            SOURCE,
+            "the last token of the word that followed the same word before, in repeated random "
+            "words of several tokens",
+            beat_baseline_by=BEAT_RULE_BY,
+        ),
+        stimuli=(STIMULUS,),
+        baseline=Baseline(same_step, by_class=False),
+        matched=other_steps,
+    ),
+)
+
+TYPE = HeadType(
+    name="concept-induction",
+    letter="W",
+    colour="#332288",
+    marker="*",
+    relations=RELATIONS,
+    looks_at="in repeated random words of several tokens the end of the word that followed "
+    "this one before",
+    rivals="same query, the ends of all other words; the other tokens of it or right "
+    "behind it; the token so far behind the earlier copy as most words end",
+    behaviour=STIMULUS,
+)

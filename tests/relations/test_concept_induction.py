@@ -1,0 +1,184 @@
+"""Concept induction: heads that go by words, and those that go by tokens and must not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.controlled.word_repeats import FEWEST_WORDS, LENGTHS
+from headscope.corpus.window import Window
+from headscope.measure.made import plan_words, spelled_within
+from headscope.models.load import load_model
+
+DOCUMENTS = 16
+Look = Callable[[Window, int], int | list[int]]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return load_model("mini").tokenizer
+
+
+@pytest.fixture(scope="module")
+def windows(encoder) -> list[Window]:
+    return plan_words(encoder, max_length=256, seed=3, count=DOCUMENTS)
+
+
+def word_of(window: Window, position: int) -> int:
+    return int(np.searchsorted(window.words.last, position))
+
+
+def next_word(window: Window, query: int) -> int:
+    """The row of the word that followed the query's word in the first copy."""
+    return word_of(window, query) - len(window.words) // 2 + 1
+
+
+def concept(window: Window, query: int) -> int:
+    return int(window.words.last[next_word(window, query)])
+
+
+def token(window: Window, query: int) -> int:
+    return query - window.copy_length + 1
+
+
+def steps(many: int) -> Look:
+    def look(window: Window, query: int) -> int:
+        return query - window.copy_length + many
+
+    return look
+
+
+def whole_word(window: Window, query: int) -> list[int]:
+    row = next_word(window, query)
+    return list(range(window.words.first[row], window.words.last[row] + 1))
+
+
+def earlier_copy(window: Window, query: int) -> int:
+    return query - window.copy_length
+
+
+def previous(window: Window, query: int) -> int:
+    return query - 1
+
+
+def pieces_of_its_own_word(window: Window, query: int) -> list[int]:
+    row = word_of(window, query)
+    return list(range(window.words.first[row], query))
+
+
+def word_before(window: Window, query: int) -> int:
+    return int(window.words.last[word_of(window, query) - 1])
+
+
+def any_word_end(window: Window, query: int) -> list[int]:
+    last = window.words.last
+    return last[last < query].tolist()
+
+
+def ends_of_the_first_copy(window: Window, query: int) -> list[int]:
+    return window.words.last[: len(window.words) // 2].tolist()
+
+
+HABITS: dict[str, Look] = {
+    "token induction": token,
+    "two tokens on": steps(2),
+    "three tokens on": steps(3),
+    "four tokens on": steps(4),
+    "the whole next word": whole_word,
+    "the earlier copy": earlier_copy,
+    "previous token": previous,
+    "pieces of its own word": pieces_of_its_own_word,
+    "the end of the word before": word_before,
+    "any word end": any_word_end,
+    "any word end of the first copy": ends_of_the_first_copy,
+}
+
+
+def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
+    """A head that looks where a function says, at a share of what it has, and evenly elsewhere."""
+    n = len(window)
+    a = np.zeros((n, n))
+    a[:, 0] = 1
+    half = len(window.words) // 2
+    for query in window.words.last[half:].tolist():
+        keys = np.atleast_1d(found(window, query))
+        a[query] = 0
+        a[query, : query + 1] = noise / (query + 1)
+        a[query, keys] += (1 - noise) / len(keys)
+    return a
+
+
+def scored(windows: list[Window], found: Look, noise: float = 0.0):
+    run = hs.score_patterns(
+        lambda window: look(window, found, noise)[None, None], windows, types=["concept-induction"]
+    )
+    return run.evidence.iloc[0]
+
+
+def test_words_are_of_several_tokens_and_no_token_comes_twice(windows):
+    assert len(windows) == DOCUMENTS
+    for window in windows:
+        n = window.copy_length
+        assert len(window) == 2 * n + 1
+        assert len(set(window.tokens[1 : n + 1].tolist())) == n
+        assert (window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all()
+        sizes = window.words.last - window.words.first + 1
+        assert set(sizes.tolist()) <= {*LENGTHS}
+        assert len(set(sizes.tolist())) > 1
+        assert len(window.words) // 2 >= FEWEST_WORDS - 1
+
+
+def test_words_are_spelled_as_within_a_text(encoder):
+    """Held against the tokenizer on a sentence of them."""
+    pieces = spelled_within(["amnesty", "bartender"], encoder)
+    strings = ["".join(encoder.spell(own)) for own in pieces]
+    assert strings == [" amnesty", " bartender"]
+
+
+def test_without_words_of_several_tokens_nothing_is_made(encoder):
+    class OneToken:
+        """Each letter's word is a token, as in a vocabulary that has all words."""
+
+        bos, bos_string, spell = encoder.bos, encoder.bos_string, encoder.spell
+
+        def encode(self, document):
+            from headscope.corpus.align import TokenizedDocument
+
+            words = document.text.split(" ")
+            ends = np.cumsum([len(word) + 1 for word in words]) - 1
+            starts = ends - [len(word) for word in words]
+            offsets = np.stack([starts, ends], axis=1)
+            return TokenizedDocument(document, np.arange(len(words)), words, offsets)
+
+    assert plan_words(OneToken(), max_length=256, seed=0, count=2) == []
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
+def test_a_head_that_goes_by_words_is_tagged(windows, noise):
+    row = scored(windows, concept, noise)
+    assert row["verdict"] == "tagged"
+    assert row["mass"] == pytest.approx(1 - noise, abs=0.05)
+    assert row["contested_n"] >= 50
+
+
+@pytest.mark.parametrize("habit", HABITS)
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_lazy_head_is_refused(windows, habit, noise):
+    assert scored(windows, HABITS[habit], noise)["verdict"] == "no"
+
+
+def test_a_head_of_both_kinds_is_tagged_and_one_that_goes_by_tokens_mostly_is_not(windows):
+    """Real heads do both: what counts is that the end has more than the rest of the word."""
+
+    def share(of_concept: float):
+        def patterns(window: Window) -> np.ndarray:
+            both = [look(window, concept), look(window, token)]
+            return (of_concept * both[0] + (1 - of_concept) * both[1])[None, None]
+
+        return hs.score_patterns(patterns, windows, types=["concept-induction"]).evidence
+
+    assert share(0.7)["verdict"].tolist() == ["tagged"]
+    assert share(0.5)["verdict"].tolist() == ["no"]
