@@ -18,6 +18,9 @@ _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
 _BAR = re.compile(r"(?<!\\)\|")
 _FAR = 64
 """Line starts before an item that are looked through for candidates."""
+WIDEST = 400
+"""Characters of the line below a header, and words of a row that is pointed to: what is wider is
+data and no table to be read."""
 TAB = 4
 """Columns that a tab is wide, as Markdown counts them."""
 
@@ -102,7 +105,7 @@ def table_cells(text: str, words: Sequence[int]) -> Iterator[Ruled]:
     """
     lines = list(_outside_fences(text))
     for number, ruler in enumerate(lines):
-        if not (number and "|" in ruler.text and _RULER.fullmatch(ruler.text)):
+        if not (number and "|" in ruler.text[:WIDEST] and _is_ruler(ruler.text)):
             continue
         header = _cells(lines[number - 1], words)
         if len(header) < 2 or len(header) != len(_cells_of(ruler)):
@@ -118,7 +121,15 @@ def table_cells(text: str, words: Sequence[int]) -> Iterator[Ruled]:
             above = row
 
 
+def _is_ruler(line: str) -> bool:
+    """Whether a line parts a table's header from its rows."""
+    own = line.strip()
+    return len(own) <= WIDEST and _RULER.fullmatch(own) is not None
+
+
 def _row(row: list[list[int]], upper: list[list[int]], kind: str) -> Iterator[Ruled]:
+    if sum(map(len, upper)) > WIDEST:
+        return
     every = [word for cell in upper for word in cell]
     for cell, own in zip(row, upper, strict=False):
         if cell and own:

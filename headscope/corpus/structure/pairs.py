@@ -15,7 +15,7 @@ QUOTES = {'"': '"', "”": "“", "’": "‘", "»": "«", "」": "「", "』":
 _MARK = re.compile(r"\n[^\S\n]*\n|[" + re.escape("".join([*BRACKETS, *BRACKETS.values()])) + "]")
 _QUOTE_MARK = re.compile(r"\n[^\S\n]*\n|[" + "".join({*QUOTES, *QUOTES.values()}) + "]")
 _FAR = 64
-"""Marks before a query that are looked through for candidates."""
+"""Marks before a query that are looked through for candidates, and open ones for its opener."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ def quotes(text: str) -> Iterator[Ruled]:
             opened.clear()
             continue
         before, after = text[max(0, place - 1) : place], text[place + 1 : place + 2]
-        if mark == "’" and (after.isalnum() or not any(text[each] == "‘" for each in opened)):
+        if mark == "’" and (
+            after.isalnum() or not any(text[each] == "‘" for each in opened[-_FAR:])
+        ):
             continue
         closes = mark in QUOTES and (mark != '"' or _closes(before, after))
         own = _close(text, opened, QUOTES[mark]) if closes else None
@@ -93,6 +95,7 @@ def _closes(before: str, after: str) -> bool:
 
 def _close(text: str, opened: list[int], opener: str) -> int | None:
     """The last open mark of a form, which is closed with all that opened behind it."""
+    del opened[:-_FAR]
     for number in range(len(opened) - 1, -1, -1):
         if text[opened[number]] == opener:
             own = opened[number]
