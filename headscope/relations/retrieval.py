@@ -43,8 +43,8 @@ RELATIONS = (
 TYPE = HeadType(
     name="retrieval",
     letter="N",
-    colour="#882255",
-    marker="p",
+    colour="#ddcc77",
+    marker=">",
     relations=RELATIONS,
     looks_at="from a question to what the text says of the one asked for, where the same words do "
     "not lead there",
