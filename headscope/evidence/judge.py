@@ -93,6 +93,13 @@ def judge(
     if effects and not len(written):
         note = "what heads write was not measured: no path from them to the logits is known here"
         info = {**info, "notes": [*info.get("notes", ()), note]}
+    of_keys = {each.type for each in effects if each.of_keys}
+    if len(written) and (left := of_keys - set(written["type"])):
+        note = (
+            f"{', '.join(sorted(left))} was not measured: it needs the fused engine, queries that "
+        )
+        note += "are no norm's output, and prompts whose names the tokenizer tells apart"
+        info = {**info, "notes": [*info.get("notes", ()), note]}
     if len(written):
         heads = with_writes(heads, written)
         info = {**info, "effects": effect_facts(effects)}

@@ -30,6 +30,7 @@ def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
             "meaning": each.rule.meaning,
             "source": each.rule.source,
             "second": each.second,
+            "unit": each.unit,
         }
         for each in effects
     }
@@ -66,9 +67,10 @@ def write_lines(effects: pd.DataFrame | None, facts: Facts, layer: int, head: in
 
 def _line(row: dict[Any, Any], facts: Facts, before: str) -> str:
     name = f"{row['type']}/{row['effect']}"
-    meaning = facts[f"{WRITES}/{name}"]["meaning"]
+    fact = facts[f"{WRITES}/{name}"]
+    meaning, unit = fact["meaning"], fact.get("unit", "logits")
     line = (
-        f"{before}{name}: it {meaning}: {row['on']:+.2f} logits, control "
+        f"{before}{name}: it {meaning}: {row['on']:+.2f} {unit}, control "
         f"{row['control']:+.2f}, lift {row['lift']:+.2f} [{row['ci_low']:+.2f}, "
         f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, floor {row['floor']:g}"
     )

@@ -19,6 +19,7 @@ from headscope.measure.profile import ProfileRows
 from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
 from headscope.measure.tally import Profile, Tally
+from headscope.measure.turned import TurnedSums
 from headscope.measure.written import EffectSums, Written
 from headscope.models.engines.engine import Look, Read, Tile
 from headscope.relations.sink import RESTING
@@ -81,6 +82,8 @@ class BatchSums:
     """By their places among the layers that are read."""
     profile: Profile | None
     effects: EffectSums | None = None
+    turned: TurnedSums | None = None
+    """What it says of later heads' scores."""
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it."""
@@ -91,6 +94,8 @@ class BatchSums:
             tally.profile += self.profile
         if self.effects is not None:
             self.effects.add_to(tally)
+        if self.turned is not None:
+            self.turned.add_to(tally)
 
 
 def read_batch(model: Model, prepared: Prepared, written: Written | None = None) -> BatchSums:

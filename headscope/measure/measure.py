@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from headscope.measure.resting import late_tiles
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.tally import Pass, Tally
+from headscope.measure.turned import turned
 from headscope.measure.written import Written
 from headscope.models.direct.paths import DirectPaths, known_paths
 from headscope.relations.relation import Relation
@@ -73,7 +74,10 @@ class Setting:
             written = None
             if self.paths is not None and own.effects is not None:
                 written = Written(self.paths, own.effects, self.effects)
-            return read_batch(self.model, own, written)
+            sums = read_batch(self.model, own, written)
+            if self.paths is None:
+                return sums
+            return replace(sums, turned=turned(self.model, self.paths, batch, self.effects))
 
         found = in_memory(prepared.batch, run)
 

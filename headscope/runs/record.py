@@ -124,7 +124,8 @@ def _check_facts(info: Any) -> None:
         for key, wanted in _OF_AN_EFFECT.items():
             _expect(facts.get(key), wanted, f"{key} of the effect {name!r:.100}")
         # headscope 0.2 did not say it
-        _expect(facts.get("second", ""), str, f"second of the effect {name!r:.100}")
+        for key in ("second", "unit"):
+            _expect(facts.get(key, ""), str, f"{key} of the effect {name!r:.100}")
     for name in ("types", "notes", "parts"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")

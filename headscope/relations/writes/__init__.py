@@ -12,6 +12,7 @@ from headscope.relations.writes import (
     name_mover,
     related,
     retrieval,
+    s_inhibition,
     successor,
     suppress,
 )
@@ -43,6 +44,7 @@ EFFECTS: tuple[Effect, ...] = (
     *induction.EFFECTS,
     *successor.EFFECTS,
     *name_mover.EFFECTS,
+    *s_inhibition.EFFECTS,
     *retrieval.EFFECTS,
     *agreement.EFFECTS,
     *related.EFFECTS,

@@ -80,8 +80,8 @@ class Effect:
     type: str
     name: str
     rule: Rule
-    """Its floor is in logits, and its meaning what the head does: "raises the token that it looks
-    at"."""
+    """Its floor is in logits or nats, and its meaning what the head does: "raises the token that
+    it looks at"."""
     find: FindTokens | None = None
     looked: Looked | None = None
     prompt: str = ""
@@ -93,7 +93,16 @@ class Effect:
     """What the second control is, in words: "tokens that …"; empty where there is none."""
     moved: bool = False
     """Only what comes from other positions than the query's own counts: the head must move what it
-    writes there, and not raise what earlier layers predict there already."""
+    writes there, and not raise what earlier layers predict there already. Of an effect on scores
+    only what it reads where the name stands that comes twice."""
+    of_keys: bool = False
+    """Asked of the scores of later heads' queries and not of logits; see
+    `headscope.measure.turned`. Lifts and floor are in nats."""
+
+    @property
+    def unit(self) -> str:
+        """Of its lifts and its floor."""
+        return "nats" if self.of_keys else "logits"
 
     @property
     def id(self) -> str:
@@ -103,7 +112,7 @@ class Effect:
 
 def find_tokens(effect: Effect, window: Window, seed: Sequence[int]) -> Sides | None:
     """What an effect asks in a window, at queries that have all sides; None where it has none."""
-    if window.stimulus not in effect.stimuli or effect.looked is not None:
+    if window.stimulus not in effect.stimuli or effect.looked is not None or effect.of_keys:
         return None
     if effect.find is not None:
         found = effect.find(window, np.random.default_rng(seed))

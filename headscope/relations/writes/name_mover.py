@@ -5,8 +5,7 @@ pass: one that raises or lowers all names of the text is held against the name t
 one that lowers, or raises, the name that comes twice against names that the text does not hold. The
 name that is due stands first as often as second.
 
-S-inhibition heads tell name movers where not to look. They write into their queries and not into
-logits, so that no direct effect finds them, and they have no type here.
+S-inhibition heads tell name movers where not to look: see `s_inhibition`.
 """
 
 from headscope.relations.relation import Rule

@@ -59,6 +59,7 @@ WRITERS = (
         "marks the last name",
         0,
         "named",
+        earns="s-inhibition",
         near=100.0,
         flags=(("name", 2 * FIND), ("bos", 2 * REST)),
     ),

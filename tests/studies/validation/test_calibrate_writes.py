@@ -18,6 +18,7 @@ def test_planted_writers_are_found_and_lazy_ones_are_not(layout, capfd):
         "name-mover",
         "negative-name-mover",
         "retrieval",
+        "s-inhibition",
         "successor",
         "suppress",
     ]
