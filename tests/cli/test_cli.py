@@ -111,7 +111,7 @@ def test_heads_lists_filters_and_exports(run):
     )
     wrong = headscope("heads", run, "--type", "poetic")
     assert wrong.returncode == 2
-    assert "no head type named 'poetic'; choose from: delimiter" in wrong.stderr
+    assert "no head type named 'poetic'; choose from: concept-induction, delimiter" in wrong.stderr
 
 
 def test_why_gives_every_condition_with_its_number(run):
