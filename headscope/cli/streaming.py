@@ -31,6 +31,13 @@ Recent = Annotated[int, typer.Option(help="Last keys that it keeps, e.g. 64, 256
 Tolerance = Annotated[
     float, typer.Option(help="Rise of the loss, in nats per token, that is no loss.")
 ]
+Gates = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file of published gates of key/value heads, such as DuoAttention's "
+        "full_attention_heads.tsv, to hold the order against."
+    ),
+]
 Length = Annotated[int, typer.Option(help="Tokens of a window, the model's context at most.")]
 
 
@@ -47,6 +54,7 @@ def streaming(
     tolerance: Tolerance = 0.01,
     max_length: Length = 2_048,
     max_tokens: Tokens = 16_384,
+    gates: Gates = None,
     out: Heads = None,
     figure: Picture = None,
     overwrite: Overwrite = False,
@@ -73,6 +81,7 @@ def streaming(
             tolerance=tolerance,
             max_length=max_length,
             max_tokens=max_tokens,
+            gates=gates,
             seed=seed,
             revision=revision,
             device=device,

@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-CHANGE, MASS, RANDOM = "change", "mass", "random"
-"""By how much their output would change, by the mass beyond what they keep, and at random."""
+CHANGE, MASS, RANDOM, GATE = "change", "mass", "random", "gate"
+"""By how much their output would change, by the mass beyond what they keep, at random, and by gates
+that were published."""

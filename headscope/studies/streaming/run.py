@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.arguments import either, kinds_of, number, takes, whole
+from headscope.arguments import PATH, either, kinds_of, maybe, number, takes, whole
 from headscope.errors import ModelError
 from headscope.measure.batches import Batch
 from headscope.measure.text_loss import Advance, TextLoss, network_of, rise, text_loss, token_count
@@ -22,9 +22,10 @@ from headscope.runs.reload import model_or_run
 from headscope.studies.streaming.cache import Cache, cache_of
 from headscope.studies.streaming.far import Far, far_of
 from headscope.studies.streaming.foreign import FEWEST, Need, far_masses, needs
+from headscope.studies.streaming.gates import read_gates
 from headscope.studies.streaming.kept import RECENT, SINKS, Kept
 from headscope.studies.streaming.masked import streaming as streamed
-from headscope.studies.streaming.orders import CHANGE, MASS, RANDOM
+from headscope.studies.streaming.orders import CHANGE, GATE, MASS, RANDOM
 from headscope.studies.streaming.result import Streaming
 from headscope.studies.streaming.text import LongText, long_text
 
@@ -48,9 +49,12 @@ class Asked(Named, total=False):
     """The rise of the loss in nats per token up to which heads are said to stream."""
     max_length: int
     """Tokens of a window, at most the model's context."""
+    gates: str | Path | None
+    """A file of published gates of key/value heads, beside which the order is held."""
 
 
 _KINDS = {"sinks": whole(0), "recent": whole(1), "tolerance": number(0), "max_length": whole(8)}
+_KINDS |= {"gates": maybe(PATH)}
 
 
 @takes(model=either(A_RUN, A_MODEL), **kinds_of(Named), **_KINDS)
@@ -77,14 +81,16 @@ def streaming(
         progress: called with the tokens done and the tokens in all passes.
         asked: `sinks` and `recent`, how many first and last keys are kept (4 and 64); `tolerance`,
             the rise of the loss that is none (0.01 nats per token); `max_length` of a window in
-            tokens (2,048, or the model's context); `revision`, a branch, tag or commit on the hub,
-            for a name; `device`, `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when
-            there is one.
+            tokens (2,048, or the model's context); `gates`, a file of published gates of
+            key/value heads, see `headscope.studies.streaming.gates.read_gates`; `revision`, a
+            branch, tag or commit on the hub, for a name; `device`, `cpu`, `cuda`, …, where `auto`,
+            the default, takes a GPU when there is one.
 
     Raises:
         ModelError: the model cannot be loaded, does not run under the fused engine, or keeps
             latents that its heads share instead of keys and values.
         CorpusError: the text cannot be read, or is no longer than what is kept.
+        HeadscopeError: the gates cannot be read, or are of another shape.
     """
     kept = Kept(asked.get("sinks", SINKS), asked.get("recent", RECENT))
     longest = asked.get("max_length", MAX_LENGTH)
@@ -92,10 +98,11 @@ def streaming(
     loaded, _ = model_or_run(model, longest=longest, **named)
     network = network_of(loaded)
     _check_keys(loaded, network)
+    gates = _gates(asked.get("gates"), loaded)
     length = min(longest, loaded.context)
     text = long_text(loaded, corpus, kept, max_length=length, max_tokens=max_tokens, seed=seed)
     judging, done = text.batches(text.judging), 0
-    passes = (len(STEPS) - 2) * (2 + DRAWS) + 2
+    passes = (len(STEPS) - 2) * (2 + DRAWS + (gates is not None)) + 2
     total = sum(map(len, (*text.ranking, *text.whole, *text.whole)))
 
     def advance(tokens: int) -> None:
@@ -106,10 +113,12 @@ def streaming(
     far = far_of(network, text.ranking, loaded.key_value_heads, kept, advance)
     masses = far_masses(loaded, text.whole, loaded.key_value_heads, kept.sinks, advance)
     cache = cache_of(loaded, kept, far.seen, length=text.length)
-    orders = _orders(far, seed)
+    orders = _orders(far, seed, gates)
     lose = _Losses(loaded, network, judging, kept, advance)
     curve = _curve(lose, orders, cache, seed)
     heads = _heads(loaded, far, orders[CHANGE, 0], needs(masses, seed=seed), masses)
+    if gates is not None:
+        heads["gate"] = gates
     tolerance = asked.get("tolerance", TOLERANCE)
     return Streaming(loaded.name, heads, curve, kept, cache, tolerance, _notes(text, far, kept))
 
@@ -122,13 +131,23 @@ def _check_keys(model: Model, network: Any) -> None:
         )
 
 
-def _orders(far: Far, seed: int) -> dict[tuple[str, int], _Order]:
+def _gates(path: str | Path | None, model: Model) -> Float[ndarray, " place"] | None:
+    if path is None:
+        return None
+    return read_gates(path, model.name, len(model.attention_layers), model.key_value_heads)
+
+
+def _orders(
+    far: Far, seed: int, gates: Float[ndarray, " place"] | None
+) -> dict[tuple[str, int], _Order]:
     """Key/value heads, numbered through all layers, in the order in which they stream."""
     rng = np.random.default_rng(seed)
     orders = {
         (CHANGE, 0): np.argsort(far.change.ravel(), kind="stable"),
         (MASS, 0): np.argsort(far.mass.ravel(), kind="stable"),
     }
+    if gates is not None:
+        orders[GATE, 0] = np.argsort(gates, kind="stable")
     return orders | {(RANDOM, draw): rng.permutation(far.mass.size) for draw in range(DRAWS)}
 
 

@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.studies.streaming.foreign import YES
-from headscope.studies.streaming.orders import CHANGE, MASS, RANDOM
+from headscope.studies.streaming.orders import CHANGE, GATE, MASS, RANDOM
 from headscope.views.summary import short_title
 from headscope.views.tables import plain_table
 
 if TYPE_CHECKING:
     from headscope.studies.streaming.result import Streaming
 
-_ORDERS = {CHANGE: "#0072b2", MASS: "#d55e00", RANDOM: "#8c8c8c"}
+_ORDERS = {CHANGE: "#0072b2", MASS: "#d55e00", GATE: "#009e73", RANDOM: "#8c8c8c"}
 """Colours that colour-blind readers tell apart too (Okabe and Ito 2008)."""
 LISTED = 8
 
@@ -49,6 +49,8 @@ def streaming_lines(found: Streaming) -> RenderableType:
         _last(found.table),
         Text(_needing(found.table), style="dim"),
     ]
+    if "gate" in found.heads:
+        parts.append(Text(_beside_gates(found.heads), style="dim"))
     return Group(*parts)
 
 
@@ -79,17 +81,18 @@ def streaming_figure(found: Streaming) -> Figure:
 
 def _rises(curve: pd.DataFrame) -> Table:
     """A row per number of heads: the orders that were measured, then the random ones."""
-    titles = ("heads", "saved", CHANGE, "95 %", MASS, RANDOM, "range")
+    gates = [GATE] if (curve["order"] == GATE).any() else []
+    titles = ("heads", "saved", CHANGE, "95 %", MASS, *gates, RANDOM, "range")
     shown = plain_table(*titles, right=titles)
     for heads, rows in curve.groupby("heads"):
-        change, mass = (rows[rows["order"] == order].iloc[0] for order in (CHANGE, MASS))
+        change, *others = (rows[rows["order"] == order].iloc[0] for order in (CHANGE, MASS, *gates))
         drawn = rows.loc[rows["order"] == RANDOM, "rise"]
         shown.add_row(
             str(heads),
             f"{change['saved']:.0%}",
             f"{change['rise']:+.4f}",
             _interval(change["ci_low"], change["ci_high"]),
-            f"{mass['rise']:+.4f}",
+            *(f"{other['rise']:+.4f}" for other in others),
             f"{drawn.mean():+.4f}",
             f"{drawn.min():+.3f} … {drawn.max():+.3f}",
         )
@@ -115,6 +118,12 @@ def _needing(heads: pd.DataFrame) -> str:
     return (
         f"{needing} of {measured} put surely more attention on their own far text than on another's"
     )
+
+
+def _beside_gates(heads: pd.DataFrame) -> str:
+    """How alike the order and that of the published gates are."""
+    alike = heads["place"].corr(heads["gate"], method="spearman")
+    return f"rank correlation of change with the published gates: {alike:.2f}"
 
 
 def _interval(low: float, high: float) -> str:

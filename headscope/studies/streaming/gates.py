@@ -1,0 +1,85 @@
+"""Gates of key/value heads that somebody else has published, as DuoAttention trains them.
+
+Xiao et al. 2024 (arXiv 2410.10819) learn a gate for each key/value head: the larger, the more it
+loses by streaming. Their files are a row per layer and a column per key/value head.
+"""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.errors import HeadscopeError
+
+METRIC = "duo_attention_gate_kv_head"
+_NEEDED = ["layer", "head", "value"]
+_WOULD_DO = (
+    "a row per layer with a number per key/value head, apart by tabs or commas, or a table with "
+    "the columns layer, head, value"
+)
+MOST_BYTES = 64 * 2**20
+
+
+def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[ndarray, " place"]:
+    """The gates of a model's key/value heads, numbered through all layers.
+
+    Args:
+        path: numbers alone, a row per layer; or a table, of which the rows of this model's name
+            and of the metric `duo_attention_gate_kv_head` count where it has such columns.
+        name: the model's, as a path or a name on the hub.
+        layers: its layers with attention.
+        heads: its key/value heads in each.
+
+    Raises:
+        HeadscopeError: it cannot be read, or is of another shape.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no text"
+        raise HeadscopeError(f"{path}: cannot be read ({reason}); give {_WOULD_DO}") from error
+    if len(raw) > MOST_BYTES:
+        raise HeadscopeError(f"{path}: more than {MOST_BYTES:,} bytes; give {_WOULD_DO}")
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
+    try:
+        if rows and set(_NEEDED) <= set(rows[0]):
+            found = _of_table(pd.DataFrame(rows[1:], columns=rows[0]), name, path)
+        else:
+            found = np.array(rows, float)
+    except ValueError as error:
+        raise HeadscopeError(f"{path}: {error!s:.200}; give {_WOULD_DO}") from error
+    if found.shape != (layers, heads):
+        has = " × ".join(map(str, found.shape)) or "no"
+        raise HeadscopeError(
+            f"{path}: holds {has} gates, and {name} has {layers} layers × {heads} key/value heads"
+        )
+    if not np.isfinite(found).all():
+        raise HeadscopeError(f"{path}: a gate is no finite number; give {_WOULD_DO}")
+    return found.ravel()
+
+
+def _of_table(table: pd.DataFrame, name: str, path: str | Path) -> Float[ndarray, "layer head"]:
+    if "metric" in table:
+        table = table[table["metric"] == METRIC]
+    if "model" in table and table["model"].nunique() > 1:
+        last = table["model"].str.rsplit("/").str[-1].str.lower()
+        own = table[last == Path(name).name.lower()]
+        if own.empty:
+            models = ", ".join(sorted(table["model"].unique()))
+            raise HeadscopeError(
+                f"{path}: has gates of {models:.300}, none of {name}; keep the rows of one model"
+            )
+        table = own
+    wide = table.astype({"layer": int, "head": int, "value": float})
+    if wide.duplicated(["layer", "head"]).any():
+        raise ValueError("a head has two gates")
+    return np.asarray(wide.pivot(index="layer", columns="head", values="value"))
