@@ -57,7 +57,10 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("weights", runs[0], "--keep")
     shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
     long = ("--max-length", 60, "--recent", 8, "--max-tokens", 400, "--quiet")
-    shell("streaming", gpt2_folder, "--corpus", text, *long, "--out", home / "streaming.csv")
+    gates = home / "gates.tsv"
+    gates.write_text("1\t2\t3\t4\n" * 2)
+    streams = home / "streaming.csv"
+    shell("streaming", gpt2_folder, "--corpus", text, *long, "--gates", gates, "--out", streams)
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", *spec, "--engine-workers", 0, "--quiet")
     shell("gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
