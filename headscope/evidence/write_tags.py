@@ -82,8 +82,9 @@ def _line(row: dict[Any, Any], facts: Facts, before: str) -> str:
             f"{row['second_high']:+.2f}], needs {SECOND * row['floor']:g}"
         )
     if pd.notna(row["moved"]):
+        where = "without its own position" if unit == "logits" else "read at that name"
         line += (
-            f"; without its own position {row['moved']:+.2f} [{row['moved_low']:+.2f}, "
+            f"; {where} {row['moved']:+.2f} [{row['moved_low']:+.2f}, "
             f"{row['moved_high']:+.2f}], needs {row['floor']:g}"
         )
     if pd.notna(row["spread"]):
