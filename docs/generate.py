@@ -28,6 +28,8 @@ STIMULUS = {
     "repeat": "random tokens",
     "pairs": "word pairs",
     "excerpt": "excerpts of code",
+    "facts": "facts and questions",
+    "words": "repeated long words",
 }
 
 
