@@ -64,8 +64,9 @@ def streaming(
     quiet: Quiet = False,
 ) -> None:
     """Say which key/value heads may keep sinks and a recent window only, and what that costs."""
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
     by_step = None if out is None else out.with_name(f"{out.stem}-curve.csv")
-    check_targets((out, CSV), (by_step, CSV), (figure, PICTURES), overwrite=overwrite)
+    check_targets((by_step, CSV), overwrite=overwrite)
     from headscope.runs.folder import encoded
     from headscope.runs.tables import table_to_csv
     from headscope.studies.streaming.run import streaming as run_streaming

@@ -47,7 +47,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "complex tensor": lambda: torch.zeros(1, 1, 3, 3, dtype=torch.complex64),
     "empty array": lambda: np.zeros((0, 0, 3, 3)), "words array": lambda: np.array(["a"]),
     "nan array": lambda: np.full((1, 1, 3, 3), np.nan), "ones": lambda: np.ones((1, 1, 3, 3)),
-    "missing": lambda: Path("missing"), "folder": lambda: Path("folder"), "file": lambda: "notes.md",
+    "missing": lambda: Path("missing"), "folder": lambda: Path("folder"), "file": lambda: "notes.rst",
     "pipe": lambda: "pipe", "loop": lambda: "loop", "up": lambda: "..", "long": lambda: "x" * 5000,
     "wide": lambda: "wide.txt", "run of nothing": lambda: "runs", "relation": lambda: "positional/none",
 }  # fmt: skip

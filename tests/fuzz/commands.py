@@ -117,7 +117,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         return NUMBERS if kind is int else SHARES
     if name in SUFFIXES or name == "save":
         if name == "out" and command in ("classify", "gallery", "sweep"):
-            return ["notes.md", "folder", "notes.md/x", "x" * 5000, ""]
+            return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is
         suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])

@@ -52,11 +52,11 @@ class Desk:
 
     def bad_paths(self) -> dict[str, str]:
         """Paths at which there is neither a model, a run, a corpus nor a sweep."""
-        names = ["missing", "notes.md", "empty.txt", "folder", "latin.conllu", "bad.json", "pipe"]
+        names = ["missing", "notes.rst", "empty.txt", "folder", "latin.conllu", "bad.json", "pipe"]
         odd = {
             "no name": "", "blank": " ", "too long": "x" * 5000, "nobody's home": "~nobody/x",
             "escapes": "\x1b[31mred\x1b[0m", "not UTF-8": "\udcff", "device": "/dev/null",
-            "below a file": "notes.md/x", "up": "..", "loop": "loop",
+            "below a file": "notes.rst/x", "up": "..", "loop": "loop",
         }  # fmt: skip
         return {name: name for name in names} | odd
 
@@ -64,7 +64,7 @@ class Desk:
         """Where nothing may be written: what is there is the user's, or it is no such file."""
         return {
             "other suffix": "new.xyz", "no suffix": "new", "folder": f"folder{suffix}",
-            "below a file": f"notes.md/new{suffix}", "user's": f"mine{suffix}", "no name": "",
+            "below a file": f"notes.rst/new{suffix}", "user's": f"mine{suffix}", "no name": "",
             "too long": "x" * 5000 + suffix, "of a run": "runs/mini/run.json",
         }  # fmt: skip
 
@@ -102,7 +102,7 @@ def make_desk(home: Path) -> Desk:
         out=home / "runs" / "mini",
     )  # fmt: skip
     (home / "folder").mkdir()
-    (home / "notes.md").write_text("my notes")
+    (home / "notes.rst").write_text("my notes")
     (home / "folder" / "thesis.tex").write_text("precious")
     (home / "keys.conllu").write_text(SENTENCES, encoding="utf-8")
     (home / "latin.conllu").write_bytes("# text = né\n".encode("latin-1"))

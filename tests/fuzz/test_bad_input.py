@@ -53,9 +53,9 @@ def test_what_is_sound_is_no_fault(desk):
 
 def test_the_harness_sees_a_fault_when_there_is_one(desk):
     def loses_a_file():
-        (desk.home / "notes.md").unlink()
+        (desk.home / "notes.rst").unlink()
         raise ValueError("oops")
 
     fault = calls.try_call(desk, "bad", loses_a_file)
-    assert str(fault) == "bad: ValueError: oops; notes.md is gone"
-    (desk.home / "notes.md").write_text("my notes")
+    assert str(fault) == "bad: ValueError: oops; notes.rst is gone"
+    (desk.home / "notes.rst").write_text("my notes")

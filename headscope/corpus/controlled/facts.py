@@ -29,10 +29,10 @@ def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
 
     >>> first = next(fact_documents(0, seed=0))
     >>> first.text
-    'Ruth lives in London. Jack lives in Berlin. Henry lives in Tokyo. The city where Ruth has a \
-home is London.'
+    'Ruth lives in Madrid. George lives in Moscow. Alice lives in Rome. The city where Ruth has a \
+home is Madrid.'
     >>> first.text[first.arrows[0].right[0] :][:6]
-    'London'
+    'Madrid'
     """
     rng = np.random.default_rng([seed, document])
     for number in range(document * IN_DOCUMENT, (document + 1) * IN_DOCUMENT):

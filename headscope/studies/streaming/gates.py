@@ -40,6 +40,8 @@ def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[nd
         HeadscopeError: it cannot be read, or is of another shape.
     """
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise HeadscopeError(f"{path}: no file; give {_WOULD_DO}")
         with Path(path).open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
         text = raw.decode("utf-8-sig")

@@ -24,11 +24,15 @@ LOG_FROM = 20
 
 
 def sweep_lines(cells: Sequence[Cell]) -> RenderableType:
-    """A row per run with its heads per type, then what failed and why."""
-    table = plain_table("run", "heads", *counted_types())
+    """A row per run with its heads per type, then what failed and why.
+
+    Types that no run was asked for are left out: a table of all is wider than a terminal.
+    """
+    types = [name for name in counted_types() if any(name in cell.counts for cell in cells)]
+    table = plain_table("run", "heads", *types)
     for cell in cells:
         if cell.status == COMPLETE:
-            counts = [_count(cell.counts.get(name)) for name in counted_types()]
+            counts = [_count(cell.counts.get(name)) for name in types]
             table.add_row(cell.folder, _count(cell.heads), *counts)
     failed = [cell for cell in cells if cell.error]
     parts: list[RenderableType] = [table] if len(failed) < len(cells) else []
@@ -43,13 +47,13 @@ def emergence_lines(table: pd.DataFrame) -> RenderableType:
     parts: list[RenderableType] = []
     for (model, corpus), own in table.groupby(["model", "corpus"], sort=False):
         title = " on ".join(part for part in (str(model), str(corpus)) if part)
-        shown = plain_table("revision", "heads", *counted_types())
+        known = set(own.loc[own["heads"].notna(), "type"])
+        types = [name for name in counted_types() if name in known]
+        shown = plain_table("revision", "heads", *types)
         for revision, rows in own.groupby("revision", sort=False):
             counts = dict(zip(rows["type"], rows["heads"], strict=True))
             total = str(rows["all_heads"].iloc[0])
-            shown.add_row(
-                str(revision) or "–", total, *(_count(counts[name]) for name in counted_types())
-            )
+            shown.add_row(str(revision) or "–", total, *(_count(counts[name]) for name in types))
         parts += [Text(f"{title}: heads that hold a tag of each type", style="bold"), shown, Text()]
     return Group(*parts[:-1])
 
