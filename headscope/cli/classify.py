@@ -64,3 +64,4 @@ def classify(
         )
     print_rich(summary(run))
     say(f"\nwritten to {folder}; open {folder / 'report.html'}")
+    say(f"`headscope why {folder} HEAD` says what a head's tags rest on")

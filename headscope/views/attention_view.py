@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHADES = " ·░▒▓█"
+_LEGEND = "a row per query, a column per key: the darker, the more attention; last, its largest"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttentionView:
     """A pattern with its tokens. In a notebook it draws itself, without any network.
 
@@ -44,6 +46,18 @@ class AttentionView:
             raise PatternError(
                 f"{self.title}: a pattern of shape {np.shape(self.pattern)} for {size} tokens"
             )
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: attention of {len(self.tokens)} tokens; print() draws it>"
+
+    def __str__(self) -> str:
+        """The grid without colours."""
+        from rich.console import Console
+
+        console = Console(no_color=True, width=10_000, file=StringIO())
+        with console.capture() as drawn:
+            console.print(self.grid())
+        return drawn.get()
 
     @property
     def both_ways(self) -> bool:
@@ -85,4 +99,5 @@ class AttentionView:
             best = int(seen.argmax())
             line.append(f" {names[best]} {self.pattern[query, best]:.2f}", Style(dim=True))
             lines.append(line)
+        lines.append(Text(_LEGEND, style="dim"))
         return Group(*lines)

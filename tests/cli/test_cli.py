@@ -35,6 +35,7 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     printed = (run / "stdout").read_text()
     assert "2 layers × 4 heads" in printed
     assert f"written to {run}" in printed
+    assert f"headscope why {run} HEAD" in printed
     files = {path.name for path in run.iterdir()} - {"stdout"}
     assert files >= {"run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html"}
     assert list(pd.read_csv(run / "evidence.csv").columns) == EVIDENCE_COLUMNS

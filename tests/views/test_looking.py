@@ -233,6 +233,14 @@ VIEW = AttentionView(
 )
 
 
+def test_a_view_draws_itself_when_printed_and_says_how_to_read_it():
+    drawn = str(VIEW)
+    assert drawn.splitlines()[0] == VIEW.title
+    assert "a row per query, a column per key" in drawn
+    assert "\x1b" not in drawn
+    assert "array(" not in repr(VIEW)
+
+
 def test_the_grid_shades_each_cell_and_names_each_best_key():
     console = Console(width=80, no_color=True)
     with console.capture() as capture:

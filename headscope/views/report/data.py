@@ -22,12 +22,11 @@ from headscope.evidence.tags import UNIDENTIFIABLE, countable_types
 from headscope.evidence.thresholds import THRESHOLDS, in_one_line
 from headscope.evidence.undecided import undecided
 from headscope.measure.example import Example
-from headscope.relations import head_types
 from headscope.runs.shareable import shareable
 from headscope.views.colours import marks
 from headscope.views.report.deeds import deeds_of
 from headscope.views.report.ladder import ladders
-from headscope.views.report.spoken import instances_of, spoken
+from headscope.views.report.spoken import in_words, instances_of, spoken, types_in_words
 from headscope.views.thresholds import curve_of
 
 _NUMBERS = (
@@ -58,11 +57,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "layers": layers,
         "heads": heads,
         "rows": _rows(run),
-        "types": [
-            {"name": t.name, "letter": t.letter, "rests": not t.functional}
-            for t in head_types().values()
-            if t.relations or t.name in asked
-        ],
+        "types": types_in_words(asked),
         "countable": countable_types(run.evidence, run.rules),
         "relations": [_relation(run, name, own, seen) for name, own in _by_relation(run.evidence)],
         "best": {row.id: row.place for row in best.itertuples(index=False)},
@@ -137,7 +132,7 @@ def _relation(
         "id": name,
         "type": first["type"],
         "name": first["relation"],
-        "meaning": rule.meaning,
+        "meaning": in_words(rule.meaning),
         "spoken": spoken(name, rule.meaning),
         "instance": instances.get(name),
         "floor": rule.floor,

@@ -70,11 +70,12 @@ function examplesOf(row, examples) {
     const own = examples.filter((example) => example.relation === relation).sort((a, b) => b.mass - a.mass);
     const three = [...new Set([0, Math.floor(own.length / 2), own.length - 1])].map((i) => own[i]);
     const about = DATA.relations.find((r) => r.id === relation);
+    const said = relationOf(row), strange = said && !relations.includes(said.id);
     const choose = relations.length > 1 ? el("div", { class: "filters", role: "group", "aria-label": "Examples of" }, relations.map((name) => el("button", {
       type: "button", class: "filter", "aria-pressed": String(name === relation), onclick: () => { for (const k of ["pin0", "pin1", "pin2", "pinS", "at"]) setState(k, null); setState("relation", name); fill(); },
     }, DATA.relations.find((r) => r.id === name).spoken))) : "";
     box.replaceChildren(el("h3", {}, "From its best to its worst queries"), choose,
-      el("p", { class: "small" }, `Framed: the query; underlined: ${about.meaning}. Arcs: its attention. Point at any token to see where it looks, click to keep it; … stands for tokens left out.`),
+      el("p", { class: "small" }, strange ? `No examples were kept for “${said.spoken}”; these are for “${about.spoken}”. ` : "", `Framed: the query; underlined: ${about.meaning}. Arcs: its attention. Point at any token to see where it looks, click to keep it; … stands for tokens left out.`),
       ...three.map((example, i) => exampleView(example, i, about.type)), slider(own, about));
   };
   fill();

@@ -16,9 +16,9 @@ function findings() {
   const counted = ALL_TYPES.filter((type) => !rests(type) && countable(type))
     .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
   const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !rests(type)));
-  const said = counted.map(([type, own]) => {
+  const said = counted.map(([type, own], i) => {
     const [place, relation] = strongestOf(type)[0];
-    return el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[place]), `, ${number(relation.mass[place])} against ${number(relation.control[place])})`);
+    return el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[place]), i ? `, ${number(relation.mass[place])} against ${number(relation.control[place])})` : ` with ${number(relation.mass[place])} of its attention there, where a simpler habit would put ${number(relation.control[place])})`);
   });
   const count = (test) => DATA.rows.filter(test).length;
   const others = [[count((row) => rests(row.mark)), "only rest"], [count((row) => row.mark === UNDECIDED), "cannot be told from a simple rule on this text"], [count((row) => row.mark === UNCLASSIFIED), "earned no tag"]]

@@ -19,9 +19,12 @@ function largeThumb(row) {
   return picture && el("figure", { class: `large-thumb type-${typeClass(row.mark)}`, role: "img", "aria-label": `mean attention of the first ${THUMB + 1} tokens of texts` }, picture, sinkBar(row));
 }
 
+/* The relation that a head is strongest by, of its primary type if it has one. */
+const relationOf = (row) => DATA.relations.find((own) => own.name === row.relation && (own.type === row.primary || !tagsOf(row).length));
+
 /* What it does, in plain words with its numbers; the terse line of heads.csv follows in grey. */
 function plainSentence(row, index) {
-  const r = DATA.relations.find((own) => own.name === row.relation && (own.type === row.primary || !tagsOf(row).length));
+  const r = relationOf(row);
   const value = (column) => r[column][index];
   const said = !r || value("mass") === null ? [] : [
     tagsOf(row).length ? "It puts " : "No tag. It comes closest to putting its attention where a relation says: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, where a head with a simpler habit would put ${number(value("control"))}`,
@@ -77,8 +80,25 @@ function bars(index) {
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, say.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first, then those (?) that this text cannot tell from a simple rule."));
+  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first, then those (?) that this text cannot tell from a simple rule."), columnsInWords());
   return box;
+}
+
+/* What stands in each column of the tables, and in the bars of a head. */
+function columnsInWords() {
+  const said = [
+    ["mass", "the share of its attention that a query puts on the keys asked for, 0 to 1, on average over all queries"],
+    ["control", "the same for other keys, which a head with a simpler habit would hit as often"],
+    ["lift, 95 %", "mass − control, and the interval that it lies in"],
+    ["q", "were all lifts as clear as this one taken for real, at most about this share would be false; a tag asks for less than 0.01"],
+    ["n", "queries"],
+    ["hit rate", "the share of queries whose largest attention, the first token left out, falls on a key asked for"],
+    ["best offset, nearest mention", "the hit rate of that simple rule: always the same distance back, or the mention before"],
+    ["twin", "the model with its weights shuffled: 99.9 % of its lifts are smaller than this"],
+    ["heads", "how many earned the tag by this relation"],
+    ["split-half", "how well the tags of two halves of the documents agree (Cohen's κ): 1 fully, below 0.5 is called unreliable"],
+  ];
+  return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, said.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
 
 /* What each of its relations had to clear, step by step, with the numbers. */

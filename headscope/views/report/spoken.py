@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from headscope.measure.example import Example
+from headscope.relations import head_types
 
 # after https://universaldependencies.org/u/dep/
 _DEPENDENT = {
@@ -49,6 +52,22 @@ _OF_NOUNS = {
     "acl", "acl:relcl", "amod", "appos", "case", "compound", "det", "flat", "nmod", "nmod:poss",
     "nummod",
 }  # fmt: skip
+# after https://universaldependencies.org/u/pos/
+_CLASSES = {
+    "ADJ": "adjective",
+    "ADP": "preposition",
+    "ADV": "adverb",
+    "AUX": "auxiliary verb",
+    "CCONJ": "coordinating conjunction",
+    "DET": "determiner",
+    "NOUN": "noun",
+    "NUM": "number",
+    "PART": "particle",
+    "PRON": "pronoun",
+    "PROPN": "name",
+    "SCONJ": "subordinating conjunction",
+    "VERB": "verb",
+}
 _OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", "orphan"}
 
 
@@ -63,12 +82,36 @@ def spoken(relation: str, meaning: str) -> str:
     kind, _, name = relation.partition("@")[0].partition("/")
     deprel, _, direction = name.rpartition(":")
     if kind != "syntactic" or deprel not in _DEPENDENT:
-        return meaning
+        return in_words(meaning)
     governor = "noun" if deprel in _OF_NOUNS else "head word" if deprel in _OF_ANY else "verb"
     dependent = _DEPENDENT[deprel]
     if direction == "head>dep":
         return f"{governor} → its {dependent}"
     return f"{dependent} → its {governor}"
+
+
+def in_words(meaning: str) -> str:
+    """A relation's meaning with word classes spelled out.
+
+    >>> in_words("the nearest earlier CCONJ")
+    'the nearest earlier coordinating conjunction'
+    """
+    return re.sub(r"\b[A-Z]{3,5}\b", lambda tag: _CLASSES.get(tag[0], tag[0]), meaning)
+
+
+def types_in_words(asked: Collection[str]) -> list[dict[str, Any]]:
+    """Every head type that is asked for or ships relations: its letter, what it looks at."""
+    return [
+        {
+            "name": kind.name,
+            "letter": kind.letter,
+            "rests": not kind.functional,
+            "looks_at": kind.looks_at,
+            "rivals": kind.rivals,
+        }
+        for kind in head_types().values()
+        if kind.relations or kind.name in asked
+    ]
 
 
 def instances_of(examples: Iterable[Example]) -> dict[str, list[str]]:

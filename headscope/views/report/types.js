@@ -5,13 +5,19 @@ const FIRST = 25;
 /* A head's picture beside its name; it says nothing that the name's link does not. */
 const thumbLink = (row) => el("span", { class: `mini type-${typeClass(row.mark)}` }, thumb(row));
 
+/* What the type asks, and what it is held against; nothing of a type that says neither. */
+function question(type) {
+  const own = DATA.types.find((t) => t.name === type) || {};
+  return own.looks_at ? el("p", { class: "lead" }, `These heads look at: ${own.looks_at}.`, own.rivals ? ` Held against: ${own.rivals}.` : "") : null;
+}
+
 function typePage(type) {
   const relations = DATA.relations.filter((r) => r.type === type);
   const strongest = strongestOf(type);
   const first = stateOf("all") ? strongest.length : Math.min(FIRST, strongest.length);
   const more = first < strongest.length ? el("p", {}, `The first ${first} of ${strongest.length}. `, el("a", { href: `#type=${encodeURIComponent(type)}?all=1` }, `Show all ${strongest.length}`)) : null;
   return el("section", {},
-    el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""),
+    el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(),
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
       strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.spoken, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
       : el("p", {}, countable(type) ? "No head earned this tag." : "This text has too few queries to give any head this tag."),
