@@ -6,7 +6,7 @@ import ast
 import bisect
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -22,9 +22,9 @@ from headscope.corpus.window import Window
 from headscope.measure.stimuli import TextWindows, plan_built
 from headscope.measure.survey import survey
 from headscope.relations.code import TYPE
+from tests.helpers.looking import candidate, knows, pattern, same_word, words_back
 from tests.relations import code_example
 
-Look = Callable[[Window], dict[int, int]]
 LIBRARY = Path(os.__file__).parent
 FILES = [
     "argparse", "ast", "bisect", "calendar", "cmd", "configparser", "copy", "csv", "fnmatch",
@@ -65,73 +65,16 @@ def code() -> tuple[Window, ...]:
     return (*own, *found.further, *found.built)
 
 
-def pattern(window: Window, look: Look) -> np.ndarray:
-    rows = np.zeros((len(window), len(window)), np.float32)
-    rows[:, 0] = 1
-    for query, key in look(window).items():
-        rows[query] = np.arange(len(window)) == key
-    return rows
-
-
-def knows(kind: str) -> Look:
-    def look(window: Window) -> dict[int, int]:
-        own = window.arrows
-        kept = (own.kind == kind) & own.right
-        return dict(zip(own.query[kept].tolist(), own.last[kept].tolist(), strict=True))
-
-    return look
-
-
-def nearest_of(kind: str) -> Look:
-    """The nearest candidate, right or wrong: the nearest bracket, the last definition, …"""
-
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
-            found[int(query)] = max(found.get(int(query), 0), int(key))
-        return found
-
-    return look
-
-
-def farthest_of(kind: str) -> Look:
-    """The first bracket of the window, the first definition, …"""
-
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
-            found[int(query)] = min(found.get(int(query), len(window)), int(key))
-        return found
-
-    return look
-
-
-def same_word(window: Window, *, first: bool = False) -> dict[int, int]:
-    seen: dict[str, int] = {}
-    found = {}
-    for last, form in zip(window.words.last.tolist(), window.words.lemma.tolist(), strict=True):
-        if form in seen:
-            found[last] = seen[form]
-        if not (first and form in seen):
-            seen[form] = last
-    return found
-
-
-def back(words: int) -> Look:
-    def look(window: Window) -> dict[int, int]:
-        last = window.words.last.tolist()
-        return dict(zip(last[words:], last[:-words], strict=True))
-
-    return look
-
-
 HABITS = {
-    **{f"nearest {kind}": nearest_of(kind) for kind in KINDS},
-    **{f"farthest {kind}": farthest_of(kind) for kind in KINDS},
-    "same word": same_word,
-    "where the word first stands": partial(same_word, first=True),
-    "two back": back(2),
-    "one back": back(1),
+    **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
+    **{f"farthest {kind}": candidate(kind, 0) for kind in KINDS},
+    **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
+    "same word": same_word(-1),
+    "where the word first stands": same_word(0),
+    "where the word stands second": same_word(1),
+    "where the word stood before last": same_word(-2),
+    "two back": words_back(2),
+    "one back": words_back(1),
 }
 
 

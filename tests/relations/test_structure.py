@@ -19,9 +19,9 @@ from headscope.corpus.structure.annotate import KINDS
 from headscope.corpus.window import Window
 from headscope.measure.stimuli import TextWindows
 from headscope.relations.structure import nearest_alike
+from tests.helpers.looking import Look, candidate, knows, pattern
 from tests.relations import structure_example
 
-Look = Callable[[Window], dict[int, int]]
 OPENERS = set("([{“«")
 
 
@@ -50,61 +50,6 @@ def windows() -> tuple[Window, ...]:
     return tuple(TextWindows([place], ByWord(), max_tokens=30_000, max_length=256, seed=0))
 
 
-def knows(kind: str) -> Look:
-    def look(window: Window) -> dict[int, int]:
-        own = window.arrows
-        kept = (own.kind == kind) & own.right
-        return dict(zip(own.query[kept].tolist(), own.last[kept].tolist(), strict=True))
-
-    return look
-
-
-def nearest_candidate(kind: str) -> Look:
-    """The nearest candidate, right or wrong: any bracket, the line before, the last cell."""
-
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
-            found[int(query)] = max(found.get(int(query), 0), int(key))
-        return found
-
-    return look
-
-
-def first_candidate(kind: str) -> Look:
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query, key in zip(own.query[own.kind == kind], own.last[own.kind == kind], strict=True):
-            found[int(query)] = min(found.get(int(query), len(window)), int(key))
-        return found
-
-    return look
-
-
-def second_candidate(kind: str) -> Look:
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query in set(own.query[own.kind == kind].tolist()):
-            keys = sorted({*own.last[(own.kind == kind) & (own.query == query)].tolist()})
-            found[query] = keys[max(0, len(keys) - 2)]
-        return found
-
-    return look
-
-
-def place(kind: str, number: int) -> Look:
-    """Always the same place of the row above, whatever the column."""
-
-    def look(window: Window) -> dict[int, int]:
-        own, found = window.arrows, {}
-        for query in set(own.query[own.kind == kind].tolist()):
-            keys = sorted({*own.last[(own.kind == kind) & (own.query == query)].tolist()})
-            found[query] = keys[min(number, len(keys) - 1)]
-        return found
-
-    return look
-
-
 def alike(kind: str) -> Look:
     """What is nearest of the right one's form, as the simple rule has it."""
 
@@ -131,25 +76,15 @@ def back(tokens: int) -> Look:
 
 
 HABITS = {
-    **{f"nearest {kind}": nearest_candidate(kind) for kind in KINDS},
+    **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
     **{f"nearest alike {kind}": alike(kind) for kind in KINDS},
-    **{f"first {kind}": first_candidate(kind) for kind in KINDS},
-    **{f"second {kind}": second_candidate(kind) for kind in KINDS},
-    **{f"place {n} of {kind}": place(kind, n) for kind in KINDS[3:] for n in (1, 2)},
+    **{f"first {kind}": candidate(kind, 0) for kind in KINDS},
+    **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
+    **{f"place {n} of {kind}": candidate(kind, n) for kind in KINDS[3:] for n in (1, 2)},
     "nearest opener": _nearest_of(lambda own, key: key.strip() in OPENERS),
     "same token": _nearest_of(lambda own, key: own == key),
     **{f"{d} back": back(d) for d in (1, 2, 4, 8)},
 }
-
-
-def pattern(window: Window, look: Look, share: float = 1.0) -> np.ndarray:
-    """A head that gives a share of its attention there, and the rest evenly to all before."""
-    rows = np.tril(np.ones((len(window), len(window)), np.float32))
-    rows *= (1 - share) / rows.sum(1, keepdims=True)
-    found = look(window)
-    for query in range(len(window)):
-        rows[query, found.get(query, 0)] += share
-    return rows
 
 
 @pytest.fixture(scope="module")
