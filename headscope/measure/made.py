@@ -90,36 +90,23 @@ def spelled_within(words: Sequence[str], encoder: Encoder) -> list[list[int]]:
     return found
 
 
-def _repeats(how: How) -> list[Window]:
-    tokens = how.tokenizer.ordinary_tokens(how.vocabulary_size)
-    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
-    return plan_repeats(np.asarray(tokens), how.tokenizer, **rest)
+def _repeats(encoder: Tokens, how: How, **rest: int) -> list[Window]:
+    tokens = encoder.ordinary_tokens(how.vocabulary_size)
+    return plan_repeats(np.asarray(tokens), encoder, **rest)
 
 
-def _pairs(how: How) -> list[Window]:
-    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
-    return plan_pairs(how.tokenizer, **rest)
-
-
-def _facts(how: How) -> list[Window]:
-    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
-    return plan_facts(how.tokenizer, **rest)
-
-
-def _words(how: How) -> list[Window]:
-    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
-    return plan_words(how.tokenizer, **rest)
-
-
-MADE: dict[str, Callable[[How], list[Window]]] = {
-    "repeat": _repeats,
-    "pairs": _pairs,
-    FACTS: _facts,
-    WORDS: _words,
+_PLANS: dict[str, Callable[..., list[Window]]] = {
+    "pairs": plan_pairs,
+    FACTS: plan_facts,
+    WORDS: plan_words,
 }
-"""How the windows of each stimulus but text are made."""
 
 
 def plan_made(stimuli: Collection[str], how: How) -> list[Window]:
     """The windows of these stimuli, text left out, one stimulus after the other."""
-    return [window for name, make in MADE.items() if name in stimuli for window in make(how)]
+    rest = {"max_length": how.max_length, "seed": how.seed, "count": how.documents}
+    found = _repeats(how.tokenizer, how, **rest) if "repeat" in stimuli else []
+    for name, plan in _PLANS.items():
+        if name in stimuli:
+            found += plan(how.tokenizer, **rest)
+    return found

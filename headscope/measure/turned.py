@@ -67,7 +67,8 @@ def turned(
     asked = [index for index, each in enumerate(effects) if each.of_keys]
     if not asked:
         return None
-    effect = effects[asked[0]]
+    (place,) = asked  # a second one would need prompts and places of its own
+    effect = effects[place]
     named = [named_places(window, effect.prompt) for window in batch.windows]
     rows = [row for row, each in enumerate(named) if each is not None]
     if not rows or unknown_scores(model, paths):
@@ -84,8 +85,8 @@ def turned(
     return TurnedSums(
         np.asarray(batch.blocks)[rows],
         {
-            asked[0]: (subject, due),
-            self_places(effects)[asked[0]]: (rest, nothing),
+            place: (subject, due),
+            self_places(effects)[place]: (rest, nothing),
         },
         len(effect_names(effects)),
     )
