@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from headscope.studies.directions.run import directions as directions
     from headscope.studies.explain.result import Explanation as Explanation
     from headscope.studies.explain.run import explain as explain
+    from headscope.studies.headvis.result import HeadVis as HeadVis
+    from headscope.studies.headvis.run import headvis as headvis
     from headscope.studies.prune.result import Pruning as Pruning
     from headscope.studies.prune.run import prune as prune
     from headscope.studies.redundancy.result import Redundancy as Redundancy
@@ -87,6 +89,7 @@ _HOMES = {
     "Explanation": "headscope.studies.explain.result",
     "Floor": "headscope.relations.declare",
     "HeadType": "headscope.relations.types",
+    "HeadVis": "headscope.studies.headvis.result",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
     "Pruning": "headscope.studies.prune.result",
@@ -115,6 +118,7 @@ _HOMES = {
     "explain": "headscope.studies.explain.run",
     "gallery": "headscope.views.gallery.write",
     "head_types": "headscope.relations",
+    "headvis": "headscope.studies.headvis.run",
     "load": "headscope.api",
     "pairs": "headscope.relations.pairs",
     "prune": "headscope.studies.prune.run",

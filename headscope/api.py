@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.arguments import ANYTHING, FLAG, KINDS, NAME, TEXT, maybe, number, takes, whole
+from headscope.arguments import (
+    ANYTHING,
+    FLAG,
+    KINDS,
+    NAME,
+    PATH,
+    TEXT,
+    maybe,
+    number,
+    takes,
+    whole,
+)
 from headscope.errors import HeadscopeError
 from headscope.evidence.result import Result, by_name
 from headscope.evidence.why import why
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
 
     from headscope.corpus.window import Window
     from headscope.studies.ablate.result import Ablation
+    from headscope.studies.headvis.result import HeadVis
     from headscope.views.attention_view import AttentionView
     from headscope.views.layer import LayerView
 
@@ -146,6 +158,16 @@ class Run(Result):
         from headscope.studies.ablate.run import ablate
 
         return ablate(self, heads=heads, how=how, **asked)
+
+    @takes(out=PATH)
+    def headvis(self, out: str | Path, *, heads: str = "all", **asked: Any) -> HeadVis:
+        """Write the folder that the HeadVis frontend reads.
+
+        See `headscope.studies.headvis.run.headvis`, which knows what else may be asked.
+        """
+        from headscope.studies.headvis.run import headvis
+
+        return headvis(self, out, heads=heads, **asked)
 
     @takes()
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:

@@ -24,6 +24,7 @@ from headscope.cli import show  # isort: skip  # noqa: F401
 from headscope.cli import report  # isort: skip  # noqa: F401
 from headscope.cli import atlas  # isort: skip  # noqa: F401
 from headscope.cli import gallery  # isort: skip  # noqa: F401
+from headscope.cli import headvis  # isort: skip  # noqa: F401
 from headscope.cli import serve  # isort: skip  # noqa: F401
 from headscope.cli import models  # isort: skip  # noqa: F401
 from headscope.cli import data  # isort: skip  # noqa: F401

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from headscope.errors import ChoiceError
+from headscope.errors import ChoiceError, HeadscopeError
 from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, reasons, with_rules
+from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, is_sink, reasons, with_rules
 from headscope.evidence.undecided import undecided
+from headscope.heads import head_name, parse_head
 from headscope.runs.tables import table_to_csv
 
+Head = tuple[int, int]
+"""A layer and the number of a head in it."""
 _OF_THE_TYPE = (
     "relation",
     "score",
@@ -49,6 +52,41 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
         keep = [column for column in heads.columns if column not in _OF_THE_TYPE]
         return own.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")
+
+
+def tagged_types(run: Result) -> dict[str, list[Head]]:
+    """For each type the heads that hold a tag of it, the sink's left out."""
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
+    found: dict[str, list[Head]] = {}
+    for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
+        found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
+    return found
+
+
+def chosen_heads(run: Result, heads: str) -> list[Head]:
+    """The heads that are asked about.
+
+    Args:
+        run: the run.
+        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+
+    Raises:
+        HeadscopeError: a name is none of the run's heads, or no head of the run is tagged.
+    """
+    known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
+    if heads in ("tagged", "all"):
+        tagged = {head for own in tagged_types(run).values() for head in own}
+        chosen = [head for head in known if heads == "all" or head in tagged]
+    else:
+        chosen = [parse_head(name) for name in heads.split(",")]
+        for head in chosen:
+            if head not in known:
+                last = head_name(*known[-1])
+                raise HeadscopeError(f"no head {head_name(*head)} in this run; up to {last}")
+    if not chosen:
+        raise HeadscopeError("no head of this run has a tag; name heads, or ask for --heads all")
+    return chosen
 
 
 def write_heads(heads: pd.DataFrame, format: str) -> str:

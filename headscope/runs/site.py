@@ -1,4 +1,6 @@
-"""A folder of pages that headscope wrote: made whole, and replaced with what is the user's kept."""
+"""A folder that headscope wrote for others to serve, such as a gallery: made whole, and replaced
+with what is the user's kept.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.errors import WriteError
@@ -14,15 +17,26 @@ from headscope.runs.folder import encoded
 from headscope.runs.place import check_left
 from headscope.runs.write import new_folder, resolved, unwritable, write_file
 
-MANIFEST = "gallery.json"
-"""In the folder: which files headscope wrote there. All others are the user's."""
+
+@dataclass(frozen=True)
+class Site:
+    """What is written into such a folder."""
+
+    word: str
+    """What a message calls it."""
+    manifest: str
+    """A file in the folder: which files headscope wrote there. All others are the user's."""
 
 
-def check_site(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that holds something that pages must not replace.
+GALLERY = Site("gallery", "gallery.json")
+HEADVIS = Site("HeadVis export", "headscope.json")
+
+
+def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
+    """Refuse a folder that holds something that must not be replaced.
 
     Raises:
-        WriteError: it is a file, holds other files than a gallery's, or a gallery (and `overwrite`
+        WriteError: it is a file, holds other files than such a site's, or a site (and `overwrite`
             is off).
         RunError: it is the working folder or holds it.
     """
@@ -32,41 +46,41 @@ def check_site(folder: Path, *, overwrite: bool) -> None:
         check_left(folder)
         if not folder.is_dir() or not any(folder.iterdir()):
             return
-        if not (folder / MANIFEST).is_file():
+        if not (folder / site.manifest).is_file():
             raise WriteError(
-                f"{folder} holds other files and no gallery; choose an empty or new folder"
+                f"{folder} holds other files and no {site.word}; choose an empty or new folder"
             )
         if not overwrite:
             raise WriteError(
-                f"{folder} holds a gallery already; choose another --out, or add --overwrite"
+                f"{folder} holds a {site.word} already; choose another --out, or add --overwrite"
             )
-        _own(folder)
+        _own(folder, site)
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from error
 
 
 @contextmanager
-def new_site(folder: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A folder to write pages into, which takes its place when it is whole.
+def new_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> Iterator[Path]:
+    """A folder to write files into, which takes its place when it is whole.
 
-    What an older gallery wrote there goes; what somebody else put there, such as `CNAME`, stays.
+    What an older site wrote there goes; what somebody else put there, such as `CNAME`, stays.
 
     Raises:
-        WriteError: see `check_site`; or a page has the place of a file that is not headscope's.
+        WriteError: see `check_site`; or a file has the place of one that is not headscope's.
     """
-    check_site(folder, overwrite=overwrite)
+    check_site(folder, overwrite=overwrite, site=site)
     old: Path | None = None
     kept: list[Path] = []
     try:
         with new_folder(folder) as new:
             yield new
             own = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
-            text = json.dumps({"files": [*own, MANIFEST]}, indent=1) + "\n"
-            write_file(new / MANIFEST, encoded(text))
+            text = json.dumps({"files": [*own, site.manifest]}, indent=1) + "\n"
+            write_file(new / site.manifest, encoded(text))
             place = resolved(folder)
             if place.is_dir() and any(place.iterdir()):
-                kept = _others(place)
-                _check_ways(place, new, kept)
+                kept = _others(place, site)
+                _check_ways(place, new, kept, site)
                 place.rename(new.with_name(f"{new.name}.old"))
                 old = new.with_name(f"{new.name}.old")
     except BaseException:
@@ -77,13 +91,13 @@ def new_site(folder: Path, *, overwrite: bool) -> Iterator[Path]:
         _move(kept, old, resolved(folder))
 
 
-def _own(folder: Path) -> set[str]:
-    """The files that the gallery in a folder wrote.
+def _own(folder: Path, site: Site) -> set[str]:
+    """The files that headscope wrote into a folder.
 
     Raises:
         WriteError: its list of them is damaged.
     """
-    path = folder / MANIFEST
+    path = folder / site.manifest
     try:
         files = json.loads(path.read_text(encoding="utf-8"))["files"]
         return {str(name) for name in files} if isinstance(files, list) else set()
@@ -94,9 +108,9 @@ def _own(folder: Path) -> set[str]:
         ) from error
 
 
-def _others(place: Path) -> list[Path]:
-    """Files and links in a gallery's folder that it did not write, as seen from there."""
-    own, found = _own(place), list[Path]()
+def _others(place: Path, site: Site) -> list[Path]:
+    """Files and links in such a folder that headscope did not write, as seen from there."""
+    own, found = _own(place, site), list[Path]()
     for above, folders, names in os.walk(place):
         links = [name for name in folders if (Path(above) / name).is_symlink()]
         every = [(Path(above) / name).relative_to(place) for name in (*names, *links)]
@@ -104,12 +118,12 @@ def _others(place: Path) -> list[Path]:
     return found
 
 
-def _check_ways(place: Path, new: Path, kept: Sequence[Path]) -> None:
+def _check_ways(place: Path, new: Path, kept: Sequence[Path], site: Site) -> None:
     for path in kept:
         parts = [path, *path.parents[:-1]]
         if os.path.lexists(new / path) or any((new / part).is_file() for part in parts):
             raise WriteError(
-                f"{place / path} is in the way, and no gallery wrote it; move it elsewhere"
+                f"{place / path} is in the way, and no {site.word} wrote it; move it elsewhere"
             )
 
 

@@ -27,8 +27,8 @@ from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
+from headscope.runs.listing import Head
 from headscope.studies.ablate.at_queries import ALL, AS_MUCH, AtQueries, Changed, Moves
-from headscope.studies.ablate.groups import Head
 from headscope.studies.ablate.uncertainty import Estimate, by_block, estimate
 
 QUERIES = 48

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headscope.errors import HeadscopeError
 from headscope.evidence.result import Result
-from headscope.evidence.tags import is_sink
-from headscope.heads import head_name, parse_head
+from headscope.runs.listing import Head, chosen_heads, tagged_types
 
 CONTROLS = 5
 """Groups of other heads that each group is compared with; with fewer there is no verdict."""
 NEAREST = 8
 """Heads most like one in depth and size, of which groups of several draw their controls."""
 TRIES = 40
-
-Head = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -32,41 +28,6 @@ class Group:
     heads: tuple[Head, ...]
     controls: tuple[tuple[Head, ...], ...] = ()
     """Distinct groups of as many heads that lack the type, like these in depth and write norm."""
-
-
-def tagged_types(run: Result) -> dict[str, list[Head]]:
-    """For each type the heads that hold a tag of it, the sink's left out."""
-    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
-    tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
-    found: dict[str, list[Head]] = {}
-    for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
-        found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
-    return found
-
-
-def chosen_heads(run: Result, heads: str) -> list[Head]:
-    """The heads that are asked about.
-
-    Args:
-        run: the run.
-        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
-
-    Raises:
-        HeadscopeError: a name is none of the run's heads, or no head of the run is tagged.
-    """
-    known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
-    if heads in ("tagged", "all"):
-        tagged = {head for own in tagged_types(run).values() for head in own}
-        chosen = [head for head in known if heads == "all" or head in tagged]
-    else:
-        chosen = [parse_head(name) for name in heads.split(",")]
-        for head in chosen:
-            if head not in known:
-                last = head_name(*known[-1])
-                raise HeadscopeError(f"no head {head_name(*head)} in this run; up to {last}")
-    if not chosen:
-        raise HeadscopeError("no head of this run has a tag; name heads, or ask for --heads all")
-    return chosen
 
 
 def choose_groups(

@@ -26,12 +26,13 @@ from headscope.models.encoders import refuse_encoder
 from headscope.models.load import Model
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
+from headscope.runs.listing import Head, chosen_heads
 from headscope.runs.named import A_RUN, the_run
 from headscope.runs.reload import Again, corpora_of, model_of
 from headscope.studies.ablate.at_queries import AtQueries
 from headscope.studies.ablate.edges import QUERIES, nothing, silence_edges, tags_of
 from headscope.studies.ablate.effects import HOW, ablate_groups, behaviour_of
-from headscope.studies.ablate.groups import Group, Head, choose_groups, chosen_heads, norms_of
+from headscope.studies.ablate.groups import Group, choose_groups, norms_of
 from headscope.studies.ablate.rerun import Rerunner
 from headscope.studies.ablate.result import Ablation
 from headscope.studies.ablate.stimulus import (
