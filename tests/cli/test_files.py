@@ -17,7 +17,9 @@ from headscope.errors import HeadscopeError
 from tests.fuzz.folders import make_run
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
-FOLDERS = {("classify", "out"), ("gallery", "out"), ("sweep", "out"), ("prune", "save")}
+FOLDERS = {
+    ("classify", "out"), ("gallery", "out"), ("headvis", "out"), ("sweep", "out"), ("prune", "save"),
+}  # fmt: skip
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
     (name, option.name, option.opts[0])

@@ -59,7 +59,7 @@ NAMED = WORDS | {"0", "5", "ids", "texts", "tuple", "huge text", "long"}
 """Of what is not there a sweep says so in its table, and goes on."""
 SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
-    "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "batch": {"5"},
+    "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "points": {"0", "5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
     "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
@@ -113,6 +113,8 @@ def calls(desk: Desk) -> list[Call]:
         Call("sweep", hs.sweep, {"models": ["mini"], "out": "sweep", "corpora": ["keys.conllu"], "max_tokens": 50},
              ("file", "workers", "address", "progress", "tell", "revisions", "colour", "seed", "types")),
         Call("gallery", lambda first, **how: hs.gallery(first, **how), {"first": desk.given, "out": "new"}, ("light", "overwrite", "progress")),
+        Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9, "points": 9},
+             ("heads", "max_length", "seed", "overwrite", "progress", "device", "source")),
         Call("emergence", hs.emergence, {"sweep": "folder"}),
         Call("writes", hs.writes, on_model, ("seed", "device")),
         Call("collapse", hs.collapse, on_model, ("mixing", *shared)),
@@ -134,6 +136,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("Run.unsure", run.unsure, {"relation": "positional/offset-1"}),
         Call("Run.show", run.show, {"head": "0.0", "text": "a"}, ("device",)),
         Call("Run.ablate", run.ablate, {}, ("heads", "how", "seed", "device")),
+        Call("Run.headvis", run.headvis, {"out": "new"}, ("heads", "sequences", "points")),
         Call("Run.save", run.save, {"folder": "new"}, ("overwrite",)),
     ]  # fmt: skip
 

@@ -52,6 +52,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],
+        "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
         "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
@@ -116,7 +117,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
     if name in SUFFIXES or name == "save":
-        if name == "out" and command in ("classify", "gallery", "sweep"):
+        if name == "out" and command in ("classify", "gallery", "headvis", "sweep"):
             return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is

@@ -81,6 +81,9 @@ STUDIES = {
     "directions": lambda run, corpus: hs.directions(run, "L0H0", relation="induction/repeat"),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
     "explain": lambda run, corpus: hs.explain(run, corpus, windows=8, features=2),
+    "headvis": lambda run, corpus: hs.headvis(
+        run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40
+    ),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
     "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
     "streaming": lambda run, corpus: hs.streaming(

@@ -12,17 +12,20 @@ from headscope.evidence.result import Result
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.listing import Head
 
+_RELATION = "the {type} relation in which the head has the largest lift"
 _OF_A_TYPE = {
     "mass": (
         "mass",
-        "headscope: attention on the targets of the {type} relation in which the head has the "
-        "largest lift, mean over its queries.",
+        f"headscope: attention on the targets of {_RELATION}, mean over its queries ({{names}}).",
     ),
-    "lift": ("lift", "headscope: that attention minus the same on control keys."),
+    "lift": (
+        "lift",
+        f"headscope: attention on the targets minus that on control keys, of {_RELATION}.",
+    ),
     "over_rule": (
         "contested_lift",
-        "headscope: where the best simple rule for that relation is wrong, attention on the "
-        "targets minus that on what the rule picks.",
+        "headscope: attention on the targets minus that on what the best simple rule picks, where "
+        f"that rule is wrong, of {_RELATION}.",
     ),
 }
 """By the end of a metric's name: the column of `evidence.csv`, and the words of its tooltip."""
@@ -56,8 +59,7 @@ def own_axes(run: Result) -> Axes:
         for end, (column, words) in _OF_A_TYPE.items():
             metric = f"{name.replace('-', '_')}_{end}"
             if _put(own, column, metric, values):
-                told[metric] = words.format(type=name)
-                told[metric] += f" That is {_listed(own['relation'])}." if end == "mass" else ""
+                told[metric] = words.format(type=name, names=_listed(own["relation"]))
     for column, words in _OF_A_HEAD.items():
         if column in run.heads and _put(run.heads, column, column, values):
             told[column] = words
@@ -88,7 +90,8 @@ def _put(
 
 
 def _listed(relations: pd.Series, most: int = 4) -> str:
-    """Which relation that is for most heads."""
-    names = relations.value_counts().index.tolist()
-    shown = ", ".join(names[:most])
-    return f"{shown} or one of {len(names) - most} others" if len(names) > most else shown
+    """Which relations these are, those of most heads first."""
+    counts = relations.value_counts()
+    names = sorted(counts.index, key=lambda name: (-counts[name], name))
+    left = len(names) - most
+    return ", ".join(names) if left < 2 else f"{', '.join(names[:most])} and {left} others"

@@ -41,11 +41,11 @@ class Facts(NamedTuple):
     z: _Each
     """(largest − mean) ÷ standard deviation of the scores; none where they are all the same."""
     best: _Each
-    """Attention to the strongest key, the first token left out; −1 for the first token's row."""
+    """Attention to the strongest key, the first token left out; not above 0 where there is none."""
     key: Int[Tensor, "head query"]
     """Which key that is."""
     largest: _Each
-    """Attention to the strongest key that is neither the first token nor the query; −1 for none."""
+    """The same without the query itself."""
 
 
 def facts(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int) -> Facts:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy import ndarray
+from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
@@ -75,13 +73,9 @@ def _read_window(
 
     def take(layer: int, scores: Scores) -> None:
         places, numbers = chosen.by_layer.get(layer, (slice(0, 0), []))
-        own = {i: n for i, n in zip(_range(places), numbers, strict=True) if i in points}
-        if own:
-            queries = np.unique(np.concatenate([points[i].query for i in own]))
-            rows = _rows(scores, queries, both_ways=engine.both_ways)
-        for i, head in own.items():
-            at = rows[head, np.searchsorted(queries, points[i].query)]
-            found[i] = _vectors(scores, head, points[i], at)
+        for i, head in zip(_range(places), numbers, strict=True):
+            if i in points:
+                found[i] = _vectors(_of_head(scores, head), points[i], both_ways=engine.both_ways)
         if layer == chosen.last:
             raise StoppedError
 
@@ -95,28 +89,35 @@ def _range(places: slice) -> range:
     return range(places.start, places.stop)
 
 
-def _rows(
-    scores: Scores, queries: Int[ndarray, " query"], *, both_ways: bool
-) -> Float[Tensor, "head query key"]:
-    """The attention of all heads at some queries of a window that runs alone."""
-    if not both_ways:
-        picked: Tensor = log_probabilities(scores, Picked(0, queries))
-        return picked.exp()[0]
-    length = scores.query.shape[2]
-    whole: Tensor = log_probabilities(scores, Tile(slice(0, 1), slice(0, length), length))
-    return whole.exp()[0][:, torch.from_numpy(queries).to(whole.device)]
-
-
-def _vectors(
-    scores: Scores, head: int, points: Points, attention: Float[Tensor, "point key"]
-) -> Vectors:
-    """A head's vectors; query heads of a group share keys and values."""
+def _of_head(scores: Scores, head: int) -> Scores:
+    """One head's, with the keys and values of its group: the same numbers whatever else is read."""
     group = head // (scores.query.shape[1] // scores.key.shape[1])
+    bias, sink, value = scores.beside.bias, scores.beside.sink, scores.value
+    if bias is not None and bias.shape[1] > 1:
+        bias = bias[:, head : head + 1]
+    return scores._replace(
+        query=scores.query[:, head : head + 1],
+        key=scores.key[:, group : group + 1],
+        value=None if value is None else value[:, group : group + 1],
+        normaliser=scores.normaliser[:, head : head + 1],
+        beside=scores.beside._replace(bias=bias, sink=None if sink is None else sink[head][None]),
+    )
+
+
+def _vectors(scores: Scores, points: Points, *, both_ways: bool) -> Vectors:
+    """Of a head alone, at its points in a window that runs alone."""
+    length = scores.query.shape[2]
+    rows: Tensor
+    if both_ways:
+        rows = log_probabilities(scores, Tile(slice(0, 1), slice(0, length), length))[0, 0]
+        rows = rows[torch.from_numpy(points.query).to(rows.device)]
+    else:
+        rows = log_probabilities(scores, Picked(0, points.query))[0, 0]
     value: Any = scores.value
-    values = value[0, group].to(attention.dtype)
+    values = value[0, 0].to(rows.dtype)
     return {
-        "Q": scores.query[0, head, points.query],
-        "K": scores.key[0, group, points.key],
+        "Q": scores.query[0, 0, points.query],
+        "K": scores.key[0, 0, points.key],
         "V": values[points.key],
-        "O": attention @ values[: attention.shape[1]],
+        "O": rows.exp() @ values[: rows.shape[1]],
     }
