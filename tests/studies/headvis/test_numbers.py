@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
-from headscope.studies.headvis.cells import IN_A_ROW, distance_histogram, strongest_cells, top_pairs
+from headscope.studies.headvis.cells import distance_histogram, strongest_cells, top_pairs
 from headscope.studies.headvis.deciles import drawn, intervals
 from headscope.studies.headvis.pca import principal_axes
 from headscope.studies.headvis.rows import facts
@@ -115,7 +115,7 @@ def test_the_kept_cells_are_the_largest_eight_of_a_row(export, own):
         pattern, size = own[0][head][each["sequence_id"]], each["seq_len"]
         kept = dict(zip(each["attention_indices"], each["attention_values"], strict=True))
         for query in range(size):
-            row = sorted(pattern[query].tolist(), reverse=True)[:IN_A_ROW]
+            row = sorted(pattern[query].tolist(), reverse=True)[:8]
             found = [kept[i] for i in range(query * size, query * size + size) if i in kept]
             expected = [value for value in row if value >= 0.005]
             assert sorted(found, reverse=True) == pytest.approx(expected, abs=1e-4)
