@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -16,7 +17,7 @@ from tests.browser import WATCH, find_browser
 
 KEYS = {
     "Tab": ("Tab", 9, None), "Enter": ("Enter", 13, "\r"), "ArrowRight": ("ArrowRight", 39, None),
-    "ArrowDown": ("ArrowDown", 40, None),
+    "ArrowDown": ("ArrowDown", 40, None), "ArrowUp": ("ArrowUp", 38, None), "Space": (" ", 32, " "),
 }  # fmt: skip
 
 
@@ -46,10 +47,20 @@ class Keyboard:
         """A key down and up again."""
         name, code, text = KEYS[key]
         for _ in range(times):
-            facts = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+            facts = {"key": name, "code": key, "windowsVirtualKeyCode": code}
             down = {"type": "keyDown" if text else "rawKeyDown", **facts}
             self._ask("Input.dispatchKeyEvent", down | ({"text": text} if text else {}))
             self._ask("Input.dispatchKeyEvent", {"type": "keyUp", **facts})
+
+    def write(self, text: str) -> None:
+        """Type into what has the focus."""
+        self._ask("Input.insertText", {"text": text})
+
+    def wait_for(self, holds: str, seconds: float = 20) -> None:
+        """Until an expression is true in the page."""
+        end = time.monotonic() + seconds
+        while not self.read(holds):
+            assert time.monotonic() < end, f"never: {holds}"
 
     def read(self, script: str) -> Any:
         """What an expression is in the page, after what the last key set off."""
@@ -99,11 +110,18 @@ def opened(page: str, folder: Path, *, width: int = 1280) -> Iterator[Keyboard]:
     file = folder / "keyed.html"
     watched = page.replace("<head>", f"<head><script>{WATCH}</script>", 1)
     file.write_text(watched, encoding="utf-8")
+    with opened_at(file.as_uri(), folder, width=width) as keyboard:
+        yield keyboard
+
+
+@contextmanager
+def opened_at(address: str, folder: Path, *, width: int = 1280) -> Iterator[Keyboard]:
+    """Open what a server of this machine answers; no other address is found."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     command = [
         find_browser(), "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-        f"--window-size={width},900", "--host-resolver-rules=MAP * ~NOTFOUND",
+        f"--window-size={width},900", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"--user-data-dir={folder / 'keyed'}", "about:blank",
     ]  # fmt: skip
     # the browser reads its file 3 and writes its file 4
@@ -117,7 +135,7 @@ def opened(page: str, folder: Path, *, width: int = 1280) -> Iterator[Keyboard]:
         os.close(theirs_in)
         os.close(theirs_out)
         try:
-            yield Keyboard(ours_out, ours_in, file.as_uri())
+            yield Keyboard(ours_out, ours_in, address)
         finally:
             browser.kill()
             os.close(ours_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -38,7 +39,8 @@ KEPT = ("model", "layers", "heads", "rows", "types", "countable", "relations", "
 def page_html(live: Live, other: Live | None = None) -> str:
     """The page as HTML; it asks nobody but the server that it came from."""
     data = _data(live)
-    names = [name_of(each.model.name) for each in (live, other) if each is not None]
+    models = [each.model for each in (live, other) if each is not None]
+    names = names_of([(model.name, model.revision) for model in models])
     template = Environment(autoescape=True).from_string(_file(OWN, "page.html"))
     return template.render(
         title=f"{' and '.join(names)}, live – headscope",
@@ -46,6 +48,24 @@ def page_html(live: Live, other: Live | None = None) -> str:
         relations=packed(to_json(data.pop("relations"))),
         data=to_json(data | {"names": names, "most_tokens": live.most}),
     )
+
+
+def names_of(models: Sequence[tuple[str, str]]) -> list[str]:
+    """What the page calls its models; those of one name are told apart by revision, or by place.
+
+    Args:
+        models: name and revision of each; the latter is empty where a model has none.
+
+    >>> names_of([("mini", ""), ("/models/tiny", "")])
+    ['mini', 'tiny']
+    """
+    names = [name_of(name) for name, _ in models]
+    if len(set(names)) == len(names):
+        return names
+    revisions = [revision[:8] for _, revision in models]
+    if all(revisions) and len(set(revisions)) == len(revisions):
+        return [f"{name} at {revision}" for name, revision in zip(names, revisions, strict=True)]
+    return [f"{name} ({place})" for name, place in zip(names, ("first", "second"), strict=True)]
 
 
 @cache

@@ -10,7 +10,7 @@ function measures(size) {
   return unit(LABELS_WIDE) >= LABELLED ? { unit: unit(LABELS_WIDE), margin: LABELS_WIDE } : { unit: Math.max(3, unit(PLAIN)), margin: PLAIN };
 }
 
-function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
+function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) {
   const size = tokens.length, { unit, margin } = measures(size), labelled = margin > PLAIN, side = size * unit, canvas = el("canvas", { class: "whole-pattern", tabindex: "0", role: "img", "aria-label": `${name}: ${size} queries downward, ${size} keys to the right; arrow keys move the row` });
   const said = el("p", { class: "small said", "aria-live": "polite" });
   let over = null, at = pinned;
@@ -58,8 +58,11 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin }) {
     said.textContent = `“${visible(tokens[row()]).trim()}” (token ${row()}) looks at ${best.map(([share, key]) => `“${visible(tokens[key]).trim()}” ${number(share)}`).join(", ") || "no token for more than 0.05"}${row() === at ? " – pinned" : ""}`;
   }
 
-  const change = (to) => { over = to; canvas.redraw(); tell(); };
-  const pin = (to) => { at = to; over = null; canvas.redraw(); tell(); onpin(to); };
+  /* Two models' patterns show the same row. */
+  peers.push((pointed, kept) => { [over, at] = [pointed, kept]; canvas.redraw(); tell(); });
+  const all = (pointed, kept) => { for (const show of peers) show(pointed, kept); };
+  const change = (to) => all(to, at);
+  const pin = (to) => { all(null, to); onpin(to); };
   const rowAt = (event) => {
     const box = canvas.getBoundingClientRect(), y = ((event.clientY - box.top) / box.height) * (margin + side);
     return Math.min(size - 1, Math.max(0, Math.floor((y - margin) / unit)));

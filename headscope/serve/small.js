@@ -21,32 +21,37 @@ function smallPicture(read, row) {
   canvas.redraw = () => {
     const pen = canvas.getContext("2d"), image = pen.createImageData(side, side);
     paintInto(image.data, side, read.cells[place], inkOf(row.mark), false);
-    if (read.other && !canBeWhole(read, place)) paintInto(image.data, side, read.other.cells[place], inkOf(row.mark), true);
+    if (isSplit(read)) paintInto(image.data, side, read.other.cells[place], inkOf(row.mark), true);
     pen.putImageData(image, 0, 0);
   };
   canvas.redraw();
   return canvas;
 }
 
-/* Whether a picture has cells above its diagonal: then no second one has room there. */
-const canBeWhole = (read, place) => read.side > 1 && bytesOf(read.cells[place]).length === read.side * read.side;
+/* Whether the second model's pictures lie above the diagonal: not where any head looks both ways and has cells of its own there. */
+function isSplit(read) {
+  if (!read.other) return false;
+  read.split ??= read.side === 1 || [...read.cells, ...read.other.cells].every((packed) => bytesOf(packed).length < read.side * read.side);
+  return read.split;
+}
 
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
   const strength = row.primary === UNCLASSIFIED || rests(row.mark) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const tell = (event) => showTip(`${name} – ${tags.join(", ") || label(row.mark)}\n${number(read.sinks[place])} of its attention on the first token here${read.apart ? `\n${number(read.apart[place])} of it lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
+  const tell = (event) => showTip(`${name} – ${tags.join(", ") || label(row.mark)}\n${number(read.sinks[place])} of its attention on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of it lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
   return el("button", {
     type: "button", class: `cell type-${typeClass(row.mark)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}`, onclick: () => { showTip(""); choose(name); },
     onmouseenter: tell, onmouseleave: () => showTip(""), onfocus: tell, onblur: () => showTip(""),
   }, smallPicture(read, row), el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * read.sinks[place])}%` }),
+  isSplit(read) ? el("i", { class: "sink over", "aria-hidden": "true", style: `width:${Math.round(100 * read.other.sinks[place])}%` }) : "",
   el("span", { class: "letter", "aria-hidden": "true" }, letter(row.mark)));
 }
 
 function smallGrid(read, choose) {
   const head = el("tr", {}, el("td", {}), Array.from({ length: DATA.heads }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = DATA.layers.map((layer) => el("tr", {}, el("th", { scope: "row" }, layerName(layer)), Array.from({ length: DATA.heads }, (_, h) => el("td", {}, smallCell(read, rowOf(layer, h), choose)))));
-  const box = el("table", { class: "grid pictures", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
+  const box = el("table", { class: `grid pictures${read.other ? " pair" : ""}`, style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
   box.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     const row = step && parseHead(event.target.dataset.head || "");
@@ -59,7 +64,15 @@ function smallGrid(read, choose) {
 }
 
 function howToRead(read) {
-  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right, the first token left out; the bar at the left is its share of all attention.${read.side < read.tokens.length - 1 ? " The sentence is longer than a picture is wide: a cell is the largest of several." : ""}${PAIR && read.other ? ` Below the diagonal ${DATA.names[0]}, above it ${DATA.names[1]}, mirrored: what both do lies on both sides.` : ""}`);
+  const long = read.side < read.tokens.length - 1 ? " The sentence is longer than a picture is wide: a cell is the largest of several." : "";
+  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right, the first token left out; the bar at the left is its share of all attention.${long}${read.other ? besideIt(read) : ""}`);
+}
+
+/* Where the second model is in the pictures: one that looks both ways leaves no room for it. */
+function besideIt(read) {
+  const [one, two] = DATA.names;
+  if (!isSplit(read)) return ` The pictures are ${one}'s: it looks both ways, which leaves no room for ${two}. Choose a head to see both.`;
+  return ` On and below the diagonal ${one}, above it ${two}, mirrored (its queries to the right, its keys downward, its bar at the top): what both do lies on both sides.`;
 }
 
 /* What heads are tagged for, in words: each head's tagged relations. */

@@ -16,6 +16,7 @@ const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"
 document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
 document.getElementById("main").replaceChildren(
   DATA.has_run ? "" : el("p", { class: "lead" }, "This is a model without a run: no tags are known. ", el("code", {}, "headscope classify"), " finds what its heads do; serve the folder that it writes to see tags here."),
+  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names[1]} is laid on ${DATA.names[0]} in every picture. Tags, what silencing changes and the likeliest tokens are ${DATA.names[0]}'s.`) : "",
   form, el("div", { id: "live", hidden: true },
     DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Heads that do "), search, foundBox) : "",
     el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), silenceSection, lossBox))));
@@ -54,7 +55,7 @@ async function readText() {
 function farthest() {
   if (!read.apart) return [];
   const most = [...read.apart.keys()].sort((a, b) => read.apart[b] - read.apart[a]).slice(0, 5);
-  return [el("p", { class: "small", id: "apart" }, "Farthest apart here: ", most.flatMap((place) => [nameButton(DATA.rows[place]), ` ${number(read.apart[place])} `]))];
+  return [el("p", { class: "small", id: "apart" }, `Farthest apart here, by the share of attention that lies elsewhere in ${DATA.names[1]}: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
 }
 
 const nameButton = (row) => el("button", { type: "button", class: "name-link", onclick: () => chooseHead(headName(row.layer, row.head)) }, headName(row.layer, row.head));
@@ -80,7 +81,7 @@ const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Cho
 
 function drawHead(row) {
   const name = headName(row.layer, row.head), pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
-  const view = (matrix, of) => [PAIR ? el("h4", {}, of) : "", patternView(read.tokens, matrix, row.mark, { name, pinned, onpin: pinRow })];
+  const peers = [], view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(read.tokens, matrix, row.mark, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin: pinRow, peers })];
   headBox.replaceChildren(
     el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
     read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, name)),

@@ -1,0 +1,173 @@
+"""Two models on one page: in a cell the first lies below the diagonal, the second above it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from headscope.models.load import load_model
+from headscope.serve.app import serve_app
+from headscope.serve.live import Live
+from headscope.serve.page import names_of
+from tests.browser import WATCH, axe_script
+from tests.helpers.encoders import save_hand_built
+from tests.helpers.served_page import Watched, drive
+from tests.keyboard import opened_at
+
+TEXT = "the old keys were in the house and she told them"
+CHANGED = "L1H0"
+
+
+@pytest.fixture(scope="module")
+def folders(gpt2_folder, tmp_path_factory):
+    """A model, and the same with other queries in one head."""
+    other = tmp_path_factory.mktemp("pair") / "turned"
+    shutil.copytree(gpt2_folder, other)
+    network = AutoModelForCausalLM.from_pretrained(other)
+    with torch.no_grad():
+        network.transformer.h[1].attn.c_attn.weight[:, :8] *= -3
+    network.save_pretrained(other)
+    return gpt2_folder, other
+
+
+@pytest.fixture(scope="module")
+def pair(folders, start):
+    one, two = (Live(load_model(str(folder))) for folder in folders)
+    return start(Watched(serve_app(one, two)))
+
+
+def own(folder, text=TEXT):
+    """Transformers' own patterns [layer head query key] and mean loss on a text."""
+    backend = AutoTokenizer.from_pretrained(folder)
+    ids = torch.tensor([[backend.bos_token_id, *backend(text)["input_ids"]]])
+    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        out = network(ids, output_attentions=True, labels=ids)
+    return torch.stack(out.attentions)[:, 0].double().numpy(), float(out.loss)
+
+
+CELLS = """
+  await type(%s);
+  await settled(() => $("#head h2") || $("#head .lead"));
+  const alpha = (canvas) => { const { width, height } = canvas; return [...canvas.getContext("2d").getImageData(0, 0, width, height).data].filter((_, i) => i %% 4 === 3); };
+  const cells = Object.fromEntries($$(".pictures .cell").map((cell) => [cell.dataset.head, { alpha: alpha(cell.querySelector("canvas")), bars: [...cell.querySelectorAll(".sink")].map((bar) => bar.style.height || bar.style.width) }]));
+  $(`[data-head="%s"]`).focus();
+  const tip = $("#tip").textContent;
+  return { cells, tip, apart: $("#apart").textContent, change: $("#change").textContent, lead: $("#pair").textContent, wide: document.documentElement.scrollWidth <= innerWidth };
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, tmp_path, width):
+    script = CELLS % (json.dumps(TEXT), CHANGED)
+    seen = drive(pair, f"cells{width}", script, tmp_path, width=width)
+    assert seen.errors == []
+    assert all(name.startswith(pair.address) for name in seen.requests)
+    (one, loss), (two, other_loss) = (own(folder) for folder in folders)
+    side = one.shape[-1] - 1
+    below, above = (np.sqrt(patterns[..., 1:, 1:]) for patterns in (one, two))
+    assert abs(below - above).max() > 0.3  # one head looks elsewhere: the halves can be told apart
+    for layer, head in np.ndindex(2, 4):
+        cell = seen.found["cells"][f"L{layer}H{head}"]
+        drawn = np.array(cell["alpha"]).reshape(side, side) / 255
+        expected = np.tril(below[layer, head]) + np.triu(above[layer, head].T, 1)
+        assert abs(drawn - expected).max() < 0.004, (
+            f"L{layer}H{head}"
+        )  # half of 1/255, and rounding
+        sinks = [100 * patterns[layer, head, 1:, 0].mean() for patterns in (one, two)]
+        assert [float(bar.removesuffix("%")) for bar in cell["bars"]] == pytest.approx(sinks, abs=1)
+    gap = abs(one - two).sum(-1)[1, 0, 1:].mean() / 2
+    assert gap > 0.02
+    assert f": {CHANGED} {gap:.2f}, " in seen.found["apart"]
+    assert f"{gap:.2f} of it lies elsewhere in turned" in seen.found["tip"]
+    assert f"{loss:.2f}" in seen.found["change"]
+    assert f": {other_loss:.2f}" in seen.found["change"]
+    assert seen.found["lead"].startswith("Two models: turned is laid on")
+    assert seen.found["wide"]
+
+
+def test_both_patterns_are_read_with_the_keyboard_alone(pair, folders, tmp_path):
+    with opened_at(f"{pair.address}/?keys", tmp_path) as keys:
+        keys.wait_for("document.querySelectorAll('canvas.thumb').length === 8")
+        keys.tab_to("#text")
+        keys.write("Behold. ")
+        keys.press("Enter")
+        text = keys.read("document.getElementById('text').value")
+        assert "Behold. " in text
+        length = own(folders[0], text)[0].shape[-1]
+        keys.wait_for(f"document.getElementById('status').textContent.startsWith('{length} tok')")
+        keys.tab_to('[data-head="L0H0"]')
+        keys.press("ArrowDown")
+        keys.press("Enter")
+        keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
+        keys.tab_to("canvas.whole-pattern")
+        assert keys.read("document.activeElement.getAttribute('aria-label')").startswith(CHANGED)
+        keys.press("ArrowUp", 2)
+        row = length - 3
+        said = keys.read("[...document.querySelectorAll('#head .said')].map((p) => p.textContent)")
+        for folder, each in zip(folders, said, strict=True):
+            shares = own(folder, text)[0][1, 0, row]
+            assert f"(token {row})" in each
+            assert f"{shares.max():.2f}" in each
+            assert each.endswith("pinned")
+        assert said[0] != said[1]
+        assert f"pin={row}" in keys.read("location.hash")
+        labels = "[...document.querySelectorAll('#head canvas')].map((c) => c.ariaLabel)"
+        assert len(set(keys.read(labels))) == 2
+        assert keys.read("performance.getEntriesByType('resource').every((e) => "
+                         f"e.name.startsWith('{pair.address}'))")  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_axe_finds_no_fault_in_a_pair(pair, tmp_path, width, scheme):
+    script = """
+      await settled(() => $$("#head canvas").length === 2);
+      const result = await axe.run(document);
+      return result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`);
+      """
+    pair.app.scripts["/watch.js"] = WATCH + axe_script()
+    name = f"axe{width}{scheme}"
+    try:
+        seen = drive(pair, name, script, tmp_path, at="head=L1H0", width=width, scheme=scheme)
+    finally:
+        pair.app.scripts["/watch.js"] = WATCH
+    assert (seen.errors, seen.found) == ([], [])
+
+
+def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tmp_path):
+    folder = save_hand_built(tmp_path / "bert")
+    one, two = (Live(load_model(str(folder))) for _ in range(2))
+    served = start(Watched(serve_app(one, two)))
+    script = """
+      await settled(() => $("#apart"));
+      $('[data-head="L0H1"]').click();
+      await settled(() => $$("#head canvas").length === 2);
+      return { said: $(".atlas-grid").textContent, over: $$(".sink.over").length };
+      """
+    seen = drive(served, "both", script, tmp_path)
+    assert seen.errors == []
+    assert "leaves no room for bert (second)" in seen.found["said"]
+    assert "above it" not in seen.found["said"]
+    assert seen.found["over"] == 0
+
+
+@pytest.mark.parametrize(
+    ("models", "called"),
+    [
+        ([("gpt2", ""), ("x/gpt2", "")], ["gpt2", "x/gpt2"]),
+        (
+            [("pythia", "a" * 40), ("pythia", "b" * 40)],
+            ["pythia at aaaaaaaa", "pythia at bbbbbbbb"],
+        ),
+        ([("/a/mine", ""), ("/b/mine", "")], ["mine (first)", "mine (second)"]),
+        ([("pythia", "a" * 40), ("pythia", "a" * 40)], ["pythia (first)", "pythia (second)"]),
+        ([("mini", "")], ["mini"]),
+    ],
+)
+def test_two_models_of_one_name_are_told_apart(models, called):
+    assert names_of(models) == called
