@@ -12,13 +12,17 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.corpus.window import Window
 from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
 from headscope.studies.headvis.cells import distance_histogram, strongest_cells, top_pairs
+from headscope.studies.headvis.chosen import Chosen
 from headscope.studies.headvis.deciles import drawn, intervals
 from headscope.studies.headvis.pca import principal_axes
 from headscope.studies.headvis.rows import facts
+from headscope.studies.headvis.scan import Points, Reservoir, scan
 from headscope.studies.headvis.sums import METRICS
+from headscope.studies.headvis.vectors import read_vectors
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import D_HEAD, PER_LAYER, save_planted
 from headscope.studies.validation.words import BOS, UNKNOWN
@@ -333,6 +337,60 @@ def test_of_equally_strong_keys_the_first_is_the_pair_s():
     found = facts(attention.log()[None], torch.arange(4), 0)
     strong = found.best[0] >= 0.1
     assert [(q, int(found.key[0, q])) for q in range(4) if strong[q]] == [(1, 1), (2, 1)]
+
+
+def test_a_seed_draws_other_points_of_the_same_text(gpt2_folder, windows):
+    model, chosen = load_model(str(gpt2_folder)), Chosen(((0, 1), (1, 2)))
+    how = {"points": 40, "advance": lambda tokens: None}
+    one, again, other = (scan(model, windows, chosen, seed=seed, **how) for seed in (0, 0, 1))
+    for i in range(2):
+        first = set(zip(one.points[i].window, one.points[i].query, strict=True))
+        assert len(first) == len(one.points[i]) == 40
+        assert (one.points[i].key == again.points[i].key).all()
+        second = set(zip(other.points[i].window, other.points[i].query, strict=True))
+        assert len(first - second) > 10
+    assert (one.largest == other.largest).all()
+    assert one.sums.metrics(1) == other.sums.metrics(1)
+
+
+def test_a_reservoir_keeps_each_that_came_as_likely_as_any_other():
+    counts = np.zeros(100)
+    for seed in range(400):
+        rng, kept = np.random.default_rng(seed), Reservoir(10)
+        for start in range(0, 100, 20):
+            number = np.arange(start, start + 20)
+            kept.add(np.stack([rng.random(20), number // 7, number, number], 1))
+        points = kept.points()
+        assert len(points) == 10
+        assert (np.diff(points.query) > 0).all()
+        assert points.query[points.of(3)].tolist() == [q for q in points.query if q // 7 == 3]
+        counts[points.query] += 1
+    assert 15 < counts.min() < counts.max() < 75  # of 40 that are expected
+
+
+def test_vectors_are_those_whose_products_and_means_make_the_attention(model_folder):
+    """Of a query with all its keys; in one layout query heads share keys and values."""
+    model = load_model(str(model_folder))
+    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager")
+    tokens = np.random.default_rng(0).integers(1, model.vocabulary_size, 25)
+    window = Window("made", tokens, tuple(map(str, tokens)))
+    with torch.inference_mode():
+        found = network(torch.from_numpy(tokens)[None], output_attentions=True).attentions
+    heads = [(layer, head) for layer in range(2) for head in range(4)]
+    query = 19
+    keys = np.arange(query + 1)
+    points = [Points(keys * 0, keys * 0 + query, keys) for _ in heads]
+    vectors = read_vectors(model, [window], Chosen(tuple(heads)), points, lambda tokens: None)
+    for (layer, head), own in zip(heads, vectors, strict=True):
+        expected = found[layer][0, head, query, : query + 1]
+        scores = (own["Q"] * own["K"]).sum(1) / own["Q"].shape[1] ** 0.5
+        torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-4)
+        mean = (expected[:, None] * own["V"]).sum(0)
+        torch.testing.assert_close(own["O"], mean.expand_as(own["O"]), atol=1e-4, rtol=1e-4)
+    shared = model.heads // model.key_value_heads
+    for head in range(1, 4):
+        alike = torch.equal(vectors[head]["V"], vectors[head - 1]["V"])
+        assert alike == (head % shared != 0)
 
 
 def test_principal_axes_are_those_of_the_covariance_with_one_sign():
