@@ -38,7 +38,10 @@ def heads(
     ] = False,
     format: Printed = Format.table,
 ) -> None:
-    """List the heads of a run, the strongest first."""
+    """List the heads of a run, the strongest first.
+
+    A head without a tag comes with "no tag, closest to" and the relation that it comes closest to.
+    """
     if legs:
         _print_legs(run, type, format)
         return

@@ -13,6 +13,8 @@ from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES, Rule
 
 UNCLASSIFIED = "unclassified"
+NO_TAG = "no tag, closest to"
+"""Before the relation that a head without a tag is shown with, wherever it is shown."""
 TAGGED, UNIDENTIFIABLE, NO = "tagged", "not identifiable", "no"
 VERDICTS = (TAGGED, UNIDENTIFIABLE, NO)
 """The three verdicts on a head and a relation."""
@@ -163,11 +165,16 @@ def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head:
     for title, rows in (
         ("", tagged),
         ("Cannot be told apart here:", undecided),
-        ("Closest without a tag:", near),
+        (f"{NO_TAG.capitalize()}:", near),
     ):
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules)]
+    if not len(tagged) + len(undecided) + len(near):
+        lines += [
+            "",
+            f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",
+        ]
     return "\n".join(lines)
 
 

@@ -66,7 +66,8 @@ def arcs_figure(run: Result, head: str, *, width: float | None = None) -> Figure
     wide = (width or WIDTH) * _POINTS
     relation = spoken(own[0].relation, run.rules[own[0].relation].meaning)
     model = title_of(run).replace(r"\$", "$")
-    said = textwrap.wrap(f"{model} {name}: {relation}", int(wide / (0.62 * _SIZE)))
+    bare = "" if run.heads.at[name, "tags"] else " (no tag)"
+    said = textwrap.wrap(f"{model} {name}{bare}: {relation}", int(wide / (0.62 * _SIZE)))
     high = len(chosen) * _ROW + len(said) * 1.3 * _SIZE + 7
     figure = Figure(figsize=(wide / _POINTS, high / _POINTS))
     axes = figure.add_axes((0, 0, 1, 1))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headscope.evidence.ranking import strongest
 from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
+from headscope.evidence.tags import NO_TAG, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.evidence.undecided import undecided
 from headscope.heads import ONE_STACK, Stacks, head_name
 from headscope.runs.shareable import name_of
@@ -28,6 +28,10 @@ from headscope.views.colours import (
 from headscope.views.tables import plain_table
 
 STRONGEST = 5
+CLOSEST_MEANS = (
+    "the numbers are those of the relation that the head comes closest to without earning its tag; "
+    "`headscope why` says what it lacks"
+)
 WIDE = 36  # heads that fit into 80 columns with a blank between them
 
 
@@ -131,6 +135,8 @@ def head_lines(
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
 
+    A head without a tag stands with the relation that it comes closest to; the table says so.
+
     Args:
         heads: a row per head, as in `heads.csv`.
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
@@ -143,11 +149,14 @@ def head_lines(
         table.add_row(
             name,
             UNIDENTIFIABLE if said else row.primary,
-            row.tags.replace(";", ", "),
+            row.tags.replace(";", ", ") or ("no tag, either" if said else NO_TAG),
             said or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
         )
+    if (heads["tags"] == "").any():
+        table.caption = f"{NO_TAG} …: {CLOSEST_MEANS}"
+        table.caption_justify = "left"
     return table
 
 

@@ -148,6 +148,26 @@ def test_the_list_of_heads_names_both_alternatives(run):
         list_heads(run, "syntactical")
 
 
+def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relation(run):
+    rows = {line[:4]: line for line in printed(head_lines(run.heads), 140).splitlines()}
+    for name, row in run.heads.iterrows():
+        assert ("no tag, closest to" in rows[name]) == (row["tags"] == "")
+    assert "no tag, closest to …: " in printed(head_lines(run.heads), 140)
+    tagged = printed(head_lines(run.heads[run.heads["tags"] != ""]), 140)
+    assert "L0H0" in tagged
+    assert "no tag" not in tagged
+    untold = undecided(run.heads, run.evidence)["said"]
+    (either,) = [line for line in printed(head_lines(run.heads, untold), 140).splitlines()
+                 if line.startswith("L0H2")]  # fmt: skip
+    assert "no tag, either" in either
+    assert "\nNo tag, closest to:\n" in run.why("L0H0")
+    assert "\nNo tag, closest to nothing: " in run.why("L0H3")
+    assert run.heads.loc["L0H3", "reason"].startswith("closest to ")
+    page = report_html(run)
+    assert "no tag, closest to " in page
+    assert "No tag, closest to this: it puts " in page
+
+
 def test_why_begins_with_what_cannot_be_told(run):
     lines = run.why("L0H2").splitlines()
     assert lines[0] == "L0H2: unclassified"

@@ -33,7 +33,7 @@ def test_every_head_has_a_page_with_its_near_miss_and_ladder(page, tmp_path):
     """
     seen = visit(page, script, tmp_path)
     assert seen.errors == []
-    assert seen.found["plain"].startswith("No tag. It comes closest")
+    assert seen.found["plain"].startswith("No tag, closest to this: it puts ")
     assert ["holds", "✓ mass mass 0.800, floor 0.4"] in seen.found["steps"] or any(
         kind == "holds" and " mass 0.80" in said for kind, said in seen.found["steps"]
     )

@@ -140,7 +140,7 @@ function showTip(text, at) {
 
 function describe(row) {
   const tags = tagsOf(row).join(", ") || (row.undecided ? `${label(UNDECIDED)}: ${row.undecided.said}` : UNCLASSIFIED);
-  return `${headName(row.layer, row.head)} – ${tags}\n${row.relation}: mass ${number(row.mass)}, control ` +
+  return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest to "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
     `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}`;
 }

@@ -27,7 +27,7 @@ function plainSentence(row, index) {
   const r = relationOf(row);
   const value = (column) => r[column][index];
   const said = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag. It comes closest to putting its attention where a relation says: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, where a head with a simpler habit would put ${number(value("control"))}`,
+    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, where a head with a simpler habit would put ${number(value("control"))}`,
     value("ci_low") === null ? "" : ` (the difference lies between ${number(value("ci_low"))} and ${number(value("ci_high"))}, over ${r.n} queries)`,
     value("twin_p999") === null ? "" : `; a shuffled model shows up to ${number(value("twin_p999"))} more by chance`, ".",
   ];
