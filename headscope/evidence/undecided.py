@@ -15,6 +15,8 @@ _FORMS = (
     (r"1-words-back", "the word before"),
     (r"(\d+)-words-back", r"\1 words back"),
     (r"(nearest|first)-(.+)-in-sentence", r"\1 \2 of the sentence"),
+    (r"second-(.+)-in-sentence", r"second nearest \1 of the sentence, where there are two"),
+    (r"next-to-first-(.+)-in-sentence", r"second \1 of the sentence, where there are two"),
     (r"first-(.+)", r"first \1 of the text"),
     (r"second-(.+)", r"second nearest \1"),
     (r"own", "its own simple rule, such as the nearest mention"),

@@ -36,11 +36,14 @@ WORDS_BACK = 8
 _BY_CLASS = (
     "nearest-{}", "nearest-{}-in-sentence", "second-{}", "first-{}-in-sentence", "first-{}",
 )  # fmt: skip
+FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
+"""The second of a class from the word, or from the beginning of its sentence; where the sentence
+has one alone so far, that one."""
 RULES = (
     "own",
     *(f"offset-{d}" for d in range(1, OFFSETS + 1)),
     *(f"{d}-words-back" for d in range(1, WORDS_BACK + 1)),
-    *(form.format(name) for name in CLASSES for form in _BY_CLASS),
+    *(form.format(name) for name in CLASSES for form in (*_BY_CLASS, *FALLING_BACK)),
     "same-class",
     "same-lemma",
     "first-same-lemma",
@@ -179,12 +182,16 @@ def _by_word(words: WordTable, capitals: Bool[ndarray, " word"]) -> Iterator[Int
     coming = np.where(masks, count, len(count))
     coming = np.minimum.accumulate(coming[:, ::-1], axis=1)[:, ::-1]
     inside, ever = coming[:, starts], coming[:, [0] * len(count)]
+    coming = np.concatenate([coming, np.full((len(coming), 2), len(count))], axis=1)
+    following = np.take_along_axis(coming, inside + 1, 1)
     forms = (
         near,
         np.where(near >= starts, near, -1),
         second,
         np.where(inside < count, inside, -1),
         np.where(ever < count, ever, -1),
+        np.where(second >= starts, second, np.where(near >= starts, near, -1)),
+        np.where(following < count, following, np.where(inside < count, inside, -1)),
     )
     for number in range(len(CLASSES)):
         yield from (form[number] for form in forms)

@@ -14,6 +14,7 @@ from headscope.relations.rivals import words_of_its_class
 from headscope.relations.simple_rules import (
     CLASS_COUNT,
     CLASSES,
+    FALLING_BACK,
     RULES,
     UPOS,
     picks,
@@ -21,6 +22,7 @@ from headscope.relations.simple_rules import (
 )
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
+OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
 RELATIONS = {relation.id: relation for relation in relations_of()}
 
 
@@ -56,6 +58,10 @@ def slow(window: Window, q: int, rule: str) -> int | None:
         return None if mark is None or mark + 1 >= q else mark + 1
     if rule == "capitalised":
         return last([k for k in earlier if capital(k)])
+    if rule in OF_TWO:
+        found = of(OF_TWO[rule], inside)
+        place = 1 if rule.startswith("next-to-first") else -2
+        return found[place] if len(found) > 1 else found[0] if found else None
     form, name = rule.split("-", 1)
     among = inside if name.endswith("-in-sentence") else earlier
     found = of(name.removesuffix("-in-sentence"), among)

@@ -89,6 +89,16 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
         ("det:head>dep", "3-words-back", "head → its det, or 3 words back"),
         ("cc:head>dep", "offset-1", "head → its cc, or the token before"),
         ("synonym", "first-NOUN-in-sentence", "synonym, or first noun of the sentence"),
+        (
+            "synonym",
+            "next-to-first-NOUN-in-sentence",
+            "synonym, or second noun of the sentence, where there are two",
+        ),
+        (
+            "synonym",
+            "second-NOUN-in-sentence",
+            "synonym, or second nearest noun of the sentence, where there are two",
+        ),
         ("synonym", "first-name-or-noun", "synonym, or first name or noun of the text"),
         ("synonym", "same-lemma", "synonym, or same lemma"),
         ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest mention"),

@@ -10,7 +10,15 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.delimiter import kinds_of
-from headscope.relations.simple_rules import CLASSES, OFFSETS, RULES, UPOS, of_class, picks
+from headscope.relations.simple_rules import (
+    CLASSES,
+    FALLING_BACK,
+    OFFSETS,
+    RULES,
+    UPOS,
+    of_class,
+    picks,
+)
 from headscope.studies.explain.feature import (
     Cells,
     Feature,
@@ -51,6 +59,8 @@ _MARKS = {
     "quote-bracket": "quote or bracket",
 }
 _KINDS = {"PUNCT": "delimiter"}
+_OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
+"""No features: each is what two of the others pick."""
 _RULES = {
     "same-class": "the nearest word of its own class",
     "same-lemma": "the nearest same word",
@@ -182,7 +192,7 @@ def simple_rules(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
         return
     found = picks(window)
     for row, name in enumerate(RULES):
-        if row >= 1 + OFFSETS:
+        if row >= 1 + OFFSETS and name not in _OF_TWO:
             query = np.flatnonzero(found[row] >= 0)
             kind = "delimiter" if "PUNCT" in name else "lexical"
             yield cells(Feature(name, rule_words(name), kind), query, found[row][query])
@@ -207,8 +217,11 @@ def rule_words(name: str) -> str:
     if name.endswith("-words-back"):
         return f"the word {name.split('-')[0]} words back" if name[0] != "1" else "the word before"
     inside = " of the sentence" if name.endswith("-in-sentence") else ""
-    form, _, cls = name.removesuffix("-in-sentence").partition("-")
+    form, _, cls = name.removesuffix("-in-sentence").removeprefix("next-to-").partition("-")
     shown = CLASS_WORDS.get(cls, cls)
+    if name in _OF_TWO:
+        place = "second" if form == "first" else "second nearest"
+        return f"the sentence's {place} {shown}, or its only one"
     if form == "first":
         return f"the sentence's first {shown}" if inside else f"the text's first {shown}"
     return f"the {'second nearest' if form == 'second' else form} {shown}{inside}"
