@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from headscope.studies.streaming.result import Streaming as Streaming
     from headscope.studies.streaming.run import streaming as streaming
     from headscope.studies.sweep.emergence import emergence as emergence
+    from headscope.studies.sweep.languages.result import Languages as Languages
+    from headscope.studies.sweep.languages.run import languages as languages
     from headscope.studies.sweep.result import Emergence as Emergence
     from headscope.studies.sweep.result import Sweep as Sweep
     from headscope.studies.sweep.run import sweep as sweep
@@ -91,6 +93,7 @@ _HOMES = {
     "HeadType": "headscope.relations.types",
     "HeadVis": "headscope.studies.headvis.result",
     "HeadscopeError": "headscope.errors",
+    "Languages": "headscope.studies.sweep.languages.result",
     "Pairs": "headscope.relations.pairs",
     "Pruning": "headscope.studies.prune.result",
     "Redundancy": "headscope.studies.redundancy.result",
@@ -119,6 +122,7 @@ _HOMES = {
     "gallery": "headscope.views.gallery.write",
     "head_types": "headscope.relations",
     "headvis": "headscope.studies.headvis.run",
+    "languages": "headscope.studies.sweep.languages.run",
     "load": "headscope.api",
     "pairs": "headscope.relations.pairs",
     "prune": "headscope.studies.prune.run",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.api import Run
 from headscope.arguments import MODEL, Kind, made_by, maybe, takes
 from headscope.corpus.code.excerpts import holds_code
+from headscope.corpus.languages import foreign_languages
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.evidence.judge import judge, versions
@@ -26,6 +27,7 @@ from headscope.measure.progress import Clock, Count, Progress
 from headscope.measure.prompts import plan_prompts
 from headscope.measure.schedule import portion
 from headscope.measure.stimuli import (
+    Most,
     TextWindows,
     plan_built,
     synthetic_documents,
@@ -224,7 +226,8 @@ def _surveyed(
     coming, tokens = iter(text), settings.max_tokens
     first = list(_up_to(coming, SURVEYED))
     code = any(holds_code(window.arrows) for window in first)
-    built = () if model.target else plan_built(model.tokenizer, settings.max_length, code=code)
+    asked = settings.built and not (model.target or foreign_languages(text.paths.values()))
+    built = plan_built(model.tokenizer, settings.max_length, code=code) if asked else ()
     through = tokens * (LOOKED_THROUGH_CODE if code else LOOKED_THROUGH)
     more, room = _up_to(text.further(), through), tokens // (2 if code else 4)
     found = survey([*first, *synthetic], relations, more, built, room=room)
@@ -256,15 +259,16 @@ def windows_of(
     """
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed
+    most: Most = {"max_tokens": settings.max_tokens, "max_documents": settings.documents}
     if model.target is not None:
-        sides = {"max_tokens": settings.max_tokens, "max_length": min(length, LONG // 2)}
-        return TranslationWindows(corpora, model.tokenizer, model.target, **sides), []
+        sides = model.tokenizer, model.target
+        return TranslationWindows(corpora, *sides, max_length=min(length, LONG // 2), **most), []
     text = TextWindows(
         corpora if "text" in stimuli else (),
         model.tokenizer,
-        max_tokens=settings.max_tokens,
         max_length=length,
         seed=seed,
+        **most,
     )
     count = synthetic_documents(settings.max_tokens)
     how = How(model.tokenizer, model.vocabulary_size, length, seed, count)

@@ -78,6 +78,17 @@ class Settings:
     )
     """Else reading ends when it is expected to change at most one tag of fifty; see
     `headscope.evidence.outlook`."""
+    documents: int | None = _option(
+        None, whole(1), "Documents of text to read at most; as many as there are by default.", _READ
+    )
+    built: bool = _option(
+        True,
+        FLAG,
+        "Ask sentences made for it too where a text hardly tells a relation from a simple rule; "
+        "they are English.",
+        _READ,
+    )
+    """Of Universal Dependencies' files in other languages they are never asked."""
     max_length: int = _option(256, whole(8), "Longest window in tokens.", _READ)
     """Long enough for sentences and their antecedents, short enough for the quadratic part of
     attention to stay small; at most the model's context."""

@@ -16,6 +16,7 @@ from headscope.errors import HeadscopeError
 # each module adds its command to the application, in the order of `--help`
 from headscope.cli import classify  # isort: skip  # noqa: F401
 from headscope.cli import sweep  # isort: skip  # noqa: F401
+from headscope.cli import languages  # isort: skip  # noqa: F401
 from headscope.cli import weights  # isort: skip  # noqa: F401
 from headscope.cli import anatomy  # isort: skip  # noqa: F401
 from headscope.cli import heads  # isort: skip  # noqa: F401

@@ -75,3 +75,15 @@ OtherText = Annotated[
     list[Path] | None,
     typer.Option("--corpus", help="Text, as for classify; repeatable; the run's own by default."),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Processes that hold the model, by Ray; 0 for this one alone. By default a core "
+        "each, 4 at most.",
+        show_default=False,
+    ),
+]
+Address = Annotated[
+    str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
+]

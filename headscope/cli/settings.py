@@ -53,7 +53,7 @@ def takes_settings(
 def _parameter(each: Field[Any], *, said: bool) -> inspect.Parameter:
     """The option of one setting; without a default of its own where only what is said counts."""
     option, default = OPTIONS[each.name], None if each.default is MISSING else each.default
-    kind = _KINDS.get(str(each.type), str)
+    kind = _KINDS.get(str(each.type).partition(" ")[0], str)
     empty = said or default is None
     return inspect.Parameter(
         each.name,

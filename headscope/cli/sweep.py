@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headscope.cli.app import MEASURE, command
-from headscope.cli.options import Quiet
+from headscope.cli.options import Address, Quiet, Workers
 from headscope.cli.settings import takes_settings
 from headscope.cli.terminal import print_rich, say, warn
 
@@ -34,18 +34,6 @@ Corpora = Annotated[
     typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
 ]
 Out = Annotated[Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Processes that hold the model, by Ray; 0 for this one alone. By default a core "
-        "each, 4 at most.",
-        show_default=False,
-    ),
-]
-Address = Annotated[
-    str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
 ]

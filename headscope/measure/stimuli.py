@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NotRequired, Protocol, TypedDict, Unpack, runtime_checkable
 
-import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
@@ -16,6 +15,7 @@ from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
 from headscope.corpus.code.made import made_code
 from headscope.corpus.document import Document
+from headscope.corpus.languages import foreign_notes
 from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, file_sha256, read_documents
 from headscope.corpus.shipped import built_corpora, corpus_place
@@ -25,11 +25,10 @@ from headscope.corpus.word_pairs import pair_documents, shipped_pairs
 from headscope.errors import CorpusError
 from headscope.measure.deal import few_documents
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS
+from headscope.measure.turns import documents_of, some_in_turn, take_turns
 
 MOST_DOCUMENTS = BLOCKS
 """Of each synthetic stimulus."""
-AT_ONCE = 16
-"""Files of code that are read side by side: many are long, and a few alone would be the text."""
 PAIR_TOKENS = 300
 """Of one document of word pairs, about."""
 
@@ -45,8 +44,15 @@ class Encoder(Protocol):
     def spell(self, tokens: Sequence[int]) -> list[str]: ...
 
 
+class Most(TypedDict):
+    """How much of a text is read: tokens, to the end of a window, and documents."""
+
+    max_tokens: int
+    max_documents: NotRequired[int | None]
+
+
 class TextWindows:
-    """Windows of natural text, up to `max_tokens` tokens, made one after the other.
+    """Windows of natural text, up to `max_tokens` tokens or `max_documents` documents.
 
     The files of a folder are read in an order drawn by the seed, its subfolders in turn a file
     each, so that a short run sees all kinds of text; several corpora take turns, one document
@@ -59,13 +65,14 @@ class TextWindows:
         corpora: Sequence[str | Path],
         encoder: Encoder,
         *,
-        max_tokens: int,
         max_length: int,
         seed: int,
+        **most: Unpack[Most],
     ) -> None:
+        self.max_documents = most.get("max_documents")
         self.tokens = 0
         """Tokens of the windows so far, the beginning-of-text tokens included."""
-        self.encoder, self.max_tokens, self.max_length = encoder, max_tokens, max_length
+        self.encoder, self.max_tokens, self.max_length = encoder, most["max_tokens"], max_length
         self._opened: list[Path] = []
         self._cuts, self._skipped = Cuts(), 0
         self._passed_over: list[str] = []
@@ -83,7 +90,7 @@ class TextWindows:
         """All files of the corpora by their names in these, whether they will be needed or not."""
         self._sha256: dict[Path, str] = {}
         self._coming = self._windows(
-            _take_turns([_documents(f, self._opened, self._passed_over, seed) for f in files])
+            take_turns([documents_of(f, self._opened, self._passed_over, seed) for f in files])
         )
 
     def __iter__(self) -> Iterator[Window]:
@@ -97,6 +104,8 @@ class TextWindows:
             if window is None:
                 if not self.tokens and self._passed_over:
                     raise CorpusError(f"{self._passed_over[0]}; there is nothing else to read")
+                return
+            if self.max_documents is not None and window.document >= self.max_documents:
                 return
             self.documents = max(self.documents, window.document + 1)
             self.tokens += len(window)
@@ -115,7 +124,7 @@ class TextWindows:
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
         streams = ((self._of_document(each), is_code(each)) for each in documents)
-        yield from _some_in_turn(streams)
+        yield from some_in_turn(streams)
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped += document.skipped_mentions
@@ -157,8 +166,8 @@ class TextWindows:
     @property
     def notes(self) -> list[str]:
         """What the reader of the results should know about the windows so far."""
-        few = few_documents(self.documents)
-        return [*_notes(self._cuts, self._skipped), *_unread(self._passed_over), *few]
+        beside = (*foreign_notes(self.paths.values()), *few_documents(self.documents))
+        return [*_notes(self._cuts, self._skipped), *_unread(self._passed_over), *beside]
 
 
 def synthetic_documents(max_tokens: int) -> int:
@@ -234,52 +243,6 @@ def _files(corpora: Sequence[str | Path]) -> list[list[Path]]:
 def _unread(left_out: Sequence[str]) -> list[str]:
     first = f"(first {left_out[0]})" if left_out else ""
     return [f"{len(left_out)} files of code passed over {first}"] if left_out else []
-
-
-def _documents(
-    files: list[Path], opened: list[Path], left_out: list[str], seed: int
-) -> Iterator[Document]:
-    folders: dict[Path, list[Path]] = {}
-    for i in np.random.default_rng(seed).permutation(len(files)):
-        folders.setdefault(files[i].parent, []).append(files[i])
-    for turn in zip_longest(*folders.values()):
-        for file in filter(None, turn):
-            opened.append(file)
-            yield from read_documents([file], left_out)
-
-
-def _take_turns(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
-    waiting = list(streams)
-    while waiting:
-        for stream in list(waiting):
-            document = next(stream, None)
-            if document is None:
-                waiting.remove(stream)
-            else:
-                yield document
-
-
-def _some_in_turn(streams: Iterable[tuple[Iterator[Window], bool]]) -> Iterator[Window]:
-    """One after the other; of those that are marked several at a time, a window each."""
-    opened: list[Iterator[Window]] = []
-    for stream, in_turn in streams:
-        if not in_turn:
-            yield from stream
-            continue
-        opened.append(stream)
-        while len(opened) >= AT_ONCE:
-            yield from _round(opened)
-    while opened:
-        yield from _round(opened)
-
-
-def _round(opened: list[Iterator[Window]]) -> Iterator[Window]:
-    for stream in list(opened):
-        window = next(stream, None)
-        if window is None:
-            opened.remove(stream)
-        else:
-            yield window
 
 
 def _notes(cuts: Cuts, skipped: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from headscope.corpus.naming import names_within
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import corpus_place
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import Encoder, TextWindows, frame_of
+from headscope.measure.stimuli import Encoder, Most, TextWindows, frame_of
 
 SAME = (
     "no aligned text was given: heads across read every sentence with itself as its source, which "
@@ -38,8 +39,8 @@ class TranslationWindows(TextWindows):
         corpora: aligned corpora, or text.
         encoder: the encoder's tokenizer.
         decoder: the decoder's.
-        max_tokens: of both sides together.
-        max_length: of one side.
+        max_length: tokens of one side.
+        most: how much is read, both sides together.
     """
 
     def __init__(
@@ -48,11 +49,10 @@ class TranslationWindows(TextWindows):
         encoder: Encoder,
         decoder: Encoder,
         *,
-        max_tokens: int,
         max_length: int,
+        **most: Unpack[Most],
     ) -> None:
-        how = {"max_tokens": max_tokens, "max_length": max_length}
-        super().__init__((), encoder, **how, seed=0)
+        super().__init__((), encoder, max_length=max_length, seed=0, **most)
         self.decoder = decoder
         places = [corpus_place(corpus) for corpus in corpora]
         aligned = [aligned_files(place) for place in places]

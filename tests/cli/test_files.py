@@ -18,8 +18,13 @@ from tests.fuzz.folders import make_run
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 FOLDERS = {
-    ("classify", "out"), ("gallery", "out"), ("headvis", "out"), ("sweep", "out"), ("prune", "save"),
-}  # fmt: skip
+    ("classify", "out"),
+    ("gallery", "out"),
+    ("headvis", "out"),
+    ("languages", "out"),
+    ("sweep", "out"),
+    ("prune", "save"),
+}
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
     (name, option.name, option.opts[0])

@@ -18,6 +18,7 @@ from headscope.studies.validation.calibrate import calibrate_planted
 from headscope.studies.validation.zoo.habits import habits
 from headscope.studies.validation.zoo.heads import Heads
 from headscope.studies.validation.zoo.oracles import oracles
+from tests.helpers.treebanks import save_treebanks
 from tests.helpers.zoo import zoo_windows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -63,6 +64,9 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("streaming", gpt2_folder, "--corpus", text, *long, "--gates", gates, "--out", streams)
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", *spec, "--engine-workers", 0, "--quiet")
+    banks = save_treebanks(home / "pud", ["en", "zh"])
+    spoken = ("--corpus", banks, "--out", home / "spoken", "--no-twin", "--no-examples", "--quiet")
+    shell("languages", gpt2_folder, *spoken)
     shell("gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
     shell("emergence", home / "sweep", "--out", home / "emergence.csv")
     (home / "anatomy.csv").write_text(shell("anatomy", gpt2_folder, "--format", "csv", "--check"))
@@ -72,6 +76,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
         "rules.csv": runs[0], "effects.csv": runs[0], "keys_from.csv": runs[0],
         "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
+        "languages.csv": home / "spoken", "relations.csv": home / "spoken",
     }  # fmt: skip
     groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
 
@@ -102,7 +107,7 @@ def zoo_heads() -> pd.DataFrame:
 
 
 TABLES = [
-    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "runs.csv", "emergence", "compare heads",
+    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "languages.csv", "relations.csv", "runs.csv", "emergence", "compare heads",
     "compare relations", "compare correlation", "compare depth", "redundancy",
     "redundancy groups", "redundancy tests", "weights heads", "weights composition",
     "weights writes", "weights related", "prune", "prune-heads", "streaming", "streaming-curve", "collapse", "directions", "rules.csv", "keys_from.csv", "anatomy", "anatomy published",

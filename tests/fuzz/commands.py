@@ -26,7 +26,7 @@ WORDS = {
     "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000],
     "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
     "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
-    "revisions": ["step1"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400], "x": NAMES, "y": NAMES,
+    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400], "x": NAMES, "y": NAMES,
 }  # fmt: skip
 """Bad values of options that are text, by the name of the option."""
 LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
@@ -50,6 +50,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8", "-q"],
         "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
+        "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
@@ -117,7 +118,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
     if name in SUFFIXES or name == "save":
-        if name == "out" and command in ("classify", "gallery", "headvis", "sweep"):
+        if name == "out" and command in ("classify", "gallery", "headvis", "languages", "sweep"):
             return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is

@@ -106,6 +106,8 @@ def make_desk(home: Path) -> Desk:
     (home / "folder" / "thesis.tex").write_text("precious")
     (home / "keys.conllu").write_text(SENTENCES, encoding="utf-8")
     (home / "latin.conllu").write_bytes("# text = né\n".encode("latin-1"))
+    for language in ("de", "en"):
+        (home / f"{language}_keys-ud-test.conllu").write_text(SENTENCES, encoding="utf-8")
     (home / "bad.conllu").write_text("one\ttwo\n")
     (home / "wide.txt").write_text("wide words " * 20, encoding="utf-16")
     (home / "empty.txt").write_text("")

@@ -1,0 +1,87 @@
+"""The language of a treebank, which its file's name says: `de_pud-ud-test.conllu` is German.
+
+Universal Dependencies names every file so: a code of ISO 639, `_`, the treebank, `-ud-`, the part.
+https://universaldependencies.org/release_checklist.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+
+from headscope.corpus.compressed import uncompressed
+from headscope.corpus.read import corpus_files
+from headscope.errors import CorpusError
+
+ENGLISH = "en"
+"""The language of the sentences and word lists that ship with headscope."""
+_CODE = re.compile(r"([a-z]{2,3})_\w")
+_OF_UD = re.compile(r"([a-z]{2,3})_[\w.]+-ud-")
+
+
+def language_of(file: str | PurePath) -> str:
+    """The language's code at the front of a treebank's name; empty where it says none.
+
+    >>> language_of("pud/de_pud-ud-test.conllu"), language_of("yue_mine.conllu.gz")
+    ('de', 'yue')
+    >>> language_of("novel.conllu"), language_of("de_pud.txt")
+    ('', '')
+    """
+    path = uncompressed(Path(file))
+    found = _CODE.match(path.name) if path.suffix == ".conllu" else None
+    return "" if found is None else found[1]
+
+
+def foreign_languages(files: Iterable[PurePath]) -> list[str]:
+    """The languages of Universal Dependencies' files that are not English.
+
+    Names that only look like theirs say nothing: `my_text.conllu` is not Burmese.
+
+    >>> foreign_languages([Path("en_gum-ud-dev.conllu"), Path("ja_pud-ud-test.conllu")])
+    ['ja']
+    """
+    found = (_OF_UD.match(file.name) for file in files)
+    return sorted({own[1] for own in found if own is not None} - {ENGLISH})
+
+
+def foreign_notes(files: Iterable[PurePath]) -> list[str]:
+    """A note where the text is not English, as what is made for it is."""
+    languages = ", ".join(foreign_languages(files))
+    if not languages:
+        return []
+    return [f"the text is {languages}: sentences made for contested queries, English, are left out"]
+
+
+def by_language(
+    corpora: Sequence[str | Path], only: Sequence[str] = ()
+) -> dict[str, tuple[Path, ...]]:
+    """The treebanks among some files and folders by their languages, in the order of the codes.
+
+    Args:
+        corpora: files and folders, read recursively.
+        only: the languages that are wanted; all when empty.
+
+    Raises:
+        CorpusError: a path is no corpus, a file's name says no language, or a language that is
+            wanted is not there.
+    """
+    found: dict[str, list[Path]] = {}
+    for file in dict.fromkeys(corpus_files(corpora)):
+        language = language_of(file)
+        if not language:
+            raise CorpusError(
+                f"{file}: its name says no language; a treebank is called after its language as in "
+                "Universal Dependencies, e.g. de_pud-ud-test.conllu"
+            )
+        found.setdefault(language, []).append(file)
+    for language in only:
+        if language not in found:
+            raise CorpusError(
+                f"no treebank of the language {language!r:.40} here; there are: {_listed(found)}"
+            )
+    return {language: tuple(found[language]) for language in sorted(only or found)}
+
+
+def _listed(languages: Iterable[str]) -> str:
+    return f"{', '.join(sorted(languages)):.200}"

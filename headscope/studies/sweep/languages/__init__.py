@@ -1,0 +1,1 @@
+"""Across languages: which heads hold a relation in how many of them."""

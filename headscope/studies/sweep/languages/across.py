@@ -1,0 +1,204 @@
+"""Runs of one model on several languages, put side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.errors import RunError
+from headscope.evidence.conditions import CONDITIONS, QUERIES, UNDECIDED
+from headscope.evidence.result import Result
+from headscope.evidence.tags import with_rules
+from headscope.measure.bootstrap import LEVEL, resample
+from headscope.measure.tally import Tally
+
+HEAD_COLUMNS = [
+    "layer",
+    "head",
+    "type",
+    "relation",
+    "tagged",
+    "decidable",
+    "asked",
+    "holds_in",
+    "not_in",
+    "lift",
+    "ci_low",
+    "ci_high",
+    "lowest_lift",
+    "highest_lift",
+]
+RELATION_COLUMNS = [
+    "type",
+    "relation",
+    "language",
+    "n",
+    "contested_n",
+    "decidable",
+    "baseline",
+    "tagged",
+    "best",
+    "lift",
+    "ci_low",
+    "ci_high",
+]
+_KEY = ["layer", "head", "id"]
+
+
+def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
+    """Every run's evidence with its `language`, and whether that text could decide: `decidable`.
+
+    It could where it has enough queries, enough where the best simple rule is wrong, and enough
+    documents for an interval.
+
+    Raises:
+        RunError: the runs are of models of different shapes, or one has no evidence.
+    """
+    conditions = {condition.name: condition for condition in CONDITIONS}
+    shapes = {language: _shape(run) for language, run in runs.items()}
+    if len(set(shapes.values())) > 1:
+        raise RunError(
+            "these runs are of models of different shapes: "
+            + "; ".join(f"{language} of {name}" for language, name in shapes.items())
+        )
+    tables = []
+    for language, run in runs.items():
+        table = with_rules(run.evidence, run.rules)
+        able = table["ci_low"].notna()
+        for name in (QUERIES, UNDECIDED):
+            able &= ~conditions[name].fails(table)
+        tables.append(table.assign(language=language, decidable=able))
+    return pd.concat(tables, ignore_index=True)
+
+
+def heads_table(
+    evidence: pd.DataFrame, runs: Mapping[str, Result], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """A row per head × relation that some language decides, the most widely held first.
+
+    - `tagged`, `decidable`, `asked`: in how many languages the head holds the tag, the text could
+      decide it, and the relation has queries. `holds_in`, `not_in`: the languages that give the
+      tag, and those that could and do not.
+    - `lift`: the mean of the lift over the languages that could decide, in [−1, 1], with its 95 %
+      interval `ci_low`, `ci_high` for these languages: documents are resampled, of parallel texts
+      the same ones in every language. It speaks of no other languages.
+    - `lowest_lift`, `highest_lift`: over these languages.
+
+    Args:
+        evidence: from `evidence_of`.
+        runs: the same runs, loaded with their sums.
+        parallel: whether they read the same documents.
+        seed: seeds the resamples.
+    """
+    decided = evidence[evidence["decidable"]]
+    if decided.empty:
+        return pd.DataFrame(columns=HEAD_COLUMNS)
+    tagged = decided["tagged"].astype(bool)
+    groups = decided.groupby(_KEY, sort=False)
+    found = groups.agg(
+        type=("type", "first"),
+        relation=("relation", "first"),
+        decidable=("language", "size"),
+        lowest_lift=("lift", "min"),
+        highest_lift=("lift", "max"),
+        lift=("lift", "mean"),
+    )
+    held = _listed(decided[tagged])
+    lacking = _listed(decided[~tagged])
+    found = found.assign(
+        tagged=decided[tagged].groupby(_KEY).size().reindex(found.index, fill_value=0),
+        asked=evidence.groupby(_KEY).size().reindex(found.index),
+        holds_in=held.reindex(found.index, fill_value=""),
+        not_in=lacking.reindex(found.index, fill_value=""),
+    ).reset_index()
+    bounds = _bounds(decided, runs, parallel=parallel, seed=seed)
+    found = found.merge(bounds, on=_KEY)
+    order = ["tagged", "lift", "layer", "head", "relation"]
+    ascending = [False, False, True, True, True]
+    return found.sort_values(order, ascending=ascending, ignore_index=True)[HEAD_COLUMNS]
+
+
+def relations_table(evidence: pd.DataFrame) -> pd.DataFrame:
+    """A row per relation × language: what the text holds, and which head is the best there.
+
+    `n` and `contested_n` count its queries; `decidable` says whether they are enough; `baseline` is
+    the best simple rule; `tagged` counts heads. `best` is the head with the largest lift, by
+    layer and number, and `lift`, `ci_low`, `ci_high` are its numbers.
+    """
+    if evidence.empty:
+        return pd.DataFrame(columns=RELATION_COLUMNS)
+    keys = ["id", "language"]
+    ordered = evidence.sort_values("lift", ascending=False, kind="stable")
+    found = ordered.drop_duplicates(keys).set_index(keys)
+    tagged = evidence["tagged"].astype(bool).groupby([evidence[key] for key in keys]).sum()
+    best = [f"L{row.layer}H{row.head}" for row in found.itertuples()]
+    found = found.assign(tagged=tagged.reindex(found.index), best=best).reset_index()
+    return found.sort_values(keys, ignore_index=True)[RELATION_COLUMNS]
+
+
+def _shape(run: Result) -> str:
+    model = run.info.get("model", {})
+    return f"{model.get('layers')} × {model.get('heads')} heads"
+
+
+def _listed(rows: pd.DataFrame) -> pd.Series:
+    """The languages of each head and relation, as one text."""
+    if rows.empty:
+        return pd.Series([], dtype=object, index=pd.MultiIndex.from_arrays([[]] * 3, names=_KEY))
+    return rows.groupby(_KEY)["language"].agg(";".join)
+
+
+def _bounds(
+    decided: pd.DataFrame, runs: Mapping[str, Result], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """The interval of each head's mean lift over the languages that decide a relation."""
+    tables = []
+    for relation, languages in decided.groupby("id", sort=False)["language"].unique().items():
+        tallies = [_tally(language, runs[language]) for language in languages]
+        means = _means(tallies, str(relation), parallel=parallel, seed=seed)
+        sides = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+        low, high = np.nanquantile(means, sides, axis=1)
+        columns: dict[str, Any] = {
+            "layer": np.repeat(tallies[0].numbers, tallies[0].heads),
+            "head": np.tile(np.arange(tallies[0].heads), tallies[0].layers),
+            "id": relation,
+            "ci_low": low,
+            "ci_high": high,
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _tally(language: str, run: Result) -> Tally:
+    if run.tally is None:
+        raise RunError(f"the run on {language} was loaded without its sums; load it with_tally")
+    return run.tally
+
+
+def _means(
+    tallies: Sequence[Tally], relation: str, *, parallel: bool, seed: int
+) -> Float[ndarray, "head resample"]:
+    """Each head's lift, averaged over languages, in every resample of their documents."""
+    sums = [_sums(tally, relation) for tally in tallies]
+    used = np.any([queries > 0 for _, queries in sums], axis=0)
+    total: Any = 0.0
+    for number, (excess, queries) in enumerate(sums):
+        # of parallel texts a block holds the same documents in every language
+        kept = used if parallel else queries > 0
+        rng = np.random.default_rng([seed, 0 if parallel else number])
+        draws = resample(int(kept.sum()), rng)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total = total + (excess[kept].T @ draws.T) / (draws @ queries[kept])
+    return np.asarray(total / len(sums))
+
+
+def _sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
+    """Of each block: mass on targets less that on controls, block × head, and queries."""
+    index = tally.relations.index(relation)
+    excess = tally.target[:, index] - tally.control[:, index]
+    return excess.reshape(len(excess), -1), tally.queries[:, index]

@@ -1,0 +1,177 @@
+"""Runs on several languages side by side, of heads of which it is known what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+import headscope as hs
+from headscope.errors import HeadscopeError, RunError
+from headscope.measure.bootstrap import resample
+from headscope.studies.sweep.languages.view import languages_lines
+from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
+from tests.helpers.treebanks import LANGUAGES, save_treebanks
+
+SUBJECT, OBJECT = "nsubj:head>dep", "obj:head>dep"
+HABITS = {
+    f"noun {number}": noun(number) for number in (0, 1, 2, -1, -2, -3)
+} | {f"{count} back": words_back(count) for count in (1, 2, 3, 4, 5)}  # fmt: skip
+KNOWING = {"subject": knows("nsubj"), "object": knows("obj")}
+EUROPEAN = ("en", "fr")
+"""Where one planted head knows the subject; elsewhere it rests."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return save_treebanks(tmp_path_factory.mktemp("pud"))
+
+
+@pytest.fixture(scope="module")
+def runs(folder, tokenizer) -> dict[str, hs.Run]:
+    return {
+        language: read(
+            folder,
+            language,
+            [
+                *KNOWING.values(),
+                knows("nsubj") if language in EUROPEAN else rests,
+                *HABITS.values(),
+            ],
+            tokenizer,
+        )
+        for language in LANGUAGES
+    }
+
+
+@pytest.fixture(scope="module")
+def found(runs) -> hs.Languages:
+    return hs.Languages.of(runs, parallel=24)
+
+
+def row(found: hs.Languages, head: int, relation: str) -> pd.Series:
+    rows = found.heads[(found.heads["head"] == head) & (found.heads["relation"] == relation)]
+    return rows.iloc[0]
+
+
+def test_what_is_known_in_every_language_is_held_wherever_a_text_can_tell(found):
+    own = row(found, 0, SUBJECT)
+    assert own["holds_in"] == "en;fr;ja;zh"
+    assert (own["tagged"], own["decidable"], own["not_in"]) == (4, 4, "")
+    # the Japanese verb stands last: there alone an object comes before it
+    own = row(found, 1, OBJECT)
+    assert (own["holds_in"], own["decidable"], own["asked"]) == ("ja", 1, 1)
+
+
+def test_an_arabic_verb_is_the_nearest_of_all_and_decides_nothing(found):
+    own = found.relations[found.relations["language"] == "ar"].set_index("relation")
+    assert own.loc["nsubj:dep>head", "n"] > 100
+    assert own.loc["nsubj:dep>head", "baseline"] == "nearest-VERB"
+    assert not own["decidable"].any()
+    assert not found.heads["holds_in"].str.contains("ar").any()
+
+
+def test_a_head_of_two_languages_is_named_with_those_that_it_lacks(found):
+    own = row(found, 2, SUBJECT)
+    assert (own["holds_in"], own["not_in"]) == ("en;fr", "ja;zh")
+    assert own["lowest_lift"] == pytest.approx(0, abs=0.01)
+    assert own["highest_lift"] == pytest.approx(0.9, abs=0.01)
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_habits_of_place_hold_nothing_in_any_word_order(found, habit):
+    head = len(KNOWING) + 1 + list(HABITS).index(habit)
+    own = found.heads[found.heads["head"] == head]
+    assert len(own) >= 3
+    assert not own["tagged"].any(), own[["relation", "holds_in", "lift"]]
+
+
+def test_some_habits_are_often_right_so_that_their_refusal_says_something(found):
+    first, nearest = (
+        found.evidence[
+            (found.evidence["head"] == len(KNOWING) + 1 + list(HABITS).index(habit))
+            & (found.evidence["relation"] == SUBJECT)
+        ].set_index("language")
+        for habit in ("noun 0", "noun -1")
+    )
+    assert first.loc["zh", "hit_rate"] > 0.6
+    assert nearest.loc["en", "hit_rate"] > 0.6
+
+
+def test_the_mean_lift_is_that_of_the_languages_that_can_tell(found):
+    own = found.evidence[found.evidence["decidable"]]
+    for each in found.heads.itertuples():
+        same = (own["head"] == each.head) & (own["relation"] == each.relation)
+        assert each.lift == pytest.approx(own.loc[same, "lift"].mean())
+        assert each.ci_low <= each.lift + 1e-9
+        assert each.lift <= each.ci_high + 1e-9
+
+
+def test_one_text_read_twice_is_no_surer_than_once_if_its_documents_are_the_same(runs):
+    twice = {"en": runs["en"], "fr": runs["en"]}
+    together = hs.Languages.of(twice, parallel=24)
+    apart = hs.Languages.of(twice, parallel=None)
+    head = len(KNOWING) + 1 + list(HABITS).index("noun -1")
+    one, other = row(together, head, SUBJECT), row(apart, head, SUBJECT)
+    tally = runs["en"].tally
+    index = tally.relations.index(f"syntactic/{SUBJECT}")
+    excess = (tally.target - tally.control)[:, index, 0, head]
+    queries = tally.queries[:, index]
+    draws = resample(int((queries > 0).sum()), np.random.default_rng([0, 0]))
+    ratios = (draws @ excess[queries > 0]) / (draws @ queries[queries > 0])
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    assert (one["ci_low"], one["ci_high"]) == pytest.approx((low, high))
+    # two texts of which one says nothing of the other
+    width = (other["ci_high"] - other["ci_low"]) / (high - low)
+    assert width == pytest.approx(2**-0.5, rel=0.15)
+
+
+def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
+    console = Console(width=120, record=True)
+    console.print(languages_lines(found))
+    said = console.export_text()
+    assert "the same 24 documents in every language" in said
+    line = next(each for each in said.splitlines() if each.startswith(SUBJECT))
+    assert line.split() == [SUBJECT, "4", "of", "4", "–", "2", "2", "1", "1"]
+    line = next(each for each in said.splitlines() if each.startswith("L0H2"))
+    assert line.split()[-2:] == ["ja", "zh"]
+
+
+def test_the_figure_has_a_row_for_each_head_that_holds_a_relation(found):
+    axes = found.figure().axes[0]
+    assert [each.get_text() for each in axes.get_xticklabels()] == list(LANGUAGES)
+    rows = [each.get_text() for each in axes.get_yticklabels()]
+    assert rows == [f"L0H0 {SUBJECT}", f"L0H2 {SUBJECT}", f"L0H1 {OBJECT}"]
+    dots = {(int(x), int(y)) for x, y in zip(*axes.lines[0].get_data(), strict=True)}
+    assert dots == {(1, 0), (2, 0), (3, 0), (4, 0), (1, 1), (2, 1), (3, 2)}
+
+
+def test_where_nothing_is_held_what_comes_nearest_is_drawn(folder, tokenizer):
+    runs = {name: read(folder, name, [noun(-1), rests], tokenizer) for name in ("en", "zh")}
+    found = hs.Languages.of(runs)
+    assert not (found.heads["tagged"] > 0).any()
+    assert len(found.figure().axes[0].get_yticklabels()) == len(found.heads)
+    console = Console(width=120, record=True)
+    console.print(languages_lines(found))
+    assert "no head holds a relation" in console.export_text()
+
+
+def test_texts_that_decide_nothing_draw_nothing(folder, tokenizer):
+    found = hs.Languages.of({"ar": read(folder, "ar", [noun(-1)], tokenizer)})
+    assert found.heads.empty
+    with pytest.raises(HeadscopeError, match="nothing to draw"):
+        found.figure()
+
+
+def test_other_models_and_runs_without_sums_are_refused(runs, folder, tokenizer, tmp_path):
+    other = read(folder, "zh", [noun(-1)], tokenizer)
+    with pytest.raises(RunError, match="different shapes: en of 1 × 14 heads; zh of 1 × 1 heads"):
+        hs.Languages.of({"en": runs["en"], "zh": other})
+    bare = hs.load(other.save(tmp_path / "run"))
+    with pytest.raises(RunError, match="zh was loaded without its sums"):
+        hs.Languages.of({"zh": bare})
+    with pytest.raises(RunError, match="no language could be read: it broke"):
+        hs.Languages.of({}, failed={"de": "it broke"})
