@@ -7,14 +7,17 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.studies.headvis import export as exporting
+from headscope.studies.headvis.axes import own_axes
 from headscope.studies.headvis.written import json_bytes, rounded
 from tests.helpers import encoders
 from tests.helpers.headvis import METRICS, check_data, check_head, check_sequence, read
+from tests.helpers.hybrids import save_hybrid
 from tests.helpers.models import own_code
 
 FEW = {"sequences": 30, "max_length": 48, "points": 40}
@@ -94,6 +97,20 @@ def test_the_evidence_of_a_run_stands_beside_headvis_metrics(export, run_folder)
             assert best["relation"] in told[f"{name}_mass"] or "others" in told[f"{name}_mass"]
         head = run.heads.loc[f"L{row['layer']}H{row['head']}"]
         assert row["first_token_mass"] == pytest.approx(head["first_token_mass"], abs=1e-4)
+
+
+def test_a_relation_that_was_hardly_asked_is_no_axis(run_folder):
+    run = hs.load(run_folder)
+    before = own_axes(run).values[1, 2]["positional_lift"]
+    evidence = run.evidence.copy()
+    own = (evidence["layer"] == 1) & (evidence["head"] == 2) & (evidence["type"] == "positional")
+    evidence.loc[own & np.isclose(evidence["lift"], before), "n"] = 49
+    after = own_axes(replace(run, evidence=evidence)).values[1, 2]["positional_lift"]
+    assert after < before
+    evidence.loc[own, "n"] = 49
+    assert "positional_lift" not in own_axes(replace(run, evidence=evidence)).values[1, 2]
+    evidence.loc[evidence["type"] == "positional", "n"] = 49
+    assert not [name for name in own_axes(replace(run, evidence=evidence)).told if "posit" in name]
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_else_is_read(
@@ -269,3 +286,14 @@ def test_the_page_on_formats_names_every_file_and_metric(export):
         assert f"`{metric}`" in section or f"`{name}`" in section, metric
     for key in read(export.folder / "heads" / "L0H0.json"):
         assert f"`{key}`" in section, key
+
+
+def test_a_hybrid_s_layers_keep_their_numbers(tokenizer, texts, tmp_path):
+    folder = save_hybrid("qwen3_next", tokenizer, tmp_path / "hybrid")
+    run = hs.classify(folder, texts, max_tokens=600, types=["positional"], twin=False)
+    found = run.headvis(tmp_path / "data", **FEW)
+    config = check_data(found.folder)
+    layers = {layer for layer, _ in config["heads"]}
+    assert layers == set(run.heads["layer"])
+    assert layers < set(range(config["n_layers"]))
+    assert config["has_umap"]

@@ -21,7 +21,7 @@ from headscope.studies.headvis.deciles import drawn, intervals
 from headscope.studies.headvis.pca import principal_axes
 from headscope.studies.headvis.rows import facts
 from headscope.studies.headvis.scan import Points, Reservoir, scan
-from headscope.studies.headvis.sums import METRICS
+from headscope.studies.headvis.sums import METRICS, Sums
 from headscope.studies.headvis.vectors import read_vectors
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import D_HEAD, PER_LAYER, save_planted
@@ -288,6 +288,19 @@ def test_rows_in_tiles_show_what_whole_patterns_show():
     assert torch.isnan(whole.margin[:, 0]).all()
     assert (whole.largest[:, :2] <= 0).all()  # a query has a key between only from the third on
     assert (whole.largest[:, 2:] > 0).all()
+
+
+@pytest.mark.parametrize(("strong", "known"), [(49, False), (50, True)])
+def test_an_entropy_over_tokens_asks_for_fifty_queries(strong, known):
+    attention = torch.full((1, 61, 61), 1e-3)
+    attention[0, 1 : 1 + strong, 1] = 0.5
+    sums, kinds = Sums(1, 10), np.arange(61) % 10
+    sums.add(slice(0, 1), facts(attention.log(), torch.from_numpy(kinds), 0), kinds, 0)
+    found = sums.metrics(0)
+    assert ("query_token_entropy" in found) == ("key_token_entropy" in found) == known
+    if known:
+        assert found["query_token_entropy"] == pytest.approx(math.log(10))
+        assert found["key_token_entropy"] == 0
 
 
 def test_a_key_that_is_not_seen_is_in_no_mean_of_the_scores():
