@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import pandas as pd
+
+from headscope.evidence.rule_words import rule_in_words
 
 MAX_Q = 0.01
 TIMES_CONTROL = 1.5
@@ -30,6 +33,8 @@ class Condition:
     say: Callable[[Row], str]
     asked: Callable[[pd.DataFrame], pd.Series] | None = None
     """Where it is asked at all; everywhere when None."""
+    means: str = ""
+    """What it asks, in a few words for who reads it the first time."""
 
     def fails(self, table: pd.DataFrame) -> pd.Series:
         """Where it is asked and does not hold."""
@@ -42,55 +47,80 @@ def _contested(table: pd.DataFrame) -> pd.Series:
     return table["beat_baseline_by"].notna() & (table["contested_n"] >= table["fewest"])
 
 
+def _interval(low: float, high: float) -> str:
+    return "(no interval: too few documents)" if isnan(low) else f"[{low:.3f}, {high:.3f}]"
+
+
+def _q_value(q: float) -> str:
+    return "not known (too few documents)" if isnan(q) else f"{q:.2g}"
+
+
+_HITS = "hit rate is how often its largest attention is right"
+
 CONDITIONS = (
     Condition(
         QUERIES,
         lambda t: t["taggable"] & (t["n"] >= t["fewest"]),
-        lambda r: f"{r['n']} queries, needs {r['fewest']}" if r["taggable"] else "reported only",
+        lambda r: (
+            f"{r['n']} queries, needs {r['fewest']}"
+            if r["taggable"]
+            else "this relation is reported and never gives a tag"
+        ),
+        means="the tokens at which it is asked",
     ),
     Condition(
         "mass",
         lambda t: t["mass"] >= t["floor"],
         lambda r: f"mass {r['mass']:.3f}, floor {r['floor']:g}",
+        means="the share of its attention on what is asked for; the floor is the least for a tag",
     ),
     Condition(
         "interval",
         lambda t: t["ci_low"] > 0,
-        lambda r: f"lift {r['lift']:.3f} [{r['ci_low']:.3f}, {r['ci_high']:.3f}], must lie above 0",
+        lambda r: f"lift {r['lift']:.3f} {_interval(r['ci_low'], r['ci_high'])}, must lie above 0",
+        means="lift is mass less control; in brackets its 95 % interval, documents drawn anew",
     ),
     Condition(
         "q value",
         lambda t: t["q_value"] < MAX_Q,
-        lambda r: f"q {r['q_value']:.2g}, must be below {MAX_Q:g}",
+        lambda r: f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}",
+        means="of all lifts as clear as this one, the share that would be chance",
     ),
     Condition(
         "control",
         lambda t: t["mass"] >= TIMES_CONTROL * t["control"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
+        means=f"the mass must be {TIMES_CONTROL:g} times the control at least",
     ),
     Condition(
         "second control",
         lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['matched']:.3f} elsewhere",
         lambda t: t["matched"].notna(),
+        means="the same distance and class of word, from other queries",
     ),
     Condition(
         "chance",
         lambda t: t["mass"] >= t["times_chance"] * t["chance"],
         lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
         lambda t: t["times_chance"].notna(),
+        means="the mass must be several times what evenly spread attention has",
     ),
     Condition(
         "companion",
         lambda t: t["companion_mass"] >= t["floor"],
         lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
         lambda t: t["companion_mass"].notna(),
+        means="another relation, whose mass must reach the floor too: a head of position looks "
+        "there on random tokens as on text",
     ),
     Condition(
         "twin",
         lambda t: t["lift"] > t["twin_p999"],
         lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
         lambda t: t["twin_p999"].notna(),
+        means="the same model with shuffled attention weights, which has learned nothing; the lift "
+        "must be above 99.9 % of its lifts",
     ),
     Condition(
         "best offset",
@@ -100,15 +130,18 @@ CONDITIONS = (
             f"+ {r['beat_baseline_by']:.2f}"
         ),
         lambda t: t["beat_baseline_by"].notna() & ~_contested(t),
+        means=f"the best rule that always looks the same distance back; {_HITS}",
     ),
     Condition(
         "contested lift",
         lambda t: t["contested_low"] > 0,
         lambda r: (
-            f"where {r['baseline']} is wrong, lift {r['contested_lift']:.3f} over what it picks "
-            f"[{r['contested_low']:.3f}, {r['contested_high']:.3f}], must lie above 0"
+            f"where “{rule_in_words(r['baseline'])}” is wrong, lift "
+            f"{r['contested_lift']:.3f} over what it picks "
+            f"{_interval(r['contested_low'], r['contested_high'])}, must lie above 0"
         ),
         _contested,
+        "contested are the queries where the simple rule that fits the text best is wrong",
     ),
     Condition(
         "contested mass",
@@ -118,6 +151,7 @@ CONDITIONS = (
             f"{r['rival']:.3f}"
         ),
         _contested,
+        "the mass at these queries, against that on what the rule picks",
     ),
     Condition(
         "contested hits",
@@ -127,15 +161,17 @@ CONDITIONS = (
             f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
         ),
         _contested,
+        f"{_HITS}; no simple rule may come close",
     ),
     Condition(
         UNDECIDED,
         lambda t: t["contested_n"] >= t["fewest"],
         lambda r: (
-            f"{r['contested_n']:.0f} queries where {r['baseline']} is wrong, needs {r['fewest']} "
-            "to tell them apart"
+            f"{r['contested_n']:.0f} queries where “{rule_in_words(r['baseline'])}” is wrong, "
+            f"needs {r['fewest']} to tell them apart"
         ),
         lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
+        means="how many queries there are where the simple rule that fits the text best is wrong",
     ),
 )
 

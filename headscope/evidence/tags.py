@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from headscope.evidence.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
 from headscope.evidence.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures
-from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES, Rule
 
 UNCLASSIFIED = "unclassified"
@@ -88,7 +87,7 @@ def head_table(
     or else of that which came closest.
     """
     table = with_rules(evidence, rules)
-    ordered = table.loc[_order(table)]
+    ordered = table.loc[in_order(table)]
     best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
     kinds = _kinds(ordered[ordered["tagged"].astype(bool)])
     tags = [kinds.get(key, "") for key in zip(best["layer"], best["head"], strict=True)]
@@ -152,37 +151,7 @@ def _reason(row: Row, rules: Mapping[str, Rule], fails: Mapping[str, bool]) -> s
     return f"closest to {row['id']}: {numbers}; fails: {'; '.join(failing)}"
 
 
-def explain(evidence: pd.DataFrame, rules: Mapping[str, Rule], layer: int, head: int) -> str:
-    """Every tag of a head with its conditions, then the relations that came closest."""
-    table = with_rules(evidence, rules)
-    own = table[(table["layer"] == layer) & (table["head"] == head)]
-    own = own.loc[_order(own)]
-    tagged = own[own["tagged"].astype(bool)]
-    undecided = own[own["verdict"] == UNIDENTIFIABLE]
-    near = own.drop([*tagged.index, *undecided.index])
-    near = near[near["lift"] > NEAR_LIFT].head(NEAR_MISSES)
-    lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or UNCLASSIFIED)]
-    for title, rows in (
-        ("", tagged),
-        ("Cannot be told apart here:", undecided),
-        (f"{NO_TAG.capitalize()}:", near),
-    ):
-        lines += ["", title] if title and len(rows) else []
-        for row in rows.to_dict("records"):
-            lines += ["", *_account(row, rules)]
-    if not len(tagged) + len(undecided) + len(near):
-        lines += [
-            "",
-            f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",
-        ]
-    return "\n".join(lines)
-
-
-NEAR_MISSES = 3
-NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
-
-
-def _order(table: pd.DataFrame) -> pd.Index:
+def in_order(table: pd.DataFrame) -> pd.Index:
     """The rows of `with_rules`: tags first, the vaguest last of them, then what came closest."""
     tagged = table["tagged"].astype(bool)
     rank = pd.DataFrame(
@@ -195,19 +164,3 @@ def _order(table: pd.DataFrame) -> pd.Index:
         index=table.index,
     )
     return rank.sort_values(["verdict", "failed", "vague", "lift"], kind="stable").index
-
-
-def _account(row: Row, rules: Mapping[str, Rule]) -> Sequence[str]:
-    one = pd.DataFrame([row])
-    lines = [
-        f"  {'no ' if bool(c.fails(one).iloc[0]) else 'yes'} {c.name}: {c.say(row)}"
-        for c in CONDITIONS
-        if c.asked is None or bool(c.asked(one).iloc[0])
-    ]
-    rule = rules[row["id"]]
-    head = (
-        f"{row['id']}: {row['mass']:.3f} of its attention on {rule.meaning}; "
-        f"control {row['control']:.3f}, chance {row['chance']:.3f}"
-    )
-    floor = f"  floor {rule.floor:g}: {rule.source}"
-    return [head, *lines, floor]

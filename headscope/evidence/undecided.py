@@ -6,28 +6,10 @@ import re
 
 import pandas as pd
 
+from headscope.evidence.rule_words import rule_in_words
 from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 
 _DEPENDENCY = re.compile(r"(?P<label>.+):(?P<way>head>dep|dep>head)$")
-_FORMS = (
-    (r"offset-1", "the token before"),
-    (r"offset-(\d+)", r"\1 tokens back"),
-    (r"1-words-back", "the word before"),
-    (r"(\d+)-words-back", r"\1 words back"),
-    (r"(nearest|first)-(.+)-in-sentence", r"\1 \2 of the sentence"),
-    (r"second-(.+)-in-sentence", r"second nearest \1 of the sentence, where there are two"),
-    (r"next-to-first-(.+)-in-sentence", r"second \1 of the sentence, where there are two"),
-    (r"first-(.+)", r"first \1 of the text"),
-    (r"second-(.+)", r"second nearest \1"),
-    (r"own", "its own simple rule, such as the nearest mention"),
-)
-_WORDS = {
-    "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",
-    "CCONJ": "conjunction", "DET": "determiner", "INTJ": "interjection", "NOUN": "noun",
-    "NUM": "number", "PART": "particle", "PRON": "pronoun", "PROPN": "name",
-    "PUNCT": "punctuation", "SCONJ": "subordinator", "SYM": "symbol", "VERB": "verb",
-    "X": "other word",
-}  # fmt: skip
 
 
 def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
@@ -60,7 +42,7 @@ def alternatives(relation: str, rule: str) -> str:
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    return f"{_relation(relation)}, or {_rule(rule)}"
+    return f"{_relation(relation)}, or {rule_in_words(rule)}"
 
 
 def _relation(name: str) -> str:
@@ -69,11 +51,3 @@ def _relation(name: str) -> str:
         return name
     label = found["label"]
     return f"{label} → its head" if found["way"] == "dep>head" else f"head → its {label}"
-
-
-def _rule(name: str) -> str:
-    for form, words in _FORMS:
-        if re.fullmatch(form, name):
-            name = re.sub(form, words, name)
-            break
-    return " ".join(_WORDS.get(word, word) for word in re.split("[ -]", name))

@@ -6,10 +6,16 @@ from headscope.errors import RunError
 from headscope.evidence.accounts import account_lines, explained_by
 from headscope.evidence.causes import cause_lines
 from headscope.evidence.result import Result, layers_of
-from headscope.evidence.tags import explain
+from headscope.evidence.told import explain
 from headscope.evidence.undecided import undecided
 from headscope.evidence.write_tags import write_lines
 from headscope.heads import head_name, parse_head, told_of
+from headscope.relations.relation import MIN_QUERIES
+
+_MARKS = (
+    "[[query]], «target», … left out, 30: place of the token that follows; elsewhere: attention on "
+    "tokens not shown"
+)
 
 
 def why(result: Result, head: str) -> str:
@@ -42,7 +48,7 @@ def why(result: Result, head: str) -> str:
         _listed("Rule:", _rule(result, layer, number)),
         _listed("Writes:", write_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
-        _listed("Examples, [[query]] and «targets»:", _examples(result, layer, number)),
+        _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -54,7 +60,7 @@ def _undecided(result: Result, name: str) -> str:
     own = untold.loc[name]
     return (
         f"Cannot be told apart here: {own['said']}. They differ at {own['contested_n']:.0f} of "
-        f"{own['n']} queries of this text."
+        f"{own['n']} queries of this text, and a verdict asks for {MIN_QUERIES}."
     )
 
 
@@ -81,6 +87,14 @@ def _unsure(result: Result, layer: int, head: int) -> str:
 
 def _examples(result: Result, layer: int, head: int) -> list[str]:
     return [str(e) for e in result.examples if (e.layer, e.head) == (layer, head) and e.relation]
+
+
+def _examples_title(result: Result, layer: int, head: int) -> str:
+    """What the lines below it are, and how they are marked."""
+    own = result.evidence[(result.evidence["layer"] == layer) & (result.evidence["head"] == head)]
+    title = "Examples, its queries from the best tenth (decile) to the worst, with their mass:"
+    bare = "It has no tag: they are of the relation of largest lift that it could have one by."
+    return "\n".join([title, *([] if own["tagged"].astype(bool).any() else [bare]), _MARKS])
 
 
 def _listed(title: str, lines: list[str]) -> str:

@@ -53,7 +53,9 @@ def with_writes(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFrame:
 def write_lines(effects: pd.DataFrame | None, facts: Facts, layer: int, head: int) -> list[str]:
     """What a head writes, a sentence each: its tags, then what came near one."""
     if effects is None:
-        return ["not measured: classify --writes does"]
+        return [
+            "not measured: `classify --writes` measures what a head adds to the model's predictions"
+        ]
     own = effects[(effects["layer"] == layer) & (effects["head"] == head)]
     own = own.loc[_strongest_first(own)]
     tagged = own[own["tagged"].astype(bool)]

@@ -123,7 +123,8 @@ def test_what_heads_write_stands_beside_them_and_in_words():
     assert "from elsewhere +0.7" in line
     assert write_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
     assert write_lines(table, facts, 0, 2) == ["nothing that was asked for"]
-    assert write_lines(None, {}, 0, 2) == ["not measured: classify --writes does"]
+    (line,) = write_lines(None, {}, 0, 2)
+    assert line.startswith("not measured: `classify --writes` measures ")
 
 
 def test_nothing_measured_is_an_empty_table():

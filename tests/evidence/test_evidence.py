@@ -151,7 +151,7 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
 @pytest.mark.parametrize(
     ("change", "condition"),
     [
-        ({"contested_low": -0.01}, "where nearest-VERB is wrong, lift 0.300 over what it picks"),
+        ({"contested_low": -0.01}, "where “nearest verb” is wrong, lift 0.300 over what it picks"),
         ({"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
         ({"contested_hit_rate": 0.39}, "there hit rate 0.390, any simple rule 0.300 + 0.10"),
         ({"matched": 0.4}, "1.5 × control 0.400 elsewhere"),

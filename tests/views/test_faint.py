@@ -100,7 +100,7 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
             "synonym, or second nearest noun of the sentence, where there are two",
         ),
         ("synonym", "first-name-or-noun", "synonym, or first name or noun of the text"),
-        ("synonym", "same-lemma", "synonym, or same lemma"),
+        ("synonym", "same-lemma", "synonym, or nearest form of the same word"),
         ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest mention"),
     ],
 )

@@ -1,0 +1,47 @@
+"""Simple rules in words: what `nearest-VERB` and its like stand for."""
+
+from __future__ import annotations
+
+import re
+
+_FORMS = (
+    (r"offset-1", "the token before"),
+    (r"offset-(\d+)", r"\1 tokens back"),
+    (r"offset\+1", "the token after"),
+    (r"offset\+(\d+)", r"\1 tokens ahead"),
+    (r"1-words-back", "the word before"),
+    (r"(\d+)-words-back", r"\1 words back"),
+    (r"(nearest|first)-(.+)-in-sentence", r"\1 \2 of the sentence"),
+    (r"second-(.+)-in-sentence", r"second nearest \1 of the sentence, where there are two"),
+    (r"next-to-first-(.+)-in-sentence", r"second \1 of the sentence, where there are two"),
+    (r"first-same-lemma", "first form of the same word"),
+    (r"first-(.+)", r"first \1 of the text"),
+    (r"second-(.+)", r"second nearest \1"),
+    (r"same-class", "nearest word of the same class"),
+    (r"other-class", "nearest word of another class"),
+    (r"same-lemma", "nearest form of the same word"),
+    (r"last-of-sentence-before", "last word of the sentence before"),
+    (r"after-punctuation", "nearest word after a mark"),
+    (r"capitalised", "nearest capitalised word"),
+    (r"own", "its own simple rule, such as the nearest mention"),
+)
+_WORDS = {
+    "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",
+    "CCONJ": "conjunction", "DET": "determiner", "INTJ": "interjection", "NOUN": "noun",
+    "NUM": "number", "PART": "particle", "PRON": "pronoun", "PROPN": "name",
+    "PUNCT": "punctuation", "SCONJ": "subordinator", "SYM": "symbol", "VERB": "verb",
+    "X": "other word",
+}  # fmt: skip
+
+
+def rule_in_words(name: str) -> str:
+    """A simple rule's name in words.
+
+    >>> rule_in_words("nearest-VERB"), rule_in_words("2-words-back"), rule_in_words("same-class")
+    ('nearest verb', '2 words back', 'nearest word of the same class')
+    """
+    for form, words in _FORMS:
+        if re.fullmatch(form, name):
+            name = re.sub(form, words, name)
+            break
+    return " ".join(_WORDS.get(word, word) for word in re.split("[ -]", name))
