@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -61,6 +62,15 @@ class Keyboard:
         end = time.monotonic() + seconds
         while not self.read(holds):
             assert time.monotonic() < end, f"never: {holds}"
+
+    def scheme(self, name: str) -> None:
+        """Let the page think that its reader likes it `light` or `dark`."""
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self._ask("Emulation.setEmulatedMedia", {"features": features})
+
+    def pdf(self) -> bytes:
+        """The page as it is printed."""
+        return base64.b64decode(self._ask("Page.printToPDF")["data"])
 
     def read(self, script: str) -> Any:
         """What an expression is in the page, after what the last key set off."""

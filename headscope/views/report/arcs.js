@@ -98,7 +98,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
   figure.redraw = () => {
     draw();
     const own = nodes[line.findIndex((item) => item.token === view.query)];
-    if (own) strip.scrollLeft = Math.max(0, own.offsetLeft + own.offsetWidth - strip.clientWidth + 20);
+    if (own) strip.scrollLeft = Math.max(0, own.offsetLeft + own.offsetWidth - strip.clientWidth + 40);
   };
   figure.append(strip, el("figcaption", {}, said, all));
   build();

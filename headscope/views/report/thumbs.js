@@ -1,7 +1,7 @@
 /* Small pictures of heads: the mean pattern of the first tokens, in the colour of the type. */
 
 const THUMB = DATA.means ? DATA.means.side : 0;
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const dark = window.matchMedia("screen and (prefers-color-scheme: dark)");
 const probes = new Map();
 
 /* The colour in which a type's patterns are drawn, as red, green and blue; it can be read on the page in either theme. */
