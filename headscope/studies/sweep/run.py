@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from headscope.studies.sweep.cells import (
     where,
 )
 from headscope.studies.sweep.cells import write_sweep as write
+from headscope.studies.sweep.overlap import in_turn
 from headscope.studies.sweep.processes import backend_of, workers_of
 from headscope.studies.sweep.result import Sweep
 from headscope.studies.sweep.spec import Spec, read_spec
@@ -93,21 +95,21 @@ def run_cells(
     backend = backend or InProcess()
     cells = plan_cells(spec)
     write(spec, cells)
-    left = [cell for cell in cells if not is_complete(spec, cell)]
-    count = _Count(progress, len(left))
+    there = [is_complete(spec, cell) for cell in cells]
+    count = _Count(progress, there.count(False))
+    waiting = [
+        partial(_run, spec, cell, progress=count.of(number)) for number, cell in enumerate(cells)
+    ]
     done = []
-    for number, cell in enumerate(cells, 1):
-        before = is_complete(spec, cell)
-        now = _run(spec, cell, backend, count)
-        if not before:
-            count.next()
-        done.append(now)
-        write(spec, [now])
-        tell(f"{number} of {len(cells)}: {now}: {_outcome(now, before)}")
+    with in_turn(backend, waiting) as coming:
+        for number, now in enumerate(coming, 1):
+            done.append(now)
+            write(spec, [now])
+            tell(f"{number} of {len(cells)}: {now}: {_outcome(now, there[number - 1])}")
     return done
 
 
-def _run(spec: Spec, cell: Cell, backend: Backend, progress: Progress) -> Cell:
+def _run(spec: Spec, cell: Cell, backend: Backend, *, progress: Progress) -> Cell:
     """The cell with its outcome; a run that is there already is only read."""
     try:
         if is_complete(spec, cell):
@@ -137,18 +139,24 @@ def _outcome(cell: Cell, before: bool) -> str:
 
 
 class _Count:
-    """Turns a cell's tokens into those of the sweep; the cells to come count like this one."""
+    """Turns a cell's tokens into those of the sweep; the cells to come count like the last one."""
 
     def __init__(self, progress: Progress, cells: int) -> None:
         self._progress, self._cells = progress, cells
-        self._before, self._ran, self._now, self._of = 0, 0, 0, 0
+        self._done: dict[int, int] = {}
+        """By the cells that have begun, in their order; one that failed has what was read."""
+        self._total = 0
 
-    def __call__(self, done: int, total: int) -> None:
-        self._now, self._of = done, total
-        self._progress(self._before + done, self._before + total * (self._cells - self._ran))
+    def of(self, cell: int) -> Progress:
+        """What the cell of this number tells."""
 
-    def next(self) -> None:
-        """Go on to the next cell; one that failed had only as many tokens as were read."""
-        self._before += self._now
-        self._ran += 1
-        self._now = 0
+        def told(done: int, total: int) -> None:
+            self._done[cell] = done
+            newest = next(reversed(self._done))
+            if cell == newest:
+                self._total = total
+            before = sum(own for number, own in self._done.items() if number != newest)
+            left = self._cells - len(self._done) + 1
+            self._progress(before + self._done[newest], before + self._total * left)
+
+        return told

@@ -25,6 +25,7 @@ from headscope.measure.plan import Part, Plan, read_plan
 from headscope.measure.schedule import Step
 from headscope.relations.relation import Relation
 from headscope.studies.sweep.ray.worker import Asked, Failed, Worker, unpack
+from headscope.studies.sweep.turns import Turns
 
 if TYPE_CHECKING:
     from headscope.measure.example import Example, Wanted
@@ -69,6 +70,7 @@ class Shards:
         self.count, self.threads = workers, threads
         self._address = address
         self._workers: list[Any] = []
+        self._turns = Turns(workers)
         self._asked = Asked("", {})
         self._like: Any = None
 
@@ -119,6 +121,12 @@ class Shards:
         self._workers = []
         ray.shutdown()
 
+    def beside(self, turns: Turns) -> Shards:
+        """The same workers for one of several cells, which take turns."""
+        other = Shards(self.count, address=self._address, threads=self.threads)
+        other._workers, other._turns = self._workers, turns
+        return other
+
     def open(self, model: Any, **how: Any) -> Model:
         """What is known of the model, which all workers load meanwhile.
 
@@ -131,13 +139,19 @@ class Shards:
                 "without Ray"
             )
         self._asked = Asked(model, how)
-        first, *_ = [worker.facts.remote(self._asked) for worker in self._workers]
+        self._turns.begin(self)
+        first, *_ = [worker.facts.remote(self._asked) for worker in self._mine]
         found: Model = _got(first)
         self._like = found
         return found
 
     def close(self) -> None:
-        """The workers keep it until they are asked for another."""
+        """The workers keep it until they are asked for another; others may use them."""
+        self._turns.end(self)
+
+    @property
+    def _mine(self) -> list[Any]:
+        return [self._workers[number] for number in self._turns.workers(self)]
 
     def read(self, plan: Plan) -> None:
         """Read a plan, shard by shard; see `headscope.measure.plan.read_plan`."""
@@ -151,10 +165,11 @@ class Shards:
                 yield Part(shard, unpack(packed, like).add_to, halved)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(self._like.device))
+        self._turns.hand_on(self)
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The loaded model's loss of some tokens, by one worker."""
-        found: ndarray = _got(self._workers[0].token_losses.remote(self._asked, targets))
+        found: ndarray = _got(self._mine[0].token_losses.remote(self._asked, targets))
         return found
 
     def find_examples(
@@ -168,8 +183,9 @@ class Shards:
     ) -> list[Example]:
         """Examples of some heads, by one worker, whose progress is not heard of."""
         found: list[Example] = _got(
-            self._workers[0].find_examples.remote(self._asked, windows, relations, wanted, seed)
+            self._mine[0].find_examples.remote(self._asked, windows, relations, wanted, seed)
         )
+        self._turns.end(self)
         return found
 
     def _spread(
@@ -182,7 +198,7 @@ class Shards:
         coming: deque[tuple[list[Step], Any]] = deque()
         worker_of: dict[Any, int] = {}
         costs: dict[Any, int] = {}
-        load = Counter(dict.fromkeys(range(len(self._workers)), 0))
+        load = Counter[int]()
 
         def finished() -> None:
             (done,), _ = ray.wait(list(worker_of), num_returns=1)
@@ -194,13 +210,15 @@ class Shards:
                 shard, answer = coming.popleft()
                 yield shard, _got(answer)
 
-        at_work = WAITING * len(self._workers)
-        held = HELD * at_work
         for shard in parts:
-            while len(worker_of) == at_work or len(coming) == held:
+            while True:
+                mine = self._turns.workers(self)  # more of them when another cell has ended
+                at_work = WAITING * len(mine)
+                if len(worker_of) < at_work and len(coming) < HELD * at_work:
+                    break
                 finished()
                 yield from ready()
-            worker = min(load, key=load.__getitem__)
+            worker = min(mine, key=load.__getitem__)
             cost = sum(step.cost for step in shard)
             load[worker] += cost
             # a chunk has many more windows than its first batch

@@ -1,0 +1,58 @@
+"""Cells one after the other, or by workers two at a time: one is judged while the next is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, TypeVar, runtime_checkable
+
+from headscope.measure.backend import Backend
+from headscope.studies.sweep.turns import Turns
+
+AT_ONCE = 2
+"""Cells that run: a third would only wait for its turn, and hold sums in memory."""
+
+_Done = TypeVar("_Done")
+
+
+@runtime_checkable
+class Shared(Backend, Protocol):
+    """A backend whose workers can read one cell while another is judged."""
+
+    count: int
+    """Its workers."""
+
+    def beside(self, turns: Turns) -> Backend:
+        """The same workers for one of several cells, which take turns."""
+
+
+@contextmanager
+def in_turn(
+    backend: Backend, cells: Sequence[Callable[[Backend], _Done]]
+) -> Iterator[Iterator[_Done]]:
+    """What the cells come to, in their order; when it is left early, those that run are stopped.
+
+    Args:
+        backend: what reads them; one that is shared reads the next while a cell is judged.
+        cells: each runs by the backend that it is given.
+    """
+    if not isinstance(backend, Shared):
+        yield (cell(backend) for cell in cells)
+        return
+    turns = Turns(backend.count)
+
+    def run(cell: Callable[[Backend], _Done]) -> _Done:
+        own = backend.beside(turns)
+        try:
+            return cell(own)
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        coming = [pool.submit(run, cell) for cell in cells]
+        try:
+            yield (each.result() for each in coming)
+        finally:
+            turns.stop()
+            pool.shutdown(cancel_futures=True)
