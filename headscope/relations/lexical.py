@@ -25,7 +25,7 @@ from headscope.relations.relation import (
     draws_nothing,
 )
 from headscope.relations.rivals import spans, word_pairs, words_of_its_class
-from headscope.relations.simple_rules import nearest, of_class, same_class
+from headscope.relations.simple_rules import FALLING_BACK, nearest, of_class, same_class
 from headscope.relations.types import HeadType
 
 FLOOR = 0.2
@@ -177,6 +177,7 @@ _NEAREST = tuple(
         words_of_its_class,
         f"nearest-{name}",
         f"nearest-{name}-in-sentence",
+        *(form.format(name) for form in FALLING_BACK),
     )
     for name in NEAREST
 )
@@ -188,6 +189,7 @@ _NEXT = tuple(
         words_of_its_class,
         f"later-nearest-{name}",
         f"later-nearest-{name}-in-sentence",
+        *(f"later-{form.format(name)}" for form in FALLING_BACK),
     )
     for name in NEAREST
 )

@@ -38,7 +38,7 @@ _BY_CLASS = (
 )  # fmt: skip
 FALLING_BACK = ("second-{}-in-sentence", "next-to-first-{}-in-sentence")
 """The second of a class from the word, or from the beginning of its sentence; where the sentence
-has one alone so far, that one."""
+has one alone so far, that one. In most sentences these are the nearest of the class too."""
 RULES = (
     "own",
     *(f"offset-{d}" for d in range(1, OFFSETS + 1)),

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import HeadscopeError
+from headscope.runs.given_file import given_file
 
 METRIC = "duo_attention_gate_kv_head"
 _NEEDED = ["layer", "head", "value"]
@@ -23,7 +24,6 @@ _WOULD_DO = (
     "a row per layer with a number per key/value head, apart by tabs or commas, or a table with "
     "the columns layer, head, value"
 )
-MOST_BYTES = 64 * 2**20
 
 
 def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[ndarray, " place"]:
@@ -39,17 +39,11 @@ def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[nd
     Raises:
         HeadscopeError: it cannot be read, or is of another shape.
     """
+    raw = given_file(path, _WOULD_DO)
     try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise HeadscopeError(f"{path}: no file; give {_WOULD_DO}")
-        with Path(path).open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
         text = raw.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no text"
-        raise HeadscopeError(f"{path}: cannot be read ({reason}); give {_WOULD_DO}") from error
-    if len(raw) > MOST_BYTES:
-        raise HeadscopeError(f"{path}: more than {MOST_BYTES:,} bytes; give {_WOULD_DO}")
+    except ValueError as error:
+        raise HeadscopeError(f"{path}: cannot be read (no text); give {_WOULD_DO}") from error
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
     try:

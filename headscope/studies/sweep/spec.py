@@ -15,6 +15,7 @@ import yaml
 from headscope.arguments import LARGEST, described
 from headscope.errors import HeadscopeError
 from headscope.relations import relations_of
+from headscope.runs.given_file import given_file
 from headscope.settings import OPTIONS, read_value
 
 MOST_BYTES = 2**20  # a list of a thousand revisions has some kilobytes
@@ -136,16 +137,11 @@ _SETTINGS = [name for name in OPTIONS if name != "revision"]
 
 
 def _read(path: Path) -> dict[str, Any]:
+    raw = given_file(path, "a sweep as YAML, keys with values", most=MOST_BYTES)
     try:
-        if path.exists() and not path.is_file():
-            raise HeadscopeError(f"{path}: no file; a sweep is written down in one, as YAML")
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise HeadscopeError(f"{path}: more than {MOST_BYTES:,} bytes, which is no sweep")
         content = yaml.safe_load(raw)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
         raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
     if not isinstance(content, dict):
         raise HeadscopeError(

@@ -8,6 +8,7 @@ does not mind either that a head raises the word itself.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy import ndarray
 from headscope.errors import RunError
 from headscope.evidence.result import Result
 from headscope.heads import head_name
+from headscope.runs.given_file import given_file
 from headscope.studies.validation.published_ranks import (
     PERMUTATIONS,
     RANK_COLUMNS,
@@ -49,12 +51,13 @@ def read_related(path: Path) -> pd.DataFrame:
     """What `headscope weights --table related --out` wrote.
 
     Raises:
-        RunError: there is no such file, or it holds something else.
+        HeadscopeError: there is no such file, or it holds something else.
     """
     kinds = {"layer": "int64", "head": "int64", "but_itself": "float64"}
+    raw = given_file(path, "what headscope weights MODEL --table related --out FILE wrote")
     try:
-        table = pd.read_csv(path, dtype={**dict.fromkeys(_NEEDED, "str"), **kinds})
-    except (OSError, ValueError, OverflowError) as error:
+        table = pd.read_csv(BytesIO(raw), dtype={**dict.fromkeys(_NEEDED, "str"), **kinds})
+    except (ValueError, OverflowError) as error:
         raise RunError(f"{path}: no table of related words: {error!s:.200}") from error
     missing = [name for name in _NEEDED if name not in table]
     if missing or not table["but_itself"].between(0, 1).all():

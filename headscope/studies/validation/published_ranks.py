@@ -7,6 +7,7 @@ come first. Heads of one depth are alike, so the control exchanges heads within 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.stats import rankdata
 from headscope.errors import RunError
 from headscope.evidence.result import Result
 from headscope.heads import head_name
+from headscope.runs.given_file import given_file
 
 COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
 TOP = 10
@@ -82,12 +84,13 @@ def read_scores(path: Path) -> pd.DataFrame:
     """Published scores from a CSV file with the columns `model,revision,metric,layer,head,value`.
 
     Raises:
-        RunError: there is no such file, or it holds something else.
+        HeadscopeError: there is no such file, or it holds something else.
     """
     kinds = {"layer": "int64", "head": "int64", "value": "float64"}
+    raw = given_file(path, f"a table of published scores: {', '.join(COLUMNS)}")
     try:
-        table = pd.read_csv(path, dtype={**dict.fromkeys(COLUMNS, "str"), **kinds})
-    except (OSError, ValueError, OverflowError) as error:
+        table = pd.read_csv(BytesIO(raw), dtype={**dict.fromkeys(COLUMNS, "str"), **kinds})
+    except (ValueError, OverflowError) as error:
         raise RunError(f"{path}: no table of published scores: {error!s:.200}") from error
     if missing := [name for name in COLUMNS if name not in table]:
         raise RunError(

@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said_with_the_file_and_what_would_do(tmp_path, text, m
 
 
 def test_a_file_that_is_not_there_or_endless_is_named(tmp_path):
-    with pytest.raises(HeadscopeError, match=r"none\.yaml: cannot be read as YAML: No such file"):
+    with pytest.raises(HeadscopeError, match=r"none\.yaml: cannot be read \(No such file"):
         read_spec(tmp_path / "none.yaml")
     path = tmp_path / "long.yaml"
     path.write_text("#" * 2**21)
