@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface
 
 import headscope as hs
 from headscope.errors import ModelError
@@ -83,8 +83,7 @@ def test_a_run_of_such_a_model_ends(tokenizer, tmp_path):
 
 def test_every_function_that_models_attend_by_gets_masks():
     """One without would be handed none, and windows would be gone without a word."""
-    import headscope.studies.collapse.one_pattern
-    import headscope.studies.explain.running  # noqa: F401
-
-    for name in (interface.NAME, "headscope-collapse", "headscope-explain"):
+    names = [name for name in AttentionInterface().valid_keys() if name.startswith("headscope")]
+    assert interface.NAME in names
+    for name in names:
         assert AttentionMaskInterface()[name] is interface.mask_of

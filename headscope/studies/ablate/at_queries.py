@@ -8,25 +8,22 @@ on them: what is changed at one query touches no other, and costs a token instea
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.measure.text_loss import network_of
-from headscope.models.engines import interface
-from headscope.models.engines.modules import attend_by
+from headscope.models.engines.instead import Asked, Output, attending
 from headscope.models.engines.rows import Beside, Heads, Keys, Seen
 from headscope.models.load import Model
 
-NAME = "headscope-at-queries"
 AT_ONCE = 256
 """Queries that are run again, and unembedded, at once: 50 MB of logits at 50,000 tokens."""
 ROUNDING = 1e-2
@@ -95,9 +92,6 @@ class _State:
     moved: Tensor | None = None
 
 
-_state: _State | None = None
-
-
 class AtQueries:
     """A causal model whose tokens can each be run again on the keys of those before.
 
@@ -118,7 +112,8 @@ class AtQueries:
         """Run a window, then each of some of its queries with cells of one head moved."""
         ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(self.device)
         parts = []
-        with _attending(self.network) as state:
+        state = _State()
+        with attending(self.network, partial(_attention, state)):
             hidden = self._stream(ids[None], None)[0]
             for start in range(0, len(moves.query), AT_ONCE):
                 own = moves.between(start, start + AT_ONCE)
@@ -165,40 +160,14 @@ class AtQueries:
             )
 
 
-@contextmanager
-def _attending(network: Any) -> Iterator[_State]:
-    global _state
-    _state = _State()
-    attend_by(network, NAME)
-    try:
-        yield _state
-    finally:
-        attend_by(network, interface.NAME)
-        _state = None
-
-
-def attention(
-    module: nn.Module,
-    query: Heads,
-    key: Keys,
-    value: Seen,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    **more: Any,
-) -> tuple[Float[Tensor, "batch position head _"], None]:
-    """Attention for transformers: as ever in the clean run, then of single queries on its keys."""
-    layer: Any = module.layer_idx
-    if _state is not None and _state.moves is not None:
-        return _single(_state, layer, query, key, value)[:, None].contiguous(), None
-    if _state is not None:
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        beside = interface.beside_of(module, query, key, attention_mask, more)
-        _state.kept[layer] = _Kept(key[0], value[0], scale, beside)
-    return interface.attention(module, query, key, value, attention_mask, scaling=scaling, **more)
-
-
-interface.register(NAME, attention)
+def _attention(state: _State, asked: Asked) -> Output:
+    """As ever in the clean run, then of single queries on its keys."""
+    if state.moves is not None:
+        read = _single(state, asked.layer, asked.query, asked.key, asked.value)
+        return read[:, None].contiguous()
+    kept = _Kept(asked.key[0], asked.value[0], asked.scale, asked.beside)
+    state.kept[asked.layer] = kept
+    return asked.as_ever()
 
 
 def _single(

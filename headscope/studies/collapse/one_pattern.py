@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.errors import ChoiceError
-from headscope.models.engines import interface
-from headscope.models.engines.modules import attend_by
-from headscope.models.engines.rows import Values, pattern, seen_keys
-
-NAME = "headscope-collapse"
+from headscope.models.engines.instead import Asked, Output, attending
+from headscope.models.engines.rows import pattern, seen_keys
 
 _Pattern = Float[Tensor, "batch head query key"]
 _One = Float[Tensor, "batch 1 query key"]
 _Seen = Bool[Tensor, "_ _ query key"]
-_Heads = Float[Tensor, "batch _ position width"]
 
 
 def _mean(own: _Pattern, seen: _Seen) -> _One:
@@ -62,50 +58,19 @@ def collapsed(network: Any, layers: set[int], how: str) -> Iterator[None]:
     Raises:
         ChoiceError: no such way.
     """
-    global _collapse
     if how not in WAYS:
         raise ChoiceError("way to collapse", how, WAYS)
-    _collapse = _Collapse(frozenset(layers), WAYS[how])
-    attend_by(network, NAME)
-    try:
+    with attending(network, partial(_attention, frozenset(layers), WAYS[how])):
         yield
-    finally:
-        attend_by(network, interface.NAME)
-        _collapse = None
 
 
-@dataclass(frozen=True)
-class _Collapse:
-    layers: frozenset[int]
-    way: _Way
-
-
-_collapse: _Collapse | None = None
-
-
-def attention(
-    module: nn.Module,
-    query: _Heads,
-    key: _Heads,
-    value: Values,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    **more: Any,
-) -> tuple[Float[Tensor, "batch position head _"], None]:
-    """Attention for transformers: by one pattern in collapsed layers, as ever in others."""
-    layer: Any = module.layer_idx
-    if _collapse is None or layer not in _collapse.layers:
-        return interface.attention(
-            module, query, key, value, attention_mask, scaling=scaling, **more
-        )
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    beside = interface.beside_of(module, query, key, attention_mask, more)
-    own = pattern(query, key, scale, beside)
-    mixed = _collapse.way(own, seen_keys(query, beside)).to(value.dtype) @ value
+def _attention(layers: frozenset[int], way: _Way, asked: Asked) -> Output:
+    """By one pattern in collapsed layers, as ever in others."""
+    if asked.layer not in layers:
+        return asked.as_ever()
+    query, value, beside = asked.query, asked.value, asked.beside
+    own = pattern(query, asked.key, asked.scale, beside)
+    mixed = way(own, seen_keys(query, beside)).to(value.dtype) @ value
     # grouped query heads share values: each gets those of its group
     mixed = mixed.repeat_interleave(query.shape[1] // value.shape[1], 1)
-    return mixed.transpose(1, 2).contiguous(), None
-
-
-interface.register(NAME, attention)
+    return mixed.transpose(1, 2).contiguous()

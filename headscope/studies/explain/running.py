@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headscope.models.engines import interface
-from headscope.models.engines.modules import attend_by, by_number
-from headscope.models.engines.rows import Beside, Values, pattern, seen_keys
+from headscope.models.engines.instead import Asked, Output, attending
+from headscope.models.engines.modules import by_number
+from headscope.models.engines.rows import Beside, pattern, seen_keys
 from headscope.studies.explain.reading import attention_input
-
-NAME = "headscope-explain"
 
 _Heads = Float[Tensor, "batch _ position width"]
 Pattern = Float[Tensor, "batch head query key"]
@@ -37,9 +36,6 @@ class _Running:
     inputs: dict[int, Tensor] = field(default_factory=dict)
 
 
-_running: _Running | None = None
-
-
 @contextmanager
 def running(network: Any, heads: Mapping[int, Sequence[int]], make: MakePattern) -> Iterator[None]:
     """Within this context these heads attend by given patterns.
@@ -49,64 +45,44 @@ def running(network: Any, heads: Mapping[int, Sequence[int]], make: MakePattern)
         heads: by layer, which heads.
         make: the patterns of all heads of a layer, for the batch that is run.
     """
-    global _running
-    _running = _Running(heads, make)
-    with ExitStack() as hooks:
+    asked = _Running(heads, make)
+    with ExitStack() as within:
         for layer, module in by_number(network).items():
             if layer in heads:
-                handle = module.register_forward_pre_hook(_keep(layer), with_kwargs=True)
-                hooks.callback(handle.remove)
-        attend_by(network, NAME)
-        try:
-            yield
-        finally:
-            attend_by(network, interface.NAME)
-            _running = None
+                handle = module.register_forward_pre_hook(_keep(asked, layer), with_kwargs=True)
+                within.callback(handle.remove)
+        within.enter_context(attending(network, partial(_attention, asked)))
+        yield
 
 
-def _keep(layer: int) -> Callable[..., None]:
+def _keep(running: _Running, layer: int) -> Callable[..., None]:
     def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if _running is not None:
-            _running.inputs[layer] = attention_input(given, named)
+        running.inputs[layer] = attention_input(given, named)
 
     return hook
 
 
-def attention(
-    module: nn.Module,
-    query: _Heads,
-    key: _Heads,
-    value: Values,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    **more: Any,
-) -> tuple[Float[Tensor, "batch position head _"], None]:
-    """Attention for transformers: by rules where heads have them, as ever elsewhere."""
-    layer: Any = module.layer_idx
-    heads = [] if _running is None else list(_running.heads.get(layer, ()))
-    if _running is None or len(heads) < query.shape[1]:  # some heads stay as they are
-        own, _ = interface.attention(
-            module, query, key, value, attention_mask, scaling=scaling, **more
-        )
+def _attention(running: _Running, asked: Asked) -> Output:
+    """By rules where heads have them, as ever elsewhere."""
+    query, value, layer = asked.query, asked.value, asked.layer
+    heads = list(running.heads.get(layer, ()))
+    if len(heads) < query.shape[1]:  # some heads stay as they are
+        own = asked.as_ever()
     else:
         own = query.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-    if _running is None or not heads:
-        return own, None
-    made = _running.make(layer, _running.inputs.pop(layer))[:, heads]
-    beside = interface.beside_of(module, query, key, attention_mask, more)
+    if not heads:
+        return own
+    made = running.make(layer, running.inputs.pop(layer))[:, heads]
+    beside = asked.beside
     if beside.bias is not None or beside.sink is not None:
-        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        made = _within(made, query, pattern(query, key, scale, beside)[:, heads], beside)
+        patterns = pattern(query, asked.key, asked.scale, beside)
+        made = _within(made, query, patterns[:, heads], beside)
     made = made.to(value.dtype)
     # grouped query heads share values: each gets those of its group
     group = query.shape[1] // value.shape[1]
     mixed = (made @ value[:, [head // group for head in heads]]).transpose(1, 2)
     own[:, :, heads] = mixed
-    return own, None
-
-
-interface.register(NAME, attention)
+    return own
 
 
 def _within(made: Pattern, query: _Heads, own: Pattern, beside: Beside) -> Pattern:

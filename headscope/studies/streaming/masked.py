@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from headscope.models.engines import interface
+from headscope.models.engines.instead import Asked, Output, attending
 from headscope.models.engines.kernels import attend
-from headscope.models.engines.modules import attend_by
 from headscope.models.engines.rows import Beside, Sums, Values
 from headscope.studies.streaming.kept import Kept, attend_kept
-
-NAME = "headscope-streaming"
-
-_Heads = Float[Tensor, "batch _ position width"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +46,6 @@ class _Streaming:
     look: OnBoth | None = None
 
 
-_streaming: _Streaming | None = None
-
-
 @contextmanager
 def streaming(
     network: Any, heads: Mapping[int, Sequence[int]], shared: int, kept: Kept
@@ -66,63 +58,37 @@ def streaming(
         shared: how many key/value heads a layer has.
         kept: what they keep.
     """
-    with _attending(network, _Streaming(heads, shared, kept)):
+    with attending(network, partial(_attention, _Streaming(heads, shared, kept))):
         yield
 
 
 @contextmanager
 def looking_on(network: Any, kept: Kept, look: OnBoth) -> Iterator[None]:
     """Within this context the model runs as it is, and `look` is told what streaming changes."""
-    with _attending(network, _Streaming({}, 1, kept, look)):
+    with attending(network, partial(_attention, _Streaming({}, 1, kept, look))):
         yield
 
 
-@contextmanager
-def _attending(network: Any, asked: _Streaming) -> Iterator[None]:
-    global _streaming
-    _streaming = asked
-    attend_by(network, NAME)
-    try:
-        yield
-    finally:
-        attend_by(network, interface.NAME)
-        _streaming = None
-
-
-def attention(
-    module: nn.Module,
-    query: _Heads,
-    key: _Heads,
-    value: Values,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    **more: Any,
-) -> tuple[Float[Tensor, "batch position head _"], None]:
-    """Attention for transformers: over kept keys for heads that stream, as ever for others."""
-    layer: Any = module.layer_idx
-    asked = _streaming or _Streaming({}, 1, Kept())
-    groups = sorted(asked.heads.get(layer, ()))
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    beside = interface.beside_of(module, query, key, attention_mask, more)
-    if len(groups) == asked.shared and groups:
-        output, _ = attend_kept(query, key, value, scale, beside, asked.kept)
-        return output.transpose(1, 2).contiguous(), None
+def _attention(streaming: _Streaming, asked: Asked) -> Output:
+    """Over kept keys for heads that stream, as ever for others."""
+    query, key, value = asked.query, asked.key, asked.value
+    scale, beside = asked.scale, asked.beside
+    groups = sorted(streaming.heads.get(asked.layer, ()))
+    if len(groups) == streaming.shared and groups:
+        output, _ = attend_kept(query, key, value, scale, beside, streaming.kept)
+        return output.transpose(1, 2).contiguous()
     output, normaliser = attend(query, key, value, scale, beside)
-    if asked.look is not None:
-        streamed, sums = attend_kept(query, key, value, scale, beside, asked.kept)
+    if streaming.look is not None:
+        streamed, sums = attend_kept(query, key, value, scale, beside, streaming.kept)
         far = (1 - (sums - normaliser).exp()).clamp(0, 1)
-        asked.look(layer, Both(output, streamed, far, _seen(beside, key.shape[2])))
+        streaming.look(asked.layer, Both(output, streamed, far, _seen(beside, key.shape[2])))
     if groups:
-        own = _query_heads(groups, query.shape[1] // asked.shared)
-        keys, values = (_of(x, groups, own, asked.shared) for x in (key, value))
+        own = _query_heads(groups, query.shape[1] // streaming.shared)
+        keys, values = (_of(x, groups, own, streaming.shared) for x in (key, value))
         few = _beside(beside, own)
         output = output.clone()
-        output[:, own] = attend_kept(query[:, own], keys, values, scale, few, asked.kept)[0]
-    return output.transpose(1, 2).contiguous(), None
-
-
-interface.register(NAME, attention)
+        output[:, own] = attend_kept(query[:, own], keys, values, scale, few, streaming.kept)[0]
+    return output.transpose(1, 2).contiguous()
 
 
 def _query_heads(groups: Sequence[int], size: int) -> list[int]:
