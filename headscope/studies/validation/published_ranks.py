@@ -161,6 +161,14 @@ def left_out(scores: pd.DataFrame, name: str) -> list[str]:
     return sorted(set(scores.loc[scores["model"] == name, "metric"]) - set(PUBLISHED))
 
 
+def not_scored(run: Result, scores: pd.DataFrame, name: str) -> dict[str, str]:
+    """Metrics of a model whose relation the run has not scored, each with that relation."""
+    scored = {*(run.evidence["type"] + "/" + run.evidence["relation"])}
+    asked = sorted(set(scores.loc[scores["model"] == name, "metric"]) & set(PUBLISHED))
+    found = {metric: PUBLISHED[metric].relation for metric in asked}
+    return {metric: relation for metric, relation in found.items() if relation not in scored}
+
+
 def _masses(
     run: Result, relation: str, shape: tuple[int, int]
 ) -> Float[ndarray, "layer head"] | None:

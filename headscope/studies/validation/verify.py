@@ -25,6 +25,7 @@ from headscope.studies.validation.published_ranks import (
     compare_ranks,
     left_out,
     model_in,
+    not_scored,
     read_scores,
 )
 from headscope.studies.validation.published_stimulus import (
@@ -166,6 +167,10 @@ def _ranked(
             "lists of heads that make words of words are compared with --related FILE, which "
             "headscope weights --table related --out FILE writes"
         )
+    notes += [
+        f"{metric} is not compared: this run has not scored {relation}, which is held against it"
+        for metric, relation in not_scored(run, table, name).items()
+    ]
     if others:
         notes.append(f"not compared, for nothing here is like it: {', '.join(others)}")
     return found.reset_index(drop=True), name, notes
