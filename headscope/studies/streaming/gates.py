@@ -31,13 +31,14 @@ def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[nd
 
     Args:
         path: numbers alone, a row per layer; or a table, of which the rows of this model's name
-            and of the metric `duo_attention_gate_kv_head` count where it has such columns.
+            and of the metric `duo_attention_gate_kv_head` count where it has such columns: one that
+            names other models alone is refused.
         name: the model's, as a path or a name on the hub.
         layers: its layers with attention.
         heads: its key/value heads in each.
 
     Raises:
-        HeadscopeError: it cannot be read, or is of another shape.
+        HeadscopeError: it cannot be read, is of another shape, or of other models.
     """
     raw = given_file(path, _WOULD_DO)
     try:
@@ -66,15 +67,15 @@ def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[nd
 def _of_table(table: pd.DataFrame, name: str, path: str | Path) -> Float[ndarray, "layer head"]:
     if "metric" in table:
         table = table[table["metric"] == METRIC]
-    if "model" in table and table["model"].nunique() > 1:
+    models = sorted({*table["model"]} - {""}) if "model" in table else []
+    if models:
         last = table["model"].str.rsplit("/").str[-1].str.lower()
-        own = table[last == Path(name).name.lower()]
-        if own.empty:
-            models = ", ".join(sorted(table["model"].unique()))
+        table = table[last == Path(name).name.lower()]
+        if table.empty:
             raise HeadscopeError(
-                f"{path}: has gates of {models:.300}, none of {name}; keep the rows of one model"
+                f"{path}: has gates of {', '.join(models):.300}, none of {name}; if those of one "
+                "are this model's under another name, keep its rows without the column model"
             )
-        table = own
     wide = table.astype({"layer": int, "head": int, "value": float})
     if wide.duplicated(["layer", "head"]).any():
         raise ValueError("a head has two gates")

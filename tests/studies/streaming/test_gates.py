@@ -39,6 +39,23 @@ def test_of_a_table_the_rows_of_the_model_count(tmp_path):
         read_gates(path, "third", 2, 3)
 
 
+def test_a_table_of_one_other_model_is_refused_and_one_without_a_name_is_not(tmp_path):
+    path = tmp_path / "scores.csv"
+    as_table("meta/other").to_csv(path, index=False)
+    with pytest.raises(HeadscopeError, match="has gates of meta/other, none of hub/model;") as told:
+        read_gates(path, "hub/model", 2, 3)
+    assert "keep its rows without the column model" in str(told.value)
+    assert "\n" not in str(told.value)
+    # what the sentence says would do
+    as_table("meta/other").drop(columns="model").to_csv(path, index=False)
+    assert read_gates(path, "hub/model", 2, 3).tolist() == GATES.ravel().tolist()
+    as_table("").to_csv(path, index=False)
+    assert read_gates(path, "hub/model", 2, 3).tolist() == GATES.ravel().tolist()
+    # one model's own name is its last part, in any case
+    as_table("Meta/Model").to_csv(path, index=False)
+    assert read_gates(path, "hub/model", 2, 3).tolist() == GATES.ravel().tolist()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
