@@ -15,6 +15,7 @@ from headscope.studies.validation.zoo.keys import (
     first,
     nearest,
     of,
+    second_or_only,
     within,
 )
 from headscope.studies.validation.zoo.reading import Look
@@ -34,11 +35,22 @@ def _second(keys: Keys) -> Look:
     return nearest(keys, rank=2)
 
 
+def _second_back_or_only(keys: Keys) -> Look:
+    return second_or_only(keys, from_the_end=True)
+
+
+def _second_or_only(keys: Keys) -> Look:
+    return second_or_only(keys, from_the_end=False)
+
+
 _FEW = ("verb or auxiliary", "noun or name", "nominal")
+_TWICE = ("VERB", "NOUN", "AUX", "DET", "ADP", "CCONJ", *_FEW)
 _PICKS: tuple[tuple[str, Callable[[Keys], Look], bool, tuple[str, ...]], ...] = (
     ("second nearest {}", _second, False, ("VERB", "NOUN", "AUX", "DET", "ADP", *_FEW[1:])),
     ("nearest {} of the sentence", nearest, True, ("VERB", "DET", "ADP", *_FEW)),
     ("first {} of the sentence", first, True, ("VERB", "DET", "SCONJ", *_FEW)),
+    ("second nearest {} of the sentence, or its only one", _second_back_or_only, True, _TWICE),
+    ("second {} of the sentence, or its only one", _second_or_only, True, _TWICE),
     ("first {} of the text", first, False, ("VERB", "NOUN", "PROPN", "nominal")),
     ("every {}", every, False, (*list(CLASSES)[:5], "ADP", "DET", "PUNCT", "content word")),
     ("every {} of the sentence", every, True, (*_FEW, "content word", "function word")),
@@ -90,6 +102,15 @@ def _by_query() -> Iterator[Habit]:
         "verb → second nearest nominal": nearest(by(_VERB, of(*_NOMINAL)), rank=2),
         "noun → second nearest verb": nearest(by(_NOUN, of(*_VERB)), rank=2),
         "verb → first verb of the sentence": first(within(by(_VERB, of(*_VERB)))),
+        "verb → second nearest nominal of the sentence, or its only one": _second_back_or_only(
+            within(by(_VERB, of(*_NOMINAL)))
+        ),
+        "verb → second nominal of the sentence, or its only one": _second_or_only(
+            within(by(_VERB, of(*_NOMINAL)))
+        ),
+        "noun → second nearest verb of the sentence, or its only one": _second_back_or_only(
+            within(by(_NOUN, of(*_VERB)))
+        ),
         "noun → previous word": nearest(by(_NOUN, any_word)),
         "verb → previous word": nearest(by(_VERB, any_word)),
         "determiner → previous word": nearest(by(("DET",), any_word)),

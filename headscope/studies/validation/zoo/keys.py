@@ -108,6 +108,18 @@ def first(keys: Keys, rank: int = 1) -> Look:
     return _picked(keys, lambda table: _ranked(table, rank))
 
 
+def second_or_only(keys: Keys, *, from_the_end: bool) -> Look:
+    """The second of them from either end; where there is one alone, that one."""
+
+    def weights(table: Table) -> Weights:
+        turned = table[:, ::-1] if from_the_end else table
+        rank = np.minimum(table.sum(1), 2)
+        picked = np.where((rank == 2)[:, None], _ranked(turned, 2), _ranked(turned, 1))
+        return picked[:, ::-1] if from_the_end else picked
+
+    return _picked(keys, weights)
+
+
 def every(keys: Keys) -> Look:
     """All of them alike."""
     return _picked(keys, lambda table: table.astype(float))
