@@ -1,9 +1,10 @@
 """Structure heads: from a mark to the one that it belongs to, by a text's brackets, lists, tables.
 
 What is right is read from the text alone, and so is the simple rule of each kind: the nearest mark
-of the right one's form, the nearest line that is marked alike, the last cell above. It is wrong
-where brackets or quotations stand within others of their own form, where a list holds another, and
-in all columns of a table but the last.
+of the right one's form, the nearest line that is marked alike, the last cell above, the nearest
+number. It is wrong where brackets or quotations stand within others of their own form, where a list
+holds another, in all columns of a table but the last, and where numbers of several kinds take
+turns.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from numpy import ndarray
 
 from headscope.corpus.structure.annotate import KINDS, rule_kind
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM
+from headscope.corpus.structure.numbers import NUMBER
 from headscope.corpus.window import Window
+from headscope.relations.pairs import Pairs, no_pairs, span_pairs
 from headscope.relations.pointing import (
     every_candidate,
     of_kind,
     other_candidates,
     pointed_to,
 )
-from headscope.relations.relation import Baseline, Relation, Rule
+from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -32,8 +35,11 @@ SOURCE = (
     "the best simple rule plus 10 points where that rule is wrong"
 )
 BEAT_RULE_BY = 0.10
-CELLS = (HEADER, ABOVE)
-"""Kinds whose candidates stand in a row: a fixed place of it is often right by chance."""
+ROWS = (HEADER, ABOVE, NUMBER)
+"""Kinds whose candidates are of several words: all of them are rivals, not the next word alone.
+
+Of a table's row a fixed place is often right by chance, too.
+"""
 
 
 def nearest_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
@@ -51,22 +57,58 @@ def nearest_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     return picks
 
 
+def same_kind(window: Window) -> Pairs:
+    """Each number's last token with the nearest number of its kind, where their tokens differ.
+
+    Where the query's token stands in the right number too, such as `%` or `th` or the same digit, a
+    head of the same token is right; such queries are left out.
+    """
+    found = pointed_to(window, NUMBER)
+    tokens = np.array([string.strip() for string in window.strings])
+    told = found.query[tokens[found.query] == tokens[found.key]]
+    return found.where(~np.isin(found.query, told))
+
+
+@draws_nothing
+def from_other_kinds(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """The same number, from the numbers of other kinds between it and the query.
+
+    It is the nearest of its kind for them too: a head that likes years looks at it from everywhere,
+    one that looks for numbers of the query's own kind does not.
+    """
+    between = of_kind(window, rule_kind(NUMBER))
+    right = of_kind(window, NUMBER)
+    right = right.take(right.right & np.isin(right.query, targets.queries))
+    row, other = np.nonzero(
+        (right.query[:, None] == between.query) & (right.query[:, None] != between.last)
+    )
+    goal = np.full(len(window), -1)
+    np.maximum.at(goal, right.query, right.last)
+    kept = between.last[other] > goal[right.query[row]]
+    row, other = row[kept], other[kept]
+    if not len(row):
+        return no_pairs()
+    return span_pairs(between.last[other], right.first[row], right.last[row], right.query[row])
+
+
 _MEANINGS = {
     "bracket-pair": "the bracket that the closing one closes",
     "quote-pair": "the quotation mark that the closing one closes",
     "list-item": "the marker of the item before it in the same list",
     "table-header": "the header of the cell's column",
     "cell-above": "the cell above it in the table",
+    "number-kind": "the number of its kind before it",
 }
 
 RELATIONS = tuple(
     Relation(
         "structure",
         kind,
-        partial(pointed_to, kind=kind),
-        partial(every_candidate if kind in CELLS else other_candidates, kind=kind),
+        same_kind if kind == NUMBER else partial(pointed_to, kind=kind),
+        partial(every_candidate if kind in ROWS else other_candidates, kind=kind),
         Rule(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(partial(nearest_alike, kind=kind), by_class=False),
+        matched=from_other_kinds if kind == NUMBER else None,
     )
     for kind in KINDS
 )
@@ -78,8 +120,8 @@ TYPE = HeadType(
     marker="p",
     relations=RELATIONS,
     looks_at="what a closing bracket or quotation mark closes; in Markdown the item before of the "
-    "same list, the header of a table's column, the cell above",
+    "same list, the header of a table's column, the cell above; the number of one kind before",
     rivals="same query, other openers and line starts nearer and farther, all other cells of the "
-    "row; where the nearest one of the same form is wrong, that one",
+    "row, numbers of other kinds; where the nearest one of the same form is wrong, that one",
     behaviour="text",
 )

@@ -235,4 +235,10 @@ EXAMPLES = [
         )
         for kind, targets in structure_example.TARGETS.items()
     ),
+    Example(
+        "structure/number-kind",
+        structure_example.NUMBERED_TOKENS,
+        structure_example.NUMBERED_TARGETS,
+        structure_example.NUMBERED_DOCUMENT,
+    ),
 ]

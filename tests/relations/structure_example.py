@@ -44,3 +44,8 @@ NEAREST: dict[str, dict[int, int]] = {
     "cell-above": {57: 54, 59: 54, 61: 54},
 }
 """What the simple rule of each kind picks."""
+NUMBERED = "In 1990 he paid 7 men; 12 lamps until 1995."
+NUMBERED_TOKENS = ["<bos>", *re.findall(r"\w+|[^\w\s]", NUMBERED)]
+# In 1  1990 2  he 3  paid 4  7 5  men 6  ; 7  12 8  lamps 9  until 10  1995 11  . 12
+NUMBERED_DOCUMENT = with_structure(read_text("numbered", NUMBERED))
+NUMBERED_TARGETS: dict[int, list[int]] = {8: [5], 11: [2]}

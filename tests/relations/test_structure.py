@@ -15,7 +15,7 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import named_corpora
 from headscope.corpus.spelled import window_of_tokens
-from headscope.corpus.structure.annotate import KINDS
+from headscope.corpus.structure.annotate import MARKS
 from headscope.corpus.window import Window
 from headscope.measure.stimuli import TextWindows
 from headscope.relations.structure import nearest_alike
@@ -76,11 +76,11 @@ def back(tokens: int) -> Look:
 
 
 HABITS = {
-    **{f"nearest {kind}": candidate(kind, -1) for kind in KINDS},
-    **{f"nearest alike {kind}": alike(kind) for kind in KINDS},
-    **{f"first {kind}": candidate(kind, 0) for kind in KINDS},
-    **{f"last but one {kind}": candidate(kind, -2) for kind in KINDS},
-    **{f"place {n} of {kind}": candidate(kind, n) for kind in KINDS[3:] for n in (1, 2)},
+    **{f"nearest {kind}": candidate(kind, -1) for kind in MARKS},
+    **{f"nearest alike {kind}": alike(kind) for kind in MARKS},
+    **{f"first {kind}": candidate(kind, 0) for kind in MARKS},
+    **{f"last but one {kind}": candidate(kind, -2) for kind in MARKS},
+    **{f"place {n} of {kind}": candidate(kind, n) for kind in MARKS[3:] for n in (1, 2)},
     "nearest opener": _nearest_of(lambda own, key: key.strip() in OPENERS),
     "same token": _nearest_of(lambda own, key: own == key),
     **{f"{d} back": back(d) for d in (1, 2, 4, 8)},
@@ -91,8 +91,8 @@ HABITS = {
 def evidence():
     rng = np.random.default_rng(0)
     shares = {
-        **{kind: (knows(kind), 1.0) for kind in KINDS},
-        **{f"half {kind}": (knows(kind), 0.5) for kind in KINDS},
+        **{kind: (knows(kind), 1.0) for kind in MARKS},
+        **{f"half {kind}": (knows(kind), 0.5) for kind in MARKS},
         **{name: (look, 1.0) for name, look in HABITS.items()},
     }
 
@@ -114,12 +114,12 @@ def tagged(evidence) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MARKS)
 def test_a_head_that_knows_is_found(kind, tagged):
     assert tagged[kind] == {kind}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MARKS)
 def test_a_head_that_knows_is_found_under_as_much_noise(kind, tagged):
     assert tagged[f"half {kind}"] == {kind}
 
@@ -129,7 +129,7 @@ def test_a_habit_is_refused(habit, tagged):
     assert tagged[habit] == set()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MARKS)
 def test_the_simple_rule_picks_what_is_nearest_and_alike(kind):
     window = window_of_tokens(structure_example.TOKENS, structure_example.DOCUMENT)
     picks = nearest_alike(window, kind=kind)

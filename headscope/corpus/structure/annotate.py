@@ -7,9 +7,12 @@ from dataclasses import replace
 from headscope.corpus.arrows import Arrow
 from headscope.corpus.document import Document
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM, list_items, table_cells
+from headscope.corpus.structure.numbers import NUMBER, number_kinds
 from headscope.corpus.structure.pairs import BRACKET, QUOTE, brackets, quotes
 
-KINDS = (BRACKET, QUOTE, ITEM, HEADER, ABOVE)
+MARKS = (BRACKET, QUOTE, ITEM, HEADER, ABOVE)
+"""What the shipped corpus is built of; numbers are read where a text has them."""
+KINDS = (*MARKS, NUMBER)
 _RULE = "nearest:"
 
 
@@ -23,7 +26,7 @@ def rule_kind(kind: str) -> str:
 
 
 def with_structure(document: Document) -> Document:
-    """The document, and what its brackets, quotes, lists and tables point back to.
+    """The document, and what its brackets, quotes, lists, tables and numbers point back to.
 
     Beside each arrow stands one of `rule_kind` that points to all candidates of the right one's
     form, of which a simple rule picks one, as a window knows tokens and no marks.
@@ -39,6 +42,7 @@ def with_structure(document: Document) -> Document:
         *quotes(document.text),
         *list_items(document.text),
         *table_cells(document.text, words),
+        *number_kinds(document.text, words, [word.end for word in document.words]),
     ]
     arrows = []
     for each in found:

@@ -19,7 +19,7 @@ from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import file_sha256, read_corpus
 from headscope.corpus.shipped import data_folder
-from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.structure.annotate import MARKS, rule_kind
 from headscope.corpus.structure.built import structure_corpus
 from headscope.corpus.word_pairs import read_pairs
 from headscope.errors import HeadscopeError
@@ -153,11 +153,11 @@ def _structure(path: Path) -> list[Check]:
     for document in read_corpus(path):
         right = {(each.kind, each.query): each.right for each in document.arrows}
         for (kind, query), own in right.items():
-            if kind in KINDS:
+            if kind in MARKS:
                 asked[kind] += 1
                 alike[kind] += right[rule_kind(kind), query][-1] in own
     checks = []
-    for kind in KINDS:
+    for kind in MARKS:
         share = alike[kind] / asked[kind]
         least = f"what is nearest and alike is right at {kind}, at most {BEST_ALIKE}"
         checks += [
