@@ -74,11 +74,9 @@ class Number(NamedTuple):
 def numbers(text: str) -> list[Number]:
     """The number-like expressions of a text, in order; no two overlap.
 
-    >>> text = "On 12 May 2020 at 10:30 vitamin B12 cost $5.20, 3% more than in 2019."
+    >>> text = "On 12 May 2020 vitamin B12 cost $5.20."
     >>> [(text[each.start : each.end], each.kind) for each in numbers(text)]
-    ... # doctest: +NORMALIZE_WHITESPACE
-    [('12 May 2020', 'date'), ('10:30', 'time'), ('$5.20', 'money'), ('3%', 'percentage'),
-     ('2019', 'year')]
+    [('12 May 2020', 'date'), ('$5.20', 'money')]
     """
     markers = {place for each in _MARKER.finditer(text) for place in range(*each.span())}
     found: list[tuple[int, int, int, str]] = []
