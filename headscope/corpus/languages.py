@@ -75,6 +75,7 @@ def by_language(
                 "Universal Dependencies, e.g. de_pud-ud-test.conllu"
             )
         found.setdefault(language, []).append(file)
+    only = [language.lower() for language in only]
     for language in only:
         if language not in found:
             raise CorpusError(

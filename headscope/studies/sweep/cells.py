@@ -208,13 +208,15 @@ def _known(spec: Spec) -> tuple[Names, list[Cell]]:
         return Names(spec.out), []
     settings, names, cells = _read(spec.out)
     if settings != spec.settings:
-        for name in sorted(settings.keys() | spec.settings.keys()):
-            there, asked = (each.get(name, "not set") for each in (settings, spec.settings))
-            if there != asked:
-                raise RunError(
-                    f"{spec.out} holds a sweep with another {name} ({there}, and {asked} is asked "
-                    "now); choose another --out"
-                )
+        both = [
+            (name, *(each.get(name, "not set") for each in (settings, spec.settings)))
+            for name in sorted(settings.keys() | spec.settings.keys())
+        ]
+        other = [(name, there, asked) for name, there, asked in both if there != asked]
+        said = "; another ".join(
+            f"{name} ({there}, and {asked} is asked now)" for name, there, asked in other
+        )
+        raise RunError(f"{spec.out} holds a sweep with another {said}; choose another --out")
     return names, cells
 
 

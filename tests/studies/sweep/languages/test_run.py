@@ -99,6 +99,8 @@ def test_the_same_call_goes_on_after_a_stop(folder, gpt2_folder, tmp_path):
     again = hs.languages(str(gpt2_folder), folder, tell=told.append, **how)
     assert [line.rpartition(", ")[2] for line in told] == ["as it was", "as it was"]
     pd.testing.assert_frame_equal(first.table, again.table)
+    with pytest.raises(RunError, match=r"another documents \(.*; another max_tokens \(1500, and 9"):
+        hs.languages(str(gpt2_folder), folder, **{**how, "max_tokens": 900})
 
 
 def test_the_terminal_and_a_picture(folder, gpt2_folder, tmp_path, command):
