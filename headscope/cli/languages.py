@@ -36,7 +36,11 @@ Out = Annotated[
     "headscope languages bigscience/bloom-560m --corpus pud/",
     "headscope languages model/ --corpus pud/ --languages de,ja,zh --figure languages.svg",
 )
-@takes_settings(without=("built",), said=True)
+@takes_settings(
+    without=("built",),
+    said=True,
+    told={"types": "Head types to score, separated by commas; syntactic by default."},
+)
 def languages(
     settings: dict[str, Any],
     model: Model,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import wraps
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -19,13 +20,17 @@ _COMPLETE = {"types": complete.types}
 
 
 def takes_settings(
-    *, without: tuple[str, ...] = (), said: bool = False
+    *,
+    without: tuple[str, ...] = (),
+    said: bool = False,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each setting, in place of its parameter `settings`.
 
     Args:
         without: settings that are no options of this command.
         said: hand on a dict of what was said, instead of `Settings` with all defaults.
+        told: other help for some settings, where the command has another default.
     """
     chosen = [each for each in fields(Settings) if each.name not in without]
 
@@ -39,7 +44,7 @@ def takes_settings(
         parameters = []
         for each in inspect.signature(command, eval_str=True).parameters.values():
             if each.name == "settings":
-                parameters += [_parameter(own, said=said) for own in chosen]
+                parameters += [_parameter(own, said=said, told=told) for own in chosen]
             else:
                 parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -50,7 +55,7 @@ def takes_settings(
     return decorate
 
 
-def _parameter(each: Field[Any], *, said: bool) -> inspect.Parameter:
+def _parameter(each: Field[Any], *, said: bool, told: Mapping[str, str]) -> inspect.Parameter:
     """The option of one setting; without a default of its own where only what is said counts."""
     option, default = OPTIONS[each.name], None if each.default is MISSING else each.default
     kind = _KINDS.get(str(each.type).partition(" ")[0], str)
@@ -62,7 +67,7 @@ def _parameter(each: Field[Any], *, said: bool) -> inspect.Parameter:
         annotation=Annotated[
             kind | None if empty else kind,
             typer.Option(
-                help=option.help,
+                help=told.get(each.name, option.help),
                 rich_help_panel=option.panel,
                 show_default=not empty,
                 autocompletion=_COMPLETE.get(each.name),

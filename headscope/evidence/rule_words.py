@@ -23,7 +23,7 @@ _FORMS = (
     (r"last-of-sentence-before", "last word of the sentence before"),
     (r"after-punctuation", "nearest word after a mark"),
     (r"capitalised", "nearest capitalised word"),
-    (r"own", "its own simple rule, such as the nearest mention"),
+    (r"own", "its own simple rule, such as the nearest of its kind"),
 )
 _WORDS = {
     "ADJ": "adjective", "ADP": "adposition", "ADV": "adverb", "AUX": "auxiliary",

@@ -101,7 +101,7 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
         ),
         ("synonym", "first-name-or-noun", "synonym, or first name or noun of the text"),
         ("synonym", "same-lemma", "synonym, or nearest form of the same word"),
-        ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest mention"),
+        ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest of its kind"),
     ],
 )
 def test_what_a_head_may_be_doing_is_said_in_words(relation, rule, said):

@@ -14,6 +14,7 @@ from headscope.errors import RunError
 from headscope.evidence.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.evidence.result import Result
 from headscope.evidence.tags import with_rules
+from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import Tally
 
@@ -92,7 +93,7 @@ def heads_table(
     Args:
         evidence: from `evidence_of`.
         runs: the same runs, loaded with their sums.
-        parallel: whether they read the same documents.
+        parallel: whether they read the same documents, so many that a block holds whole ones.
         seed: seeds the resamples.
     """
     decided = evidence[evidence["decidable"]]
@@ -136,7 +137,7 @@ def relations_table(evidence: pd.DataFrame) -> pd.DataFrame:
     ordered = evidence.sort_values("lift", ascending=False, kind="stable")
     found = ordered.drop_duplicates(keys).set_index(keys)
     tagged = evidence["tagged"].astype(bool).groupby([evidence[key] for key in keys]).sum()
-    best = [f"L{row.layer}H{row.head}" for row in found.itertuples()]
+    best = [head_name(row.layer, row.head) for row in found.itertuples()]
     found = found.assign(tagged=tagged.reindex(found.index), best=best).reset_index()
     return found.sort_values(keys, ignore_index=True)[RELATION_COLUMNS]
 

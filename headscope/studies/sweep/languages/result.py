@@ -10,6 +10,7 @@ import pandas as pd
 
 from headscope.errors import HeadscopeError, RunError
 from headscope.evidence.result import Result
+from headscope.measure.tally import MIN_BLOCKS
 from headscope.studies.sweep.languages.across import evidence_of, heads_table, relations_table
 from headscope.views.study import Study
 
@@ -58,7 +59,9 @@ class Languages(Study):
         if not runs:
             raise RunError("no language could be read: " + "; ".join((failed or {}).values()))
         evidence = evidence_of(runs)
-        heads = heads_table(evidence, runs, parallel=parallel is not None, seed=seed)
+        # of fewer documents blocks are stretches, which are not the same from language to language
+        together = parallel is not None and parallel >= MIN_BLOCKS
+        heads = heads_table(evidence, runs, parallel=together, seed=seed)
         return cls(
             next(iter(runs.values())).name,
             heads,

@@ -129,6 +129,14 @@ def test_one_text_read_twice_is_no_surer_than_once_if_its_documents_are_the_same
     assert width == pytest.approx(2**-0.5, rel=0.15)
 
 
+def test_of_few_documents_blocks_are_stretches_and_are_not_resampled_together(runs):
+    twice = {"en": runs["en"], "fr": runs["en"]}
+    few, apart = (hs.Languages.of(twice, parallel=count).heads for count in (7, None))
+    pd.testing.assert_frame_equal(few, apart)
+    together = hs.Languages.of(twice, parallel=8).heads
+    assert not together["ci_low"].equals(apart["ci_low"])
+
+
 def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
     console = Console(width=120, record=True)
     console.print(languages_lines(found))
