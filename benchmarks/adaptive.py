@@ -3,7 +3,7 @@
     python benchmarks/adaptive.py MODEL[:CORPUS[,CORPUS]] …        # e.g. mini mini:controlled,gold
 
 A run reads all of its text; at each look its sums are kept, and judged afterwards with the twin of
-the whole. `expected` is what `headscope.evidence.outlook` said then, `changed` what came.
+the whole. `expected` is what `headscope.statistics.early_stopping` said then, `changed` what came.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ import pandas as pd
 from side_by_side import save
 
 import headscope as hs
-from headscope.evidence.outlook import SHARES, Looks, Outlook, outlook
-from headscope.evidence.tags import TAGGED, verdicts
-from headscope.evidence.weigh import weigh
 from headscope.measure.tally import Tally
 from headscope.relations import relations_of
+from headscope.statistics.early_stopping import (
+    SHARES,
+    ExpectedTagChanges,
+    StoppingRule,
+    expected_tag_changes,
+)
+from headscope.statistics.estimates import weigh
+from headscope.statistics.tags import TAGGED, verdicts
 
 CELL = ["layer", "head", "type", "relation"]
 
@@ -37,20 +42,20 @@ def main() -> None:
 
 
 def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
-    kept: list[tuple[float, Tally, Outlook]] = []
+    kept: list[tuple[float, Tally, ExpectedTagChanges]] = []
     relations = relations_of()
 
-    def keep(self: Looks, tally: Tally, look: int) -> dict[str, float]:
+    def keep(self: StoppingRule, tally: Tally, look: int) -> dict[str, float]:
         if look >= len(self._shares):
             return {}
         share = self._shares[look]
-        said = outlook(tally, relations, share, self._facts)
+        said = expected_tag_changes(tally, relations, share, self._facts)
         copy = Tally.zeros(tally.relations, tally.layers, tally.heads)
         copy += tally
         kept.append((share, copy, said))
         return {}
 
-    with patch.object(Looks, "enough", keep):
+    with patch.object(StoppingRule, "should_stop", keep):
         run = hs.classify(model, corpora, examples=False)
     rules, facts = run.rules, run.info["simple_rules"]
 
@@ -72,7 +77,7 @@ def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
             "Jaccard": round(len(part & whole) / max(1, len(part | whole)), 3),
             "expected": round(said.changes, 1),
             "changed": len(part ^ whole),
-            "would end": said.enough,
+            "would end": said.should_stop,
         }
     return found
 

@@ -20,8 +20,8 @@ from torch import Tensor
 import headscope as hs
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import corpus_place
-from headscope.measure.text_loss import network_of
 from headscope.models.load import load_model
+from headscope.models.loss import network_of
 
 CONDITIONS = ("lost induction > 0", "sure lost induction > 0", "sure changes > 3")
 BITS = (8, 4, 3, 2)
@@ -121,9 +121,9 @@ def say(name: str, base: Path, run: Path) -> None:
 
 
 def _verdict(base: Path, run: Path, condition: str) -> Any:
-    from headscope.studies.compare.guard import verdicts
+    from headscope.studies.compare.verdict_guard import condition_outcomes
 
-    return verdicts(hs.compare(base, run), [condition])[0]
+    return condition_outcomes(hs.compare(base, run), [condition])[0]
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ import numpy as np
 from numpy import ndarray
 from side_by_side import alternate, save
 
-from headscope.api import Run
-from headscope.evidence.judge import judge
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.contested import NATURAL, part_name
 from headscope.relations.relation import Relation
+from headscope.run import Run
 from headscope.runs.listing import list_heads, write_heads
+from headscope.statistics.judge_heads import judge
+from headscope.statistics.run_info import RunInfo
 
 LAYERS, HEADS, RELATIONS = 32, 32, 300
 QUERIES = 20
@@ -51,7 +52,7 @@ def main() -> None:
     }  # fmt: skip
 
     def judged() -> Run:
-        return Run.of(judge(tally, relations, seed=0, info=dict(info), twin=twin))
+        return Run.of(judge(tally, relations, seed=0, info=RunInfo.from_json(info), twin=twin))
 
     run = judged()
     seconds = alternate(

@@ -19,9 +19,9 @@ from forward import RELATIONS, forward, forward_batches
 from side_by_side import bare, corpora, gpt2_shape, save, scratch, text_windows
 
 from headscope.measure.backend import BATCH_TOKENS
+from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.measure import measure
-from headscope.measure.survey import survey
-from headscope.models.activations import fuse_activations
+from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model
 
 LENGTHS = (256, 1_024, 4_096, 8_192)
@@ -42,7 +42,10 @@ def main() -> None:
             if max(map(len, windows)) < 0.75 * length:
                 rows[f"fused ÷ bare SDPA at {length}"] = "no document of the corpora is as long"
                 continue
-            batches, parts = forward_batches(windows), survey(windows, RELATIONS).parts(RELATIONS)
+            batches, parts = (
+                forward_batches(windows),
+                fit_baselines(windows, RELATIONS).parts(RELATIONS),
+            )
             ratios = []
             for _ in range(ROUNDS):
                 start = time.process_time()

@@ -23,9 +23,9 @@ from soak import copies
 
 from headscope.measure.backend import BATCH_TOKENS
 from headscope.measure.measure import measure
-from headscope.measure.stimuli import TextWindows
-from headscope.models.activations import fuse_activations
+from headscope.models.engines.kernels import fuse_activations
 from headscope.models.load import load_model
+from headscope.stimuli.text import TextWindows
 
 LENGTHS = (256, 1_024, 2_048, 8_192)
 TOKENS = (50_000, 500_000)

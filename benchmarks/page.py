@@ -23,7 +23,7 @@ import pandas as pd
 from side_by_side import save
 
 import headscope as hs
-from headscope.api import Run
+from headscope.run import Run
 from headscope.views.report import report_html
 
 LAYERS, HEADS, TIMES = 32, 32, 5

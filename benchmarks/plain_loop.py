@@ -17,7 +17,7 @@ from forward import RELATIONS, classify
 from side_by_side import alternate, bare, corpora, gpt2_shape, ratio, save, scratch, text_windows
 
 from headscope.corpus.window import Window
-from headscope.measure.selection import _find_all as find_all
+from headscope.measure.selection import find_all
 from headscope.models.load import load_model
 
 

@@ -13,19 +13,18 @@ import torch
 
 from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations import relations_of
-from headscope.runs.named import the_model
+from headscope.runs.resolve import the_model
+from headscope.stimuli.text import TextWindows
 from headscope.studies.explain.catalogue import Catalogue
-from headscope.studies.explain.feature import Lexicon
-from headscope.studies.explain.fitting import fit_rules, fitting_of
-from headscope.studies.explain.layer import explain_layer
+from headscope.studies.explain.feature import TokenFacts
+from headscope.studies.explain.fitting import Read, fit_rules, fitting_of, read_split_windows
+from headscope.studies.explain.layer_fit import explain_layer
 from headscope.studies.explain.resting import resting_tokens
-from headscope.studies.explain.rules import HeadRule
-from headscope.studies.explain.texts import Read, read_texts
-from headscope.studies.validation.zoo.oracles import NOISES, noisy, oracles
-from headscope.studies.validation.zoo.reading import Reading
+from headscope.studies.explain.surrogate import Surrogate
+from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, noisy, oracles
+from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures
 
 FEWEST = 50
 """Queries of a relation in the text that is fitted, as for a tag."""
@@ -49,11 +48,11 @@ def planted(count: int = 320) -> None:
     """Each relation of the zoo that the text holds often enough, at every level of noise."""
     read = read_windows(count)
     relations = relations_of()
-    catalogue = Catalogue(Lexicon.of(read.fitted), relations)
+    catalogue = Catalogue(TokenFacts.of(read.fitted), relations)
     fitting = fitting_of(catalogue, read, 8, 0)
     rows = fitting.texts.rows
-    heads = oracles(read.windows, {each.id for each in relations})
-    readings = [Reading(window) for window in rows.windows]
+    heads = oracles(rows.windows, {each.id for each in relations})
+    readings = [WindowFeatures(window) for window in rows.windows]
     parts = {head.name: [head.parts(reading) for reading in readings] for head in heads}
     names = [each.name for each in fitting.texts.packed.features]
     fitted = fitting.texts.fitted * rows.width
@@ -62,7 +61,7 @@ def planted(count: int = 320) -> None:
         for head in heads:
             if head.name not in names:
                 continue
-            cell, _ = fitting.texts.packed.own(names.index(head.name))
+            cell, _ = fitting.texts.packed.cells_of(names.index(head.name))
             if len(np.unique(cell[cell < fitted] // rows.width)) < FEWEST:
                 continue
             attention = torch.zeros(1, len(rows), rows.width)
@@ -83,7 +82,7 @@ def planted(count: int = 320) -> None:
         print("\n".join(wrong), flush=True)
 
 
-def first_named(rule: HeadRule) -> str:
+def first_named(rule: Surrogate) -> str:
     """The feature with the most unique bits that is no resting place."""
     return next((e.feature.name for e in rule.terms if e.kind != "sink"), "")
 
@@ -96,12 +95,12 @@ def every_second(windows: tuple[Window, ...], half: int) -> set[int]:
 def halves(name: str, count: int = 56) -> None:
     """Rules of the even and of the odd documents, for heads with half of their bits explained."""
     model = the_model(name, longest=128)
-    read = read_texts(model, (), windows=2 * count, seed=0)
+    read = read_split_windows(model, (), windows=2 * count, seed=0)
     found = []
     for half in (0, 1):
         dealt = (read.fitted, read.choosing, read.judging)
         parts = [tuple(w for w in part if w.document in every_second(part, half)) for part in dealt]
-        lexicon = Lexicon.of(parts[0], resting_tokens(model.engine, parts[0], model.device))
+        lexicon = TokenFacts.of(parts[0], resting_tokens(model, parts[0]))
         catalogue = Catalogue(lexicon, relations_of())
         fitting = fitting_of(catalogue, Read(parts[0], parts[1], parts[2], (), ()), 8, 0)
         patterns = fit_rules(model, catalogue, fitting, lambda: None)

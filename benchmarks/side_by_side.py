@@ -19,8 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 
 from headscope.corpus.shipped import mini_folder, shipped_corpora
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows
 from headscope.models.load import Model
+from headscope.stimuli.text import TextWindows
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3

@@ -13,8 +13,8 @@ import statistics
 import numpy as np
 from side_by_side import corpora, gpt2_shape, save, scratch
 
-from headscope.api import Run
-from headscope.pipeline import classify
+from headscope.classification import classify
+from headscope.run import Run
 from headscope.studies.sweep.ray.shards import Shards
 
 TOKENS, ROUNDS = 4_000, 2

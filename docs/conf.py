@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from generate import generate  # noqa: E402
 
-from headscope.evidence.judge import THRESHOLDS  # noqa: E402
+from headscope.statistics.judge_heads import THRESHOLDS  # noqa: E402
 
 project = "headscope"
 author = "The headscope authors"
@@ -22,7 +22,7 @@ copyright = f"2026, {author}"
 release = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
-exclude_patterns = ["_build", "generated/parts"]
+exclude_patterns = ["_build", "_static", "_templates", "generated/parts"]
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_substitutions = {name: f"{value:,}" for name, value in THRESHOLDS.items()}
 myst_heading_anchors = 3
@@ -49,5 +49,9 @@ html_theme_options = {
     "icon_links": [],
 }
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["headscope.css"]
+templates_path = ["_templates"]
+html_sidebars = {"**": ["pages"]}
 
 generate(HERE)

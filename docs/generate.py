@@ -1,14 +1,15 @@
-"""The pages that are made from the code, so that they cannot say anything else.
+"""Pages and lists that are made from the code, so that they cannot say anything else.
 
-Everything goes into `generated/`: the relations' tables, a page for each command, the Python
-interface, and copies of the notebooks.
+The documentation's pages go into `generated/`: the relations' tables, a page for each command, the
+Python interface, and copies of the notebooks. Lists inside of files that are written by hand stand
+between two marks there; `python docs/generate.py` writes them again.
 """
 
 from __future__ import annotations
 
 import inspect
-import tomllib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import groupby
@@ -17,20 +18,15 @@ from types import NoneType
 from typing import Any, get_args
 
 import headscope
-from headscope.relations import relations_of
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.models.layout.table import LAYOUTS
+from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
-from headscope.views.families import COLUMNS, cells
-from headscope.views.layouts import LAYOUTS
+from headscope.stimuli import STIMULI
+from headscope.studies.study_table import STUDIES, home
+from headscope.views.families import COLUMNS, layout_cells
 
-EXAMPLES = "examples.toml"
-STIMULUS = {
-    "text": "text",
-    "repeat": "random tokens",
-    "pairs": "word pairs",
-    "excerpt": "excerpts of code",
-    "facts": "facts and questions",
-    "words": "repeated long words",
-}
+PROJECT = Path(__file__).parents[1]
 
 
 def generate(docs: Path) -> None:
@@ -39,7 +35,7 @@ def generate(docs: Path) -> None:
         "parts/relations.md": relation_tables(),
         "parts/layouts.md": layout_table(),
         "api.md": api_page(),
-        **command_pages(tomllib.loads((docs / EXAMPLES).read_text("utf-8"))),
+        **command_pages(),
     }
     for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{notebook.name}"] = notebook.read_text("utf-8")
@@ -64,14 +60,14 @@ def relation_tables() -> str:
     for name, own in groupby(relations_of(), key=lambda relation: relation.type):
         rows = list(own)
         module = inspect.getmodule(plain(rows[0].pairs))
-        parts += [f"### {name}", inspect.cleandoc(module.__doc__ or ""), relation_table(rows)]
-        also = [r for r in relations_of([name], both_ways=True) if r.id not in {s.id for s in rows}]
+        parts += [f"### {name}", prose(module.__doc__), relation_table(rows)]
+        also = [r for r in relations_of([name], BIDIRECTIONAL) if r.id not in {s.id for s in rows}]
         if also:
             parts += ["Asked of encoders too:", relation_table(also)]
             rows += also
         parts += definitions("Control", {plain(row.control) for row in rows})
         parts += definitions("Second control", {row.matched for row in rows if row.matched})
-        own_rules = {row.baseline.own for row in rows if row.baseline and row.baseline.own}
+        own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
         parts += definitions("Simple rule", {plain(rule) for rule in own_rules})
         floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)
         parts += [f"**Floor {floor:g}.** {capital(source)}." for floor, source in floors]
@@ -80,7 +76,7 @@ def relation_tables() -> str:
 
 def layout_table() -> str:
     """A line per layout that is read."""
-    return "\n".join(table(COLUMNS, map(cells, LAYOUTS))) + "\n"
+    return "\n".join(table(COLUMNS, map(layout_cells, LAYOUTS))) + "\n"
 
 
 def relation_table(rows: Sequence[Relation]) -> str:
@@ -91,7 +87,7 @@ def relation_table(rows: Sequence[Relation]) -> str:
 
 def relation_cells(row: Relation) -> tuple[str, ...]:
     """What the table says of one relation."""
-    read = ", ".join(STIMULUS[stimulus] for stimulus in row.stimuli)
+    read = ", ".join(STIMULI[stimulus].title for stimulus in row.stimuli)
     control = f"`{plain(row.control).__name__}`"
     return f"`{row.name}`", row.rule.meaning, read, control, f"{row.rule.floor:g}", asked(row)
 
@@ -113,9 +109,14 @@ def asked(row: Relation) -> str:
 def definitions(what: str, functions: Iterable[Any]) -> list[str]:
     """What the docstrings of these functions say, in the order of their names."""
     ordered = sorted(functions, key=lambda function: function.__name__)
-    return [
-        f"**{what} `{each.__name__}`.** {inspect.cleandoc(each.__doc__ or '')}" for each in ordered
-    ]
+    return [f"**{what} `{each.__name__}`.** {prose(each.__doc__)}" for each in ordered]
+
+
+def prose(docstring: str | None) -> str:
+    """A docstring as Markdown: its examples in blocks of code, as they would be read as HTML."""
+    blocks = inspect.cleandoc(docstring or "").split("\n\n")
+    fenced = [f"```pycon\n{own}\n```" if own.startswith(">>>") else own for own in blocks]
+    return "\n\n".join(fenced)
 
 
 def plain(function: Any) -> Any:
@@ -159,23 +160,29 @@ def directive(name: str, what: Any) -> list[str]:
     return ["```{eval-rst}", *body, "```", ""]
 
 
-def command_pages(examples: dict[str, list[str]]) -> dict[str, str]:
-    """A page for each command of the shell, and one that lists them."""
+def commands() -> Mapping[str, Any]:
+    """The commands of the shell by name, in the order of `--help`."""
     import typer
 
     from headscope.cli import app
 
-    group = typer.main.get_command(app)
-    commands: dict[str, Any] = group.commands  # type: ignore[attr-defined]
-    pages = {
-        f"commands/{name}.md": command_page(name, command, examples[name])
-        for name, command in commands.items()
-    }
-    rows = [f"| [`{name}`]({name}.md) | {short(command)} |" for name, command in commands.items()]
-    tree = ["```{toctree}", ":hidden:", *commands, "```"]
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+
+
+def command_pages() -> dict[str, str]:
+    """A page for each command of the shell, and one that lists them."""
+    pages = {f"commands/{name}.md": command_page(name, row) for name, row in commands().items()}
+    rows = [f"| [`{name}`]({name}.md) | {short(row)} |" for name, row in commands().items()]
+    tree = ["```{toctree}", ":hidden:", *commands(), "```"]
     head = ["# Commands", "", "| command | what it does |", "|---|---|"]
     pages["commands/index.md"] = "\n".join([*head, *rows, "", *tree, ""])
     return pages
+
+
+def examples(command: Any) -> list[str]:
+    """The lines that a command's help ends with and that can be typed."""
+    lines = [line.strip() for line in (command.epilog or "").split("\n")]
+    return [line for line in lines if line.startswith("headscope ")]
 
 
 def short(command: Any) -> str:
@@ -183,14 +190,14 @@ def short(command: Any) -> str:
     return inspect.cleandoc(command.help).partition("\n")[0]
 
 
-def command_page(name: str, command: Any, examples: Sequence[str]) -> str:
+def command_page(name: str, command: Any) -> str:
     """A command's help, its arguments and options, and examples."""
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option"]
     words = " ".join(argument_words(each) for each in arguments)
     lines = [f"# {name}", "", inspect.cleandoc(command.help), "", "```text"]
     lines += [" ".join(f"headscope {name} [OPTIONS] {words}".split()), "```", ""]
-    lines += ["## Examples", "", "```shell", *examples, "```", ""]
+    lines += ["## Examples", "", "```shell", *examples(command), "```", ""]
     if arguments:
         rows = [(f"`{each.name.upper()}`", each.help or "") for each in arguments]
         lines += ["## Arguments", "", *table(("argument", "meaning"), rows), ""]
@@ -239,3 +246,65 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         f"| {' | '.join(' '.join(cell.split()).replace('|', '∣') for cell in row)} |"
         for row in rows
     ]
+
+
+def command_list() -> str:
+    """A line per command for the README: an example, and what the command does."""
+    lines = [(examples(command)[0], short(command)) for command in commands().values()]
+    return "\n".join(f"    {example:<46}  # {text}" for example, text in lines)
+
+
+def type_table() -> str:
+    """A line per head type for the README."""
+    rows = [(row.name, row.looks_at, row.rivals) for row in head_types().values()]
+    return "\n".join(table(("type", "looks at", "is held against"), rows))
+
+
+def table_list() -> str:
+    """A line per study that writes tables for the page on file formats."""
+    rows = [
+        (
+            f"`headscope {row.name}`" if row.group else f"`hs.{row.name}`",
+            ", ".join(f"`{written.name}`" for written in row.tables),
+        )
+        for row in STUDIES
+        if row.tables
+    ]
+    return "\n".join(table(("study", "its tables"), rows))
+
+
+def study_imports() -> str:
+    """The lines by which type checkers find the studies and their results."""
+    paths = {path for study in STUDIES for path in (study.function, study.result)}
+    modules = dict(home(path) for path in paths)
+    lines = [f"    from {modules[name]} import {name} as {name}" for name in modules]
+    return "\n".join(sorted(lines, key=lambda line: line.split()[1::2]))
+
+
+LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": {"commands": command_list, "types": type_table},
+    "docs/formats.md": {"tables": table_list},
+    "headscope/__init__.py": {"studies": study_imports},
+}
+"""What is generated inside of files, by the name between its marks."""
+
+
+def with_lists(name: str) -> str:
+    """The text of a file with its lists as the code has them."""
+    text = (PROJECT / name).read_text("utf-8")
+    for title, make in LISTS[name].items():
+        marks = re.search(
+            rf"^[^\n]*generated: {title}\b[^\n]*\n(.*?)^[^\n]*end of {title}\b",
+            text,
+            flags=re.DOTALL | re.MULTILINE,
+        )
+        if marks is None:
+            raise ValueError(f"{name} has no marks of {title}")
+        start, end = marks.span(1)
+        text = text[:start] + make() + "\n" + text[end:]
+    return text
+
+
+if __name__ == "__main__":
+    for name in LISTS:
+        write(PROJECT / name, with_lists(name))

@@ -1,4 +1,4 @@
-"""What public functions take: every argument is checked at the door, by one table for all of them.
+"""Checks of public functions' arguments: all are checked at the door, by one table.
 
 One name means one thing wherever it stands: a `seed` is a seed of every function. A value that is
 none ends in an `ArgumentError` before anything is read or run, and what comes in as NumPy's number
@@ -11,12 +11,14 @@ import functools
 import inspect
 import math
 import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path, PurePath
 from reprlib import Repr
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from headscope.errors import ArgumentError
 
@@ -29,7 +31,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument may be."""
+    """A kind of values that an argument may be."""
 
     words: str
     """What would do, for a message."""
@@ -37,26 +39,35 @@ class Kind:
     """The value as Python's own; raises TypeError or ValueError for what is none."""
 
 
-def takes(**own: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+@dataclass(frozen=True)
+class Default:
+    """What an option of a TypedDict is where it is not given, in its `Annotated`."""
+
+    value: Any
+
+
+def takes(**extra_kinds: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function check its arguments by `KINDS`, and by kinds of its own.
 
-    Kinds whose names are no parameters are of what it passes on by `**`: then it takes no others.
-    A parameter that has no kind is an error of the program, when it is imported.
+    Where it takes options by `**` of a TypedDict, it takes no others; a kind that one of them has
+    of its own stands in its `Annotated`. A parameter or an option without a kind is an error of the
+    program, when it is imported.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         signature = inspect.signature(function)
-        named = {n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
-        kinds = {name: own.get(name) or KINDS.get(name) for name in named}
-        if lacking := [name for name in kinds if kinds[name] is None and name != "self"]:
+        keywords = {n for n, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        passed = _option_kinds(function)
+        kinds = {name: extra_kinds.get(name) or KINDS.get(name) for name in keywords}
+        every = kinds | passed
+        if lacking := [name for name in every if every[name] is None and name != "self"]:
             raise TypeError(f"{function.__name__} does not say what {', '.join(lacking)} may be")
-        passed = {name: kind for name, kind in own.items() if name not in named}
-        if passed and named == set(signature.parameters):
-            raise TypeError(f"{function.__name__} has no parameter {', '.join(passed)}")
+        if unknown := extra_kinds.keys() - keywords:
+            raise TypeError(f"{function.__name__} has no parameter {', '.join(unknown)}")
 
         @functools.wraps(function)
         def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            for name in kwargs.keys() - named if passed else ():
+            for name in kwargs.keys() - keywords if passed else ():
                 if name not in passed:
                     raise TypeError(f"{function.__name__}() has no argument {name!r}")
                 kwargs[name] = check(name, kwargs[name], passed[name])
@@ -66,41 +77,65 @@ def takes(**own: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
                 if kind is None:
                     continue
                 if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
-                    bound.arguments[name] = tuple(check(name, each, kind) for each in value)
+                    bound.arguments[name] = tuple(check(name, item, kind) for item in value)
                 else:
                     bound.arguments[name] = check(name, value, kind)
             return function(*bound.args, **bound.kwargs)
 
+        checked.__dict__["kinds"] = every
         return checked
 
     return decorate
 
 
-def kinds_of(options: type) -> dict[str, Kind]:
-    """The kinds of a TypedDict's names, for `takes`: what a function passes on by `**`."""
-    return {name: KINDS[name] for name in options.__annotations__}
+def _option_kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """The kinds of the options that a function takes by `**`, None for those that have none."""
+    annotations = [
+        str(parameter.annotation)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.VAR_KEYWORD
+    ]
+    options = re.fullmatch(r"Unpack\[(\w+)\]", "".join(annotations))
+    if options is None:
+        return {}
+    hints = get_type_hints(vars(sys.modules[function.__module__])[options[1]], include_extras=True)
+    notes = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    noted = {name: note for name in notes for note in notes[name] if isinstance(note, Kind)}
+    return {name: noted.get(name) or KINDS.get(name) for name in hints}
 
 
 def check(name: str, value: Any, kind: Kind) -> Any:
     """A value of this kind, as Python's own.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: it is none, or a list of nothing, which a pattern that matches no file gives.
     """
     try:
-        return kind.plain(value)
+        plain = kind.plain(value)
     except Exception as error:  # an object may fail in any way when it is asked what it is
-        raise ArgumentError(f"{name} is {described(value)}, expected {kind.words}") from error
+        reason = str(error) if isinstance(error, _TooLargeError) else ""
+        raise ArgumentError(
+            f"{name} is {described(value)}, expected {kind.words}{reason}"
+        ) from error
+    if isinstance(plain, _LISTS) and not plain and kind is not ANYTHING:
+        received = described(value) if isinstance(value, _LISTS) else "empty"
+        raise ArgumentError(f"{name} is {received}, expected {kind.words}")
+    return plain
+
+
+_LISTS = (list, tuple, set, frozenset, dict)
 
 
 def described(value: Any) -> str:
-    """What came, on one line and short; of anything but plain values its kind alone."""
+    """A value in words, on one line and short; of anything but plain values its kind alone."""
     if isinstance(value, Integral) and abs(int(value)) > 10**40:
         return "a number of more than 40 digits"
     if isinstance(value, PurePath):
         value = str(value)
     if value is None or isinstance(value, bool | Integral | Real | str | bytes):
         return " ".join(_SHORT.repr(value).split())
+    if isinstance(value, _LISTS) and not value:
+        return f"an empty {type(value).__name__}"
     shape = getattr(value, "shape", None)
     of_shape = f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
     return f"a value of type {type(value).__name__}{of_shape}"
@@ -110,33 +145,41 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
-def whole(least: int = 0, most: int = LARGEST) -> Kind:
+class _TooLargeError(ValueError):
+    """A number above what the words of its kind say: it ends the message."""
+
+
+def whole(least: int = 0, largest: int = LARGEST) -> Kind:
     """Whole numbers from `least` to `most`; True is none, and neither is 2.0."""
 
     def plain(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError
         number = int(value)
-        if not least <= number <= most:
+        if number > largest == LARGEST:
+            raise _TooLargeError(f"; the largest is {LARGEST:,}")
+        if not least <= number <= largest:
             raise ValueError
         return number
 
-    upper = "" if most == LARGEST else f" to {most}"
+    upper = "" if largest == LARGEST else f" to {largest}"
     return Kind(f"a whole number from {least}{upper}", plain)
 
 
-def number(least: float | int, most: float | int = math.inf) -> Kind:
+def number(least: float | int, largest: float | int = math.inf) -> Kind:
     """Finite numbers from `least` to `most`."""
 
     def plain(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError
-        found = float(value)
-        if not (math.isfinite(found) and least <= found <= most):
+        converted = float(value)
+        if converted == math.inf == largest:
+            raise _TooLargeError("; it should be finite")
+        if not (math.isfinite(converted) and least <= converted <= largest):
             raise ValueError
-        return found
+        return converted
 
-    upper = "" if most == math.inf else f" to {most:g}"
+    upper = "" if largest == math.inf else f" to {largest:g}"
     return Kind(f"a number from {least:g}{upper}", plain)
 
 
@@ -147,16 +190,16 @@ def _text(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    found = _text(value)
-    if not found.strip() or "\0" in found:
+    text = _text(value)
+    if not text.strip() or "\0" in text:
         raise ValueError
-    return found
+    return text
 
 
 def _path(value: Any) -> str | Path:
-    found = os.fspath(value)
-    os.fsencode(_name(found))  # half of a character names no file
-    return found if isinstance(value, str) else Path(found)
+    path_text = os.fspath(value)
+    os.fsencode(_name(path_text))  # half of a character names no file
+    return path_text if isinstance(value, str) else Path(path_text)
 
 
 _OF_A_MODEL = ("engine", "run_with_hooks", "get_input_embeddings")
@@ -201,6 +244,12 @@ def _call(value: Any) -> Any:
     return value
 
 
+def _progress(value: Any) -> Any:
+    if type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    return value if callable(getattr(value, "on_message", None)) else _call(value)
+
+
 TEXT = Kind("text", _text)
 NAME = Kind("a name", _name)
 NAMES = Kind("a list of names", _names)
@@ -211,8 +260,13 @@ MODEL = Kind(
     "TransformerBridge",
     _model,
 )
+MODEL_NAME = Kind("the name or path of a model, as text or pathlib.Path", _path)
 FLAG = Kind("True or False", _flag)
 CALL = Kind("a function", _call)
+PROGRESS = Kind(
+    "True for a bar where a person waits, False for none, or a function of what is done and all",
+    _progress,
+)
 ANYTHING = Kind("anything", lambda value: value)
 """For what the function itself looks into, such as arrays."""
 
@@ -236,7 +290,7 @@ def made_by(words: str, *classes: type) -> Kind:
 
 
 def either(*kinds: Kind) -> Kind:
-    """What is of one of these kinds."""
+    """A kind of values that are of one of these kinds."""
 
     def plain(value: Any) -> Any:
         for kind in kinds[:-1]:
@@ -270,8 +324,8 @@ KINDS: Mapping[str, Kind] = {
     "bos": maybe(TEXT),
     "relation": NAME,
     "types": maybe(NAMES),
-    "corpus": PATHS,
-    "pairs": PATHS,
+    "corpus": maybe(PATHS),
+    "pairs": maybe(PATHS),
     "path": PATH,
     "folder": PATH,
     "out": maybe(PATH),
@@ -279,7 +333,7 @@ KINDS: Mapping[str, Kind] = {
     "with_tally": FLAG,
     "mixing": FLAG,
     "check": FLAG,
-    "progress": CALL,
+    "progress": PROGRESS,
     "tell": CALL,
 }
 """What an argument of this name may be, wherever it stands."""

@@ -20,7 +20,7 @@ class HeadscopeError(Exception):
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_shown(str(message)))
+        super().__init__(_printable(str(message)))
 
 
 class ModelError(HeadscopeError):
@@ -67,11 +67,11 @@ class ChoiceError(HeadscopeError):
     headscope.errors.ChoiceError: no dtype named 'int8'; choose from: float32, float16
     """
 
-    def __init__(self, what: str, asked: str, choices: Iterable[str]) -> None:
-        super().__init__(f"no {what} named {asked!r:.80}; choose from: {', '.join(choices)}")
+    def __init__(self, what: str, value: str, choices: Iterable[str]) -> None:
+        super().__init__(f"no {what} named {value!r:.80}; choose from: {', '.join(choices)}")
 
 
-def _shown(message: str) -> str:
+def _printable(message: str) -> str:
     """A message on one line, without what a terminal would obey, and not too long."""
     if len(message) > LONGEST:
         message = f"{message[: LONGEST - 400]} … {message[-390:]}"

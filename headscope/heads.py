@@ -1,4 +1,4 @@
-"""How heads are written: `L5H1` is layer 5, head 1, both counted from 0; `5.1` means the same.
+"""Names of heads: `L5H1` is layer 5, head 1, both counted from 0; `5.1` means the same.
 
 A model with an encoder and a decoder has three stacks of them, and each is named by its own letter:
 `E2H3` in the encoder, `D2H3` in the decoder, and `X2H3` from the decoder to the encoder.
@@ -10,25 +10,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headscope.attention_kind import KINDS
 from headscope.errors import HeadscopeError
 
 _HEAD = re.compile(r"[Ll]?(\d{1,6})[Hh.](\d{1,6})")
 _IN_A_STACK = re.compile(r"([A-Za-z])(\d{1,6})[Hh](\d{1,6})")
-ENCODER, DECODER, CROSS = "E", "D", "X"
-STACKS = {ENCODER: "encoder", DECODER: "decoder", CROSS: "cross-attention"}
+STACKS = {kind.letter: kind.stack for kind in KINDS.values()}
 """The letters of stacks, and what they are."""
 ASKED_OF = "@"
 """What stands between a relation's name and the stack that it is asked of, where several are."""
 
 
 @dataclass(frozen=True)
-class Stacks:
-    """Layers that are counted through several stacks, one after the other; no stacks are one.
+class HeadNames:
+    """Names of a model's heads; of several stacks the layers are counted through, in their order.
 
-    >>> both = Stacks(("E", "D"), (2, 3))
+    >>> both = HeadNames(("E", "D"), (2, 3))
     >>> both.name(1, 0), both.name(2, 5), both.parse("D1H4"), both.last(8)
     ('E1H0', 'D0H5', (3, 4), 'D2H7')
-    >>> ONE_STACK.name(5, 1), ONE_STACK.parse("5.1"), len(ONE_STACK)
+    >>> PLAIN_NAMES.name(5, 1), PLAIN_NAMES.parse("5.1"), len(PLAIN_NAMES)
     ('L5H1', (5, 1), 0)
     """
 
@@ -40,14 +40,14 @@ class Stacks:
         return len(self.letters)
 
     @classmethod
-    def of(cls, facts: Mapping[str, int] | None) -> Stacks:
-        """Stacks by their letters with the layers of each, as `run.json` keeps them."""
-        return cls(tuple(facts), tuple(facts.values())) if facts else ONE_STACK
+    def of(cls, facts: Mapping[str, int] | None) -> HeadNames:
+        """Names by the letters of stacks with the layers of each, as `run.json` keeps them."""
+        return cls(tuple(facts), tuple(facts.values())) if facts else PLAIN_NAMES
 
     def row(self, layer: int) -> str:
         """A layer's name, e.g. `L5`, or `D2`."""
-        letter, own = self._place(layer)
-        return f"{letter}{own}"
+        letter, stack_layer = self._stack_layer(layer)
+        return f"{letter}{stack_layer}"
 
     def name(self, layer: int, head: int) -> str:
         """A head's name."""
@@ -58,7 +58,7 @@ class Stacks:
         return self.name(sum(self.layers) - 1, heads - 1)
 
     def starts(self) -> Iterator[tuple[str, int, int]]:
-        """Of each stack its letter, its first layer and the one after its last."""
+        """Letter, first layer and the one after the last layer of each stack."""
         start = 0
         for letter, count in zip(self.letters, self.layers, strict=True):
             yield letter, start, start + count
@@ -84,26 +84,27 @@ class Stacks:
             f"example {first}"
         )
 
-    def _place(self, layer: int) -> tuple[str, int]:
+    def _stack_layer(self, layer: int) -> tuple[str, int]:
         for letter, start, stop in self.starts():
             if start <= layer < stop:
                 return letter, layer - start
         return "L", layer
 
 
-ONE_STACK = Stacks()
+PLAIN_NAMES = HeadNames()
+"""Those of a model with one kind of attention: `L5H1`."""
 
 
-def head_name(layer: int, head: int, stacks: Stacks = ONE_STACK) -> str:
+def head_name(layer: int, head: int, head_names: HeadNames = PLAIN_NAMES) -> str:
     """The printed name of a head, e.g. `L5H1`.
 
     >>> head_name(5, 1)
     'L5H1'
     """
-    return stacks.name(layer, head)
+    return head_names.name(layer, head)
 
 
-def parse_head(text: str, stacks: Stacks = ONE_STACK) -> tuple[int, int]:
+def parse_head(text: str, head_names: HeadNames = PLAIN_NAMES) -> tuple[int, int]:
     """`(layer, head)` of a name such as `L5H1` or `5.1`, or `E2H3` where there are several stacks.
 
     Raises:
@@ -115,7 +116,7 @@ def parse_head(text: str, stacks: Stacks = ONE_STACK) -> tuple[int, int]:
     Traceback (most recent call last):
     headscope.errors.HeadscopeError: '5' is not a head; write L5H1 or 5.1 for layer 5, head 1
     """
-    return stacks.parse(text)
+    return head_names.parse(text)
 
 
 def check_head(text: str) -> None:
@@ -134,8 +135,8 @@ def relation_of(relation: str) -> str:
     >>> relation_of("obj:dep>head@D"), relation_of("obj:dep>head")
     ('obj:dep>head', 'obj:dep>head')
     """
-    own, mark, stack = relation.rpartition(ASKED_OF)
-    return own if mark and stack in STACKS else relation
+    name, mark, stack = relation.rpartition(ASKED_OF)
+    return name if mark and stack in STACKS else relation
 
 
 def _parse(text: str) -> tuple[int, int]:
@@ -146,7 +147,7 @@ def _parse(text: str) -> tuple[int, int]:
 
 
 def told_of(others: Sequence[int]) -> str:
-    """Which layers have no softmax attention.
+    """A clause that names the layers without softmax attention.
 
     >>> told_of((0, 1, 2, 4))
     'layers 0–2, 4 have no softmax attention'
@@ -159,6 +160,6 @@ def told_of(others: Sequence[int]) -> str:
             stretches[-1].append(layer)
         else:
             stretches.append([layer])
-    named = [str(own[0]) if len(own) == 1 else f"{own[0]}–{own[-1]}" for own in stretches]
+    spans = [str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in stretches]
     subject, verb = ("layer", "has") if len(others) == 1 else ("layers", "have")
-    return f"{subject} {', '.join(named)} {verb} no softmax attention"
+    return f"{subject} {', '.join(spans)} {verb} no softmax attention"

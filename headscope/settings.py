@@ -1,10 +1,11 @@
-"""What a run is asked to do: the one home of every option, with its default, check and help.
+"""Settings of a run: the one home of every option, with its default, check and help.
 
 `classify`, the command line, a sweep's file, `run.json` and the checkpoint derive from it.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple, no_type_check
@@ -14,7 +15,7 @@ from headscope.errors import ArgumentError
 
 
 class Option(NamedTuple):
-    """What a setting may hold and what it is for."""
+    """Allowed values and purpose of a setting."""
 
     help: str
     kind: Kind
@@ -77,7 +78,7 @@ class Settings:
         False, FLAG, "Read all that text, even when the rest will hardly change a tag.", _READ
     )
     """Else reading ends when it is expected to change at most one tag of fifty; see
-    `headscope.evidence.outlook`."""
+    `headscope.statistics.early_stopping`."""
     documents: int | None = _option(
         None, whole(1), "Documents of text to read at most; as many as there are by default.", _READ
     )
@@ -153,20 +154,20 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is None and each.default is None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if value is None and setting.default is None:
                 continue
-            object.__setattr__(self, each.name, read_value(each.name, value, each.name))
+            object.__setattr__(self, setting.name, read_value(setting.name, value, setting.name))
 
     def to_json(self) -> dict[str, Any]:
-        """What `run.json` says of them: all on which a run's numbers or files depend.
+        """The settings as `run.json` states them: all on which a run's numbers or files depend.
 
         >>> Settings(seed=3).to_json()["seed"]
         3
         """
-        kept = {name: value for name, value in asdict(self).items() if OPTIONS[name].counts}
-        return {n: list(v) if isinstance(v, tuple) else v for n, v in kept.items()}
+        counted = {name: value for name, value in asdict(self).items() if OPTIONS[name].counts}
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in counted.items()}
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Settings:
@@ -178,9 +179,9 @@ class Settings:
         return cls(**{name: value for name, value in facts.items() if name in OPTIONS})
 
     def loading(self) -> dict[str, Any]:
-        """How the model is loaded: fields of `headscope.models.loading.Loading`."""
-        own = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
-        return own | {"longest": self.max_length}
+        """Options for loading the model: fields of `headscope.models.load_options.LoadOptions`."""
+        options = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
+        return options | {"longest": self.max_length}
 
     def words(self) -> Iterator[str]:
         """The words of the command line that differ from its defaults.
@@ -188,17 +189,33 @@ class Settings:
         >>> list(Settings(max_tokens=500, twin=False).words())
         ['--max-tokens', '500', '--no-twin']
         """
-        for each in fields(self):
-            value, flag = getattr(self, each.name), each.name.replace("_", "-")
-            if value == each.default or not OPTIONS[each.name].counts:
+        for setting in fields(self):
+            value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
+            if value == setting.default or not OPTIONS[setting.name].counts:
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
             else:
-                yield from (f"--{flag}", ",".join(value) if each.name == "types" else str(value))
+                yield from (f"--{flag}", ",".join(value) if setting.name == "types" else str(value))
 
 
-OPTIONS: dict[str, Option] = {each.name: each.metadata["option"] for each in fields(Settings)}
+def not_default(facts: dict[str, Any]) -> str:
+    """The words of the command line for what a run's `settings` say that is not the default.
+
+    Empty where all is, and where they are none of this version.
+
+    >>> not_default(Settings(all=True, seed=3).to_json())
+    '--all --seed 3'
+    """
+    try:
+        return shlex.join(Settings.from_json(facts).words())
+    except ArgumentError:
+        return ""
+
+
+OPTIONS: dict[str, Option] = {
+    setting.name: setting.metadata["option"] for setting in fields(Settings)
+}
 """Each setting's option by its name."""
 
 

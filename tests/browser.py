@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+NARROWEST = 500
+"""Pixels of a window; a narrower screen has to be emulated."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # the page is watched from before its first script; the driver runs after its last
 WATCH = """
@@ -102,6 +104,8 @@ def visit(
     page = page.replace("</body>", f"<script>{DRIVE % script}</script></body>", 1)
     file = folder / f"visited-{abs(hash(script)) % 10**8}-{width}.html"
     file.write_text(page, encoding="utf-8")
+    if width < NARROWEST:
+        return narrow(file.as_uri(), folder, width=width, scheme=scheme)
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
         "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=60000",
@@ -113,3 +117,13 @@ def visit(
     result = re.search(r'<pre id="__result">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert result, done.stdout[-500:] + done.stderr[-2000:]
     return Visit(**{"found": None} | json.loads(unescape(result[1])))
+
+
+def narrow(address: str, folder: Path, *, width: int, scheme: str = "light") -> Visit:
+    """What a page with a driver in it tells on a screen that is narrower than any window."""
+    from tests.keyboard import opened_at
+
+    with opened_at(address, folder, width=width, scheme=scheme) as keys:
+        keys.wait_for("Boolean(document.getElementById('__result'))", seconds=120)
+        told = json.loads(keys.read("document.getElementById('__result').textContent"))
+    return Visit(**{"found": None} | told)

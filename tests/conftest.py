@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from headscope.corpus.shipped import data_folder
+from tests.helpers.installed import installed as installed
+from tests.helpers.installed import sdist as sdist
+from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.places import SMOLLM2
 from tests.helpers.texts import SENTENCES

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.browser import WATCH, find_browser
+from tests.browser import DARK, WATCH, find_browser
 
 KEYS = {
     "Tab": ("Tab", 9, None), "Enter": ("Enter", 13, "\r"), "ArrowRight": ("ArrowRight", 39, None),
@@ -25,7 +25,7 @@ KEYS = {
 class Keyboard:
     """One page and its keys."""
 
-    def __init__(self, to: int, back: int, address: str) -> None:
+    def __init__(self, to: int, back: int, address: str, width: int = 1280) -> None:
         self._to, self._back = to, os.fdopen(back, "rb", 0)
         self._numbers = count(1)
         self._rest = b""
@@ -37,12 +37,22 @@ class Keyboard:
         )
         attached = self._ask("Target.attachToTarget", {"targetId": page, "flatten": True})
         self._session = str(attached["sessionId"])
+        # a window is never narrower than 500 pixels, whatever is asked; a device's screen is
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", screen)
+        # else a page of a window that is not in front has no focus to give
+        self._ask("Emulation.setFocusEmulationEnabled", {"enabled": True})
         self._ask("Page.enable")
+        self.go_to(address)
+
+    _session = ""
+
+    def go_to(self, address: str) -> None:
+        """Load another page."""
+        self._events.discard("Page.loadEventFired")
         self._ask("Page.navigate", {"url": address})
         while "Page.loadEventFired" not in self._events:
             self._answer()
-
-    _session = ""
 
     def press(self, key: str, times: int = 1) -> None:
         """A key down and up again."""
@@ -125,7 +135,9 @@ def opened(page: str, folder: Path, *, width: int = 1280) -> Iterator[Keyboard]:
 
 
 @contextmanager
-def opened_at(address: str, folder: Path, *, width: int = 1280) -> Iterator[Keyboard]:
+def opened_at(
+    address: str, folder: Path, *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Keyboard]:
     """Open what a server of this machine answers; no other address is found."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -134,6 +146,8 @@ def opened_at(address: str, folder: Path, *, width: int = 1280) -> Iterator[Keyb
         f"--window-size={width},900", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"--user-data-dir={folder / 'keyed'}", "about:blank",
     ]  # fmt: skip
+    if scheme == "dark":
+        command[1:1] = DARK
     # the browser reads its file 3 and writes its file 4
     swap = f"{theirs_in}, 100, {theirs_out}, 101, 100, 3, 101, 4"
     code = f"import os, sys; a = iter([{swap}]); [os.dup2(x, y) for x, y in zip(a, a)]"
@@ -145,7 +159,7 @@ def opened_at(address: str, folder: Path, *, width: int = 1280) -> Iterator[Keyb
         os.close(theirs_in)
         os.close(theirs_out)
         try:
-            yield Keyboard(ours_out, ours_in, address)
+            yield Keyboard(ours_out, ours_in, address, width)
         finally:
             browser.kill()
             os.close(ours_out)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 
 import headscope as hs
-from headscope.arguments import KINDS, check, number, takes, whole
+from headscope.arguments import ANYTHING, KINDS, check, number, takes, whole
 from headscope.errors import ArgumentError
 
 
@@ -55,7 +56,7 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
     [
         (lambda: hs.load(None), "folder is None, expected the path of a file or folder"),
         (lambda: hs.load(b"runs"), "folder is b'runs', expected the path"),
-        (lambda: hs.read_corpus([]), "path is a value of type list, expected the path"),
+        (lambda: hs.read_corpus([]), "path is an empty list, expected the path"),
         (lambda: hs.weights(123), "model is 123, expected a run folder, or a run from"),
         (lambda: hs.collapse(None), "model is None, expected a run folder, or a run from"),
         (lambda: hs.show("mini", 5, "x"), "head is 5, expected the name of a head"),
@@ -69,8 +70,11 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
         (lambda: hs.classify(123), "model is 123, expected the name or path of a model"),
         (lambda: hs.classify("mini", seed=None), "seed is None, expected a whole number from 0"),
         (lambda: hs.classify("mini", max_tokens=500.5), "max_tokens is 500.5, expected a whole"),
-        (lambda: hs.classify("mini", types=[]), "types is a value of type list, expected a head"),
-        (lambda: hs.sweep(models=["mini"], types=[]), "types is a value of type list, expected a"),
+        (lambda: hs.classify("mini", types=[]), "types is an empty list, expected a head type"),
+        (
+            lambda: hs.sweep(models=["mini"], types=[]),
+            "types is an empty list, expected a head type",
+        ),
         (lambda: hs.sweep(models=10**5000), "models is a number of more than 40 digits, expected"),
         (lambda: hs.sweep(models=["\ud800"]), "models is .*, expected a name or a list of names"),
         (lambda: hs.sweep(models=np.ones(2)), "models is .*, expected a name or a list of names"),
@@ -156,3 +160,64 @@ def test_windows_are_cut_by_the_tokenizer_of_a_model_that_is_named(gpt2_folder, 
     ]
     with pytest.raises(hs.HeadscopeError, match="no-such-model"):
         hs.windows("gum", "./no-such-model", max_tokens=300)
+
+
+def lists():
+    """Every argument of a public function that takes a list of things, with one that it takes."""
+    for name, door in doors():
+        for argument, kind in getattr(door, "kinds", {}).items():
+            for thing in ("x", own_relation):
+                with suppress(Exception):  # as of what a kind refuses in its own way
+                    check(argument, [thing], kind)
+                    yield name, argument, kind
+                    break
+
+
+@hs.relation("words", "first")
+def own_relation(window):
+    """the first word"""
+    return hs.pairs(window.words.last[1:], window.words.first[:-1])
+
+
+@pytest.mark.parametrize(
+    "nothing", [[], (), iter(()), np.array([], str)], ids=lambda v: type(v).__name__
+)
+def test_an_empty_list_is_refused_wherever_a_list_is_taken(nothing):
+    own = {(name, argument): kind for name, argument, kind in lists() if kind is not ANYTHING}
+    assert {("classify", "corpus"), ("ablate", "pairs"), ("languages", "languages")} <= own.keys()
+    assert {("classify", "relations"), ("explain", "relations"), ("zoo", "corpus")} <= own.keys()
+    for (name, argument), kind in own.items():
+        if argument in ("query", "key", "owner"):
+            continue  # a window without a pair
+        with pytest.raises(ArgumentError, match=f"{argument} is .*, expected"):
+            check(argument, nothing, kind)
+        assert name
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: hs.classify("mini", corpus=[]),
+        lambda: hs.classify("mini", ()),
+        lambda: hs.classify("mini", relations=[]),
+        lambda: hs.score_patterns(np.ones((1, 1, 1, 1)), None, ["a"], relations=[]),
+        lambda: hs.score_patterns(np.ones((1, 1, 1, 1)), None, ["a"], types=[]),
+        lambda: hs.score_patterns([], None, ["a"]),
+        lambda: hs.score_patterns([np.ones((1, 1, 1, 1))], []),
+        lambda: hs.windows([], "mini"),
+        lambda: hs.languages("mini", []),
+        lambda: hs.languages("mini", "gold", languages=[]),
+        lambda: hs.collapse("mini", []),
+        lambda: hs.explain("mini", relations=[]),
+        lambda: hs.compare(),
+        lambda: hs.gallery(out="nowhere"),
+        lambda: hs.sweep(models=[]),
+        lambda: hs.sweep(models=["mini"], corpora=[]),
+        lambda: hs.sweep(models=["mini"], corpora=[[]]),
+        lambda: hs.sweep(models=["mini"], revisions=[]),
+        lambda: hs.Languages.of({}),
+    ],
+)
+def test_nothing_is_read_in_the_place_of_an_empty_list(call):
+    with pytest.raises(hs.HeadscopeError):
+        call()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.cli import app
 from tests.helpers.texts import SENTENCES
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -34,19 +33,7 @@ def test_the_readme_is_short():
     assert len(README.splitlines()) <= 120
 
 
-def test_every_command_in_the_readme_exists():
-    used = set(re.findall(r"^    headscope (\w+)", README, flags=re.MULTILINE))
-    assert used == {
-        command.name or command.callback.__name__ for command in app.registered_commands
-    }
-
-
 def test_every_folder_in_the_readme_exists():
     root = Path(__file__).parents[1]
     for path in re.findall(r"`((?:headscope|data|tests|benchmarks)/[\w/]*)`", README):
         assert (root / path).is_dir(), path
-
-
-def test_the_table_of_types_says_what_the_types_say():
-    for kind in hs.head_types().values():
-        assert f"| {kind.name} | {kind.looks_at} | {kind.rivals} |" in README

@@ -10,36 +10,17 @@ import gc
 import sys
 
 from headscope.cli.app import app
+from headscope.cli.study_command import add_studies
 from headscope.cli.terminal import BROKEN_PIPE, ReaderGoneError, flush, ready, warn
+from headscope.cli.termination import catch_termination
 from headscope.errors import HeadscopeError
+from headscope.studies.study_table import GROUPS
 
-# each module adds its command to the application, in the order of `--help`
-from headscope.cli import classify  # isort: skip  # noqa: F401
-from headscope.cli import sweep  # isort: skip  # noqa: F401
-from headscope.cli import languages  # isort: skip  # noqa: F401
-from headscope.cli import weights  # isort: skip  # noqa: F401
-from headscope.cli import anatomy  # isort: skip  # noqa: F401
-from headscope.cli import heads  # isort: skip  # noqa: F401
-from headscope.cli import why  # isort: skip  # noqa: F401
-from headscope.cli import show  # isort: skip  # noqa: F401
-from headscope.cli import report  # isort: skip  # noqa: F401
-from headscope.cli import atlas  # isort: skip  # noqa: F401
-from headscope.cli import gallery  # isort: skip  # noqa: F401
-from headscope.cli import headvis  # isort: skip  # noqa: F401
-from headscope.cli import serve  # isort: skip  # noqa: F401
-from headscope.cli import models  # isort: skip  # noqa: F401
-from headscope.cli import data  # isort: skip  # noqa: F401
-from headscope.cli import compare  # isort: skip  # noqa: F401
-from headscope.cli import emergence  # isort: skip  # noqa: F401
-from headscope.cli import redundancy  # isort: skip  # noqa: F401
-from headscope.cli import verify  # isort: skip  # noqa: F401
-from headscope.cli import calibrate  # isort: skip  # noqa: F401
-from headscope.cli import ablate  # isort: skip  # noqa: F401
-from headscope.cli import prune  # isort: skip  # noqa: F401
-from headscope.cli import streaming  # isort: skip  # noqa: F401
-from headscope.cli import explain  # isort: skip  # noqa: F401
-from headscope.cli import directions  # isort: skip  # noqa: F401
-from headscope.cli import collapse  # isort: skip  # noqa: F401
+# modules of commands; they stand in --help in this order, and those of studies in the table's
+from headscope.cli import measure, sweep, look, export, compare, intervene  # isort: skip  # noqa: F401
+
+add_studies()
+app.registered_commands.sort(key=lambda command: GROUPS.index(str(command.rich_help_panel)))
 
 __all__ = ["app", "main"]
 
@@ -55,6 +36,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     try:
         ready()
+        catch_termination()
         try:
             app()
         finally:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from headscope.cli.terminal import say, warn
+from headscope.cli.termination import stop_code
 from headscope.errors import HeadscopeError
 
 
@@ -20,7 +21,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             warn(f"headscope: {str(stop) or 'stopped; nothing was written'}")
-            raise typer.Exit(130) from stop
+            raise typer.Exit(stop_code(stop)) from stop
         except OSError as error:  # of a file that no function foresaw; typer would be silent
             where = f"{error.filename}: " if error.filename else ""
             raise HeadscopeError(f"{where}{error.strerror or error}") from error
@@ -34,9 +35,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-MEASURE, LOOK, COMPARE, CAUSES = "Measure", "Look", "Compare", "Causes"
-"""The groups of commands in `--help`, in that order."""
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 

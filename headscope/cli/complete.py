@@ -1,4 +1,4 @@
-"""What the shell offers after Tab: models, run folders and head types, without loading any."""
+"""Shell completion: models, run folders and head types, without loading any."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ RUN_FILE = "run.json"
 
 def models(incomplete: str) -> list[str]:
     """`mini`, folders and GGUF files; names on the hub are not asked for."""
-    found = [path for path, is_folder in _entries(incomplete) if is_folder or _is_gguf(path)]
-    return [*(name for name in ("mini",) if name.startswith(incomplete)), *found]
+    paths = [path for path, is_folder in _entries(incomplete) if is_folder or _is_gguf(path)]
+    return [*(name for name in ("mini",) if name.startswith(incomplete)), *paths]
 
 
 def runs(incomplete: str) -> list[str]:
     """Run folders, and folders that may hold some; those in `runs/` before anything is typed."""
-    found = [path for path, is_folder in _entries(incomplete) if is_folder]
+    paths = [path for path, is_folder in _entries(incomplete) if is_folder]
     if not incomplete:
-        found += [path for path, is_folder in _entries(f"runs{os.sep}") if is_folder]
-    complete = [path for path in found if (Path(path) / RUN_FILE).is_file()]
-    return complete or found
+        paths += [path for path, is_folder in _entries(f"runs{os.sep}") if is_folder]
+    complete = [path for path in paths if (Path(path) / RUN_FILE).is_file()]
+    return complete or paths
 
 
 def models_or_runs(incomplete: str) -> list[str]:
-    """What `models` and `runs` offer."""
+    """Completions of `models` and `runs`."""
     return list(dict.fromkeys([*models(incomplete), *runs(incomplete)]))
 
 
@@ -39,7 +39,7 @@ def types(incomplete: str) -> list[str]:
 
 
 def _entries(incomplete: str) -> Iterator[tuple[str, bool]]:
-    """What lies where the typed path points, as it would be typed, and whether it is a folder."""
+    """Entries where the typed path points, as they would be typed, and whether each is a folder."""
     folder, name = os.path.split(incomplete)
     try:
         entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)

@@ -1,4 +1,4 @@
-"""What commands write: checked before the work, drawn after it, and named at the end."""
+"""Files that commands write: checked before the work, drawn after it, and named at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import say
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, WriteError
 from headscope.runs.write import check_target, write_files
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
 def check_suffix(path: Path, *known: str) -> str:
     """The suffix of a file to write, one of those known."""
+    if path.name in ("", ".."):  # `.` and an empty text have no name, either
+        raise HeadscopeError(
+            f"{path} is a folder and names no file; name one that ends in {' or '.join(known)}"
+        )
     if path.suffix.lower() not in known:
         raise HeadscopeError(
             f"{path}: cannot write {path.suffix or 'a file without suffix'}; "
@@ -46,16 +50,16 @@ def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) 
 
 def draw(figure: Any, path: Path, width: float | None = None) -> bytes:
     """A figure as the bytes of a picture, of this width in inches or its own."""
-    from headscope.views.paper import fitted, picture
+    from headscope.views.figure_style import fitted, picture
 
     return picture(fitted(figure, width), path.suffix)
 
 
 def write_study(
-    found: Study,
+    study: Study,
     out: Path | None,
     figure: Path | None,
-    more: Mapping[Path, bytes] | None = None,
+    extra_files: Mapping[Path, bytes] | None = None,
     *,
     overwrite: bool,
     width: str | None = None,
@@ -63,25 +67,35 @@ def write_study(
     """Write what a study found: its table, its picture and other files, all or none of them.
 
     Args:
-        found: the study.
+        study: the study.
         out: the .csv file, if it is wanted.
         figure: the picture, if it is wanted.
-        more: the bytes of other files.
+        extra_files: the bytes of other files.
         overwrite: replace what is there.
-        width: of the picture; see `headscope.views.paper.width_of`.
+        width: of the picture; see `headscope.views.figure_style.width_of`.
 
     Returns:
         The files, to be named at the end.
+
+    Raises:
+        WriteError: they cannot be written; where they are kept instead is said.
     """
+    from headscope.runs.fallback import keep_files
     from headscope.runs.folder import encoded
-    from headscope.views.paper import width_of
+    from headscope.views.figure_style import width_of
 
     inches = width_of(width)
-    files = {} if out is None else {out: encoded(found.csv())}
-    files |= more or {}
+    files = {} if out is None else {out: encoded(study.csv())}
+    files |= extra_files or {}
     if figure is not None:
-        files[figure] = draw(found.figure(), figure, inches)
-    write_files(files, overwrite=overwrite)
+        files[figure] = draw(study.figure(), figure, inches)
+    try:
+        write_files(files, overwrite=overwrite)
+    except WriteError as error:
+        fallback = keep_files({path.name: content for path, content in files.items()})
+        if fallback is None:
+            raise
+        raise WriteError(f"{error}; what was found is kept in {fallback}") from error
     return list(files)
 
 

@@ -1,22 +1,35 @@
-"""What several commands take: one option has one name, one help text and one default everywhere."""
+"""Options of several commands: each has one name, one help text and one default everywhere."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headscope.cli import complete
+from headscope.errors import ArgumentError
 
 
 class Format(StrEnum):
-    """How a command prints."""
+    """The format in which a command prints."""
 
     table = "table"
     csv = "csv"
     json = "json"
+
+
+def corpus_path(text: str) -> Path:
+    """The path that an option names; an empty one would be the folder that the shell is in.
+
+    Raises:
+        ArgumentError: it is empty, as an empty variable of a shell is.
+    """
+    if not text:
+        raise ArgumentError("--corpus is empty; name a file, a folder or a corpus that ships")
+    return Path(text)
 
 
 Run = Annotated[Path, typer.Argument(help="A run folder.", autocompletion=complete.runs)]
@@ -37,6 +50,8 @@ Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
     typer.Option(
+        parser=corpus_path,
+        metavar="PATH",
         help="CoNLL-U, plain text, Markdown or Python (also .gz, .xz): a file or a folder, or gum, "
         "gold, controlled, aligned or structure, which ship; repeatable.",
         show_default="gum",
@@ -73,7 +88,12 @@ Source = Annotated[
 ]
 OtherText = Annotated[
     list[Path] | None,
-    typer.Option("--corpus", help="Text, as for classify; repeatable; the run's own by default."),
+    typer.Option(
+        "--corpus",
+        parser=corpus_path,
+        metavar="PATH",
+        help="Text, as for classify; repeatable; the run's own by default.",
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -87,3 +107,51 @@ Workers = Annotated[
 Address = Annotated[
     str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
 ]
+Windows = Annotated[int, typer.Option(help="Windows of text to read.")]
+RunOfModel = Annotated[
+    Path | None,
+    typer.Option(
+        help="A run folder of this model: heads are pruned by type too.",
+        autocompletion=complete.runs,
+    ),
+]
+Published = Annotated[str | None, typer.Option("--as", help="The published name, e.g. gpt2-small.")]
+
+SHARED: Mapping[str, Any] = {
+    "run": Run,
+    "model": ModelOrRun,
+    "named_model": Model,
+    "head": Head,
+    "text_of_run": OtherText,
+    "run_of_model": RunOfModel,
+    "published": Published,
+    "windows": Windows,
+    "corpus": Corpus,
+    "max_tokens": Tokens,
+    "out": Table,
+    "figure": Picture,
+    "width": Width,
+    "overwrite": Overwrite,
+    "format": Printed,
+    "seed": Seed,
+    "revision": Revision,
+    "device": Device,
+    "source": Source,
+    "quiet": Quiet,
+}
+"""Options that are one everywhere, in the order of `--help`; others are as their function says."""
+
+
+def names_in(texts: list[str] | None, option: str) -> list[str] | None:
+    """The names that an option gives, separated by commas; None where it was not given.
+
+    Raises:
+        ArgumentError: it was given and names nothing, as an empty variable of a shell does.
+
+    >>> names_in(["step1, step2", "main"], "--revisions"), names_in(None, "--revisions")
+    (['step1', 'step2', 'main'], None)
+    """
+    names = [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+    if texts and not names:
+        raise ArgumentError(f"{option} names nothing; separate names by commas, or leave it out")
+    return names or None

@@ -22,55 +22,60 @@ _COMPLETE = {"types": complete.types}
 def takes_settings(
     *,
     without: tuple[str, ...] = (),
-    said: bool = False,
-    told: Mapping[str, str] = MappingProxyType({}),
+    explicit_only: bool = False,
+    help_texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each setting, in place of its parameter `settings`.
 
     Args:
         without: settings that are no options of this command.
-        said: hand on a dict of what was said, instead of `Settings` with all defaults.
-        told: other help for some settings, where the command has another default.
+        explicit_only: hand on a dict of what was said, instead of `Settings` with all defaults.
+        help_texts: other help for some settings, where the command has another default.
     """
-    chosen = [each for each in fields(Settings) if each.name not in without]
+    settings_fields = [setting for setting in fields(Settings) if setting.name not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def run(**given: Any) -> None:
-            values = {each.name: given.pop(each.name) for each in chosen}
-            asked = {name: value for name, value in values.items() if value is not None}
-            command(**given, settings=asked if said else Settings(**asked))
+        def run(**arguments: Any) -> None:
+            values = {setting.name: arguments.pop(setting.name) for setting in settings_fields}
+            explicit = {name: value for name, value in values.items() if value is not None}
+            command(**arguments, settings=explicit if explicit_only else Settings(**explicit))
 
         parameters = []
-        for each in inspect.signature(command, eval_str=True).parameters.values():
-            if each.name == "settings":
-                parameters += [_parameter(own, said=said, told=told) for own in chosen]
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "settings":
+                parameters += [
+                    _parameter(setting, explicit_only=explicit_only, help_texts=help_texts)
+                    for setting in settings_fields
+                ]
             else:
-                parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del run.__wrapped__
         return run
 
     return decorate
 
 
-def _parameter(each: Field[Any], *, said: bool, told: Mapping[str, str]) -> inspect.Parameter:
+def _parameter(
+    setting: Field[Any], *, explicit_only: bool, help_texts: Mapping[str, str]
+) -> inspect.Parameter:
     """The option of one setting; without a default of its own where only what is said counts."""
-    option, default = OPTIONS[each.name], None if each.default is MISSING else each.default
-    kind = _KINDS.get(str(each.type).partition(" ")[0], str)
-    empty = said or default is None
+    option, default = OPTIONS[setting.name], None if setting.default is MISSING else setting.default
+    kind = _KINDS.get(str(setting.type).partition(" ")[0], str)
+    empty = explicit_only or default is None
     return inspect.Parameter(
-        each.name,
+        setting.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=None if said else default,
+        default=None if explicit_only else default,
         annotation=Annotated[
             kind | None if empty else kind,
             typer.Option(
-                help=told.get(each.name, option.help),
+                help=help_texts.get(setting.name, option.help),
                 rich_help_panel=option.panel,
                 show_default=not empty,
-                autocompletion=_COMPLETE.get(each.name),
+                autocompletion=_COMPLETE.get(setting.name),
             ),
         ],
     )

@@ -1,21 +1,24 @@
-"""`headscope sweep`: many runs, a folder each."""
+"""Commands that classify many times, a run folder each: `sweep`, `languages`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headscope.cli.app import MEASURE, command
-from headscope.cli.options import Address, Quiet, Workers
+from headscope.cli.files import PICTURES, check_targets, say_written, write_study
+from headscope.cli.options import Address, Overwrite, Picture, Quiet, Workers, names_in
 from headscope.cli.settings import takes_settings
-from headscope.cli.terminal import print_rich, say, warn
+from headscope.cli.study_command import command_of
+from headscope.cli.terminal import message_listener, print_rich, say, shown_progress, warn
+from headscope.cli.termination import stop_code
+from headscope.errors import HeadscopeError
 
 _LIST = "repeatable, or separated by commas"
-
-
-File = Annotated[
+SweepFile = Annotated[
     Path | None,
     typer.Argument(help="YAML with models, revisions, corpora, out and classify's settings."),
 ]
@@ -33,25 +36,21 @@ Corpora = Annotated[
     list[str] | None,
     typer.Option(help="A corpus of its own for each; repeatable; what ships by default."),
 ]
-Out = Annotated[Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")]
+SweepOut = Annotated[Path | None, typer.Option(help="The sweep's folder; runs/FILE by default.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what there is to do, and what it may cost.")
 ]
 
 
-@command(
-    MEASURE,
-    "headscope sweep stages.yaml --dry-run",
-    "headscope sweep --models checkpoints/ --revisions step128,step1000 --out runs/stages",
-)
-@takes_settings(without=("revision", "adapter"), said=True)
+@command_of("sweep")
+@takes_settings(without=("revision", "adapter"), explicit_only=True)
 def sweep(
     settings: dict[str, Any],
-    file: File = None,
+    file: SweepFile = None,
     models: Models = None,
     revisions: Revisions = None,
     corpus: Corpora = None,
-    out: Out = None,
+    out: SweepOut = None,
     engine_workers: Workers = None,
     address: Address = None,
     dry_run: DryRun = False,
@@ -63,63 +62,143 @@ def sweep(
     on after a stop. What fails is named in sweep.csv and at the end, with exit code 1; a dry run
     that finds what would fail ends with 2.
     """
-    asked = {
-        "models": _names(models),
-        "revisions": _names(revisions),
-        "corpora": corpus,
+    options = {
+        "models": names_in(models, "--models"),
+        "revisions": names_in(revisions, "--revisions"),
+        "corpora": corpus or None,
         "out": None if out is None else str(out),
         **settings,
     }
     if dry_run:
-        _print_plan(file, asked, engine_workers, address)
+        _print_plan(file, options, engine_workers, address)
     else:
-        _run(file, asked, engine_workers, address, quiet=quiet)
+        _sweep(file, options, engine_workers, address, quiet=quiet)
 
 
-def _run(
+def _sweep(
     file: Path | None,
-    asked: dict[str, Any],
+    options: dict[str, Any],
     workers: int | None,
     address: str | None,
     *,
     quiet: bool,
 ) -> None:
     """Do what there is to do; ends with 1 if something of it failed."""
-    from headscope.studies.sweep.cells import TABLE
-    from headscope.studies.sweep.run import sweep as run_sweep
-    from headscope.studies.sweep.view import sweep_lines
-    from headscope.views.progress import progress_bar
+    from headscope.studies.sweep.run_cells import sweep as run_sweep
+    from headscope.studies.sweep.sweep_cells import TABLE
+    from headscope.studies.sweep.sweep_view import sweep_lines
 
-    tell = (lambda _: None) if quiet else warn
-    try:
-        with progress_bar(quiet=quiet) as advance:
-            found = run_sweep(
-                file, workers=workers, address=address, progress=advance, tell=tell, **asked
-            )
-    except KeyboardInterrupt:
-        warn("headscope: stopped; complete runs are kept, and the same command goes on")
-        raise typer.Exit(130) from None
-    print_rich(sweep_lines(found.cells))
-    say(f"\nwritten to {found.out}; see {found.out / TABLE}")
-    if any(cell.error for cell in found.cells):
+    with _runs_kept():
+        result = run_sweep(
+            file,
+            workers=workers,
+            address=address,
+            progress=shown_progress(quiet),
+            tell=message_listener(quiet),
+            **options,
+        )
+    print_rich(sweep_lines(result.cells, result.settings))
+    say(f"\nwritten to {result.out}; see {result.out / TABLE}")
+    if any(cell.error for cell in result.cells):
         raise typer.Exit(1)
 
 
 def _print_plan(
-    file: Path | None, asked: dict[str, Any], workers: int | None, address: str | None
+    file: Path | None, options: dict[str, Any], workers: int | None, address: str | None
 ) -> None:
-    """What there is to do; ends with 2 if something of it would fail."""
-    from headscope.studies.sweep.plan import plan, plan_lines
+    """Print what there is to do; ends with 2 if something of it would fail."""
+    from headscope.studies.sweep.cell_plan import plan, plan_lines
     from headscope.studies.sweep.processes import workers_of
     from headscope.studies.sweep.spec import read_spec
 
-    spec = read_spec(file, **asked)
+    spec = read_spec(file, **options)
     count, _ = workers_of(workers, address)
     plans = plan(spec)
     print_rich(plan_lines(plans, spec, count))
-    if any(each.error for each in plans):
+    if any(plan.error for plan in plans):
         raise typer.Exit(2)
 
 
-def _names(given: list[str] | None) -> list[str]:
-    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
+LanguageModel = Annotated[str, typer.Argument(help="As for classify.", show_default=False)]
+Treebanks = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Treebanks or folders of them, named as in Universal Dependencies: "
+        "de_pud-ud-test.conllu; repeatable.",
+        show_default=False,
+    ),
+]
+LanguageNames = Annotated[
+    str | None,
+    typer.Option(help="Codes of the languages to read, separated by commas; all by default."),
+]
+LanguagesOut = Annotated[
+    Path, typer.Option(help="Folder of the runs, of languages.csv and of relations.csv.")
+]
+
+
+@command_of("languages")
+@takes_settings(
+    without=("built",),
+    explicit_only=True,
+    help_texts={
+        "types": "Head types to score, separated by commas; syntactic by default.",
+        "all": "Read all that text; parallel treebanks are read so unless --no-all is said.",
+    },
+)
+def languages(
+    settings: dict[str, Any],
+    model: LanguageModel,
+    corpus: Treebanks = None,
+    languages: LanguageNames = None,
+    out: LanguagesOut = Path("runs/languages"),
+    figure: Picture = None,
+    overwrite: Overwrite = False,
+    engine_workers: Workers = 0,
+    address: Address = None,
+    quiet: Quiet = False,
+) -> None:
+    """Say which heads hold a relation in how many languages, a run for each treebank's language.
+
+    Asks the type syntactic unless --types says more. Parallel treebanks are read up to the same
+    document. Runs that are complete are kept; a language that fails is named, with exit code 1.
+    """
+    check_targets((figure, PICTURES), overwrite=overwrite)
+    from headscope.studies.sweep.languages.classify_languages import TABLES
+    from headscope.studies.sweep.languages.classify_languages import languages as run_languages
+    from headscope.studies.sweep.languages.languages_view import languages_lines
+
+    if not corpus:
+        raise HeadscopeError(
+            "no treebanks: name them or their folder with --corpus, e.g. --corpus pud/"
+        )
+    codes = names_in(None if languages is None else [languages], "--languages")
+    with _runs_kept():
+        study = run_languages(
+            model,
+            corpus,
+            languages=codes,
+            out=out,
+            workers=engine_workers,
+            address=address,
+            progress=shown_progress(quiet),
+            tell=message_listener(quiet),
+            **settings,
+        )
+    print_rich(languages_lines(study))
+    say("")
+    say_written(out / name for name in TABLES)
+    say_written(write_study(study, None, figure, overwrite=overwrite))
+    say(f"headscope why {out}/RUN HEAD says what a head's tags rest on in one language")
+    if study.failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _runs_kept() -> Iterator[None]:
+    """Say at a stop that what is complete is kept, with the exit code of the stop."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        warn("headscope: stopped; complete runs are kept, and the same command goes on")
+        raise typer.Exit(stop_code(stop)) from None

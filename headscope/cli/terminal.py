@@ -1,17 +1,21 @@
-"""What the command line prints: nothing in it can steer a terminal, and what fails is one line."""
+"""Printing of the command line: nothing in it can steer a terminal, and what fails is one line."""
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, WriteError
+from headscope.measure.progress import Progress, ProgressOutput, above_bars
 
+PIPE_WIDTH = 100
+"""Columns of prose that goes to a pipe or a file, which have no width."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program whose reader went away, as of one that SIGPIPE ended."""
 
@@ -24,6 +28,39 @@ def say(text: str) -> None:
     """Print lines for a person."""
     with _stdout():
         print(harmless(text))
+
+
+def say_folded(text: str) -> None:
+    """Print prose for a person, no line wider than the terminal, or than `PIPE_WIDTH` elsewhere."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    say(folded(harmless(text), width))
+
+
+def folded(text: str, width: int) -> str:
+    """Text with lines of at most so many columns; what goes on is indented by two more.
+
+    A character of double width counts twice. In a window too narrow for words they are broken.
+
+    >>> print(folded("  yes mass: 0.93 of its attention", 20))
+      yes mass: 0.93 of
+        its attention
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console, lines = Console(file=io.StringIO(), width=width), []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        indent = min(len(line) - len(words), width // 2)
+        remaining_width = max(2, width - indent - 2)
+        first, *others = Text(words).wrap(console, remaining_width + 2) if words else [Text()]
+        if others:
+            # the first line has two columns more than those after it
+            prefix_width = len(first.plain)
+            others = list(Text(words[prefix_width:].lstrip(" ")).wrap(console, remaining_width))
+        lines.append(" " * indent + first.plain.rstrip(" "))
+        lines += [" " * (indent + 2) + other.plain.rstrip(" ") for other in others]
+    return "\n".join(lines)
 
 
 def put(text: str) -> None:
@@ -40,19 +77,29 @@ def print_rich(what: object) -> None:
 
     # rich itself would end the program, and silently, where a pipe closes: it draws into memory.
     # A pipe has no width: do not fold rows for it. Names and tokens are no markup
-    seen, drawn = sys.stdout.isatty(), io.StringIO()
-    console = Console(file=drawn, force_terminal=seen, width=None if seen else 160, markup=False)
+    seen, buffer = sys.stdout.isatty(), io.StringIO()
+    console = Console(file=buffer, force_terminal=seen, width=None if seen else 160, markup=False)
     parts = console.render(Text(what) if isinstance(what, str) else what)  # type: ignore[arg-type]
     safe = [Segment(harmless(part.text), part.style, part.control) for part in parts]
     console.print(Segments(safe), end="", soft_wrap=True)
     with _stdout():
-        print(drawn.getvalue(), end="")
+        print(buffer.getvalue(), end="")
 
 
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
-    with suppress(OSError):  # where nobody can be told, the exit code says it
+    with suppress(OSError), above_bars():  # where nobody can be told, the exit code says it
         print(harmless(text), file=sys.stderr)
+
+
+def message_listener(quiet: bool) -> Callable[[str], None]:
+    """The function that is told what a command does: lines on stderr; nothing if quiet."""
+    return (lambda _: None) if quiet else warn
+
+
+def shown_progress(quiet: bool) -> Progress:
+    """Progress of a command: bars where a person waits, and lines; nothing if quiet."""
+    return False if quiet else ProgressOutput(lambda line: warn(f"headscope: {line}"))
 
 
 def harmless(text: str) -> str:

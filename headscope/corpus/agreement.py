@@ -1,4 +1,4 @@
-"""Which mentions may be of one entity as far as number, gender and person say."""
+"""Mentions that may be of one entity as far as number, gender and person say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRONOUNS = (
 
 
 def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, "mention mention"]:
-    """Which mentions do not contradict each other in number, gender and person.
+    """Mask of mentions that do not contradict each other in number, gender and person.
 
     >>> from headscope.corpus.document import Word
     >>> forms = ("Ann", "he", "she")
@@ -41,7 +41,7 @@ def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, 
     known = [_features(document, mention) for mention in mentions]
     agrees = np.ones((len(known),) * 2, bool)
     for feature in FEATURES:
-        value = np.array([own.get(feature, "") for own in known], "U")
+        value = np.array([features.get(feature, "") for features in known], "U")
         unknown = value == ""
         agrees &= unknown[:, None] | unknown[None, :] | (value[:, None] == value[None, :])
     return np.asarray(agrees)
@@ -49,15 +49,15 @@ def agreement(document: Document, mentions: Sequence[Mention]) -> Bool[ndarray, 
 
 def _features(document: Document, mention: Mention) -> dict[str, str]:
     head = document.words[mention.head]
-    own = _parsed(head.feats)
-    if head.upos == "PRON" and not own.keys() & set(FEATURES):
-        own = _parsed(PRONOUNS.get(head.form.lower(), ""))
+    features = _parsed(head.feats)
+    if head.upos == "PRON" and not features.keys() & set(FEATURES):
+        features = _parsed(PRONOUNS.get(head.form.lower(), ""))
     if head.upos in ("NOUN", "PROPN"):
-        own["Person"] = "3"
+        features["Person"] = "3"
     inside = document.words[mention.first : mention.last + 1]
     if any(word.head == mention.head and word.deprel == "conj" for word in inside):
-        own["Number"] = "Plur"  # Tom and Ann
-    return own
+        features["Number"] = "Plur"  # Tom and Ann
+    return features
 
 
 def _parsed(feats: str) -> dict[str, str]:

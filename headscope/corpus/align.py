@@ -14,10 +14,10 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.agreement import agreement
-from headscope.corpus.arrows import NO_ARROWS, ArrowTable, arrow_table
-from headscope.corpus.content import shared_words
+from headscope.corpus.content_words import shared_words
 from headscope.corpus.document import Document, Mention
-from headscope.corpus.marks import divides
+from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, arrow_table
+from headscope.corpus.punctuation import divides
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 
 
@@ -41,6 +41,10 @@ class Cuts:
     """Words of which the tokenizer kept no character."""
     first: str = ""
     """The document in which a sentence was cut first."""
+    words_cut: int = 0
+    """Words longer than a window, which were cut before they were tokenized."""
+    first_word: str = ""
+    """The document in which a word was cut first."""
 
 
 def cut_windows(
@@ -68,12 +72,12 @@ def cut_windows(
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words_lost += int((last < first).sum())
     within = ~divides(document)
-    for place, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
+    for window_number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
         inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
         inner = inside[within[inside]]
         words = _word_table(document, inside, first - start + 1, last - start + 1)
         yield Window(
-            name=f"{document.name}#{place}",
+            name=f"{document.name}#{window_number}",
             tokens=np.concatenate([[bos], tokenized.tokens[start:end]]),
             strings=(bos_string, *tokenized.strings[start:end]),
             words=words,
@@ -105,7 +109,7 @@ def _word_tokens(
 
 
 def _ranges(
-    tokenized: TokenizedDocument, first: Int[ndarray, " word"], room: int, cuts: Cuts
+    tokenized: TokenizedDocument, first: Int[ndarray, " word"], tokens_per_window: int, cuts: Cuts
 ) -> Iterator[tuple[int, int]]:
     """Token ranges that end at sentence ends where they can, at word ends where they must."""
     total = len(tokenized.tokens)
@@ -115,11 +119,13 @@ def _ranges(
     word_starts = np.unique(np.append(first, total))
     start = 0
     while start < total:
-        end = _last_in(sentence_starts, start, start + room)
+        end = _last_in(sentence_starts, start, start + tokens_per_window)
         if end is None:
             cuts.sentences_cut += 1
             cuts.first = cuts.first or tokenized.document.name
-            end = _last_in(word_starts, start, start + room) or min(start + room, total)
+            end = _last_in(word_starts, start, start + tokens_per_window) or min(
+                start + tokens_per_window, total
+            )
         yield start, end
         start = end
 
@@ -162,23 +168,23 @@ def _mention_table(
 ) -> MentionTable:
     """The mentions whose head words lie in the window, each with its name's other parts."""
     row_of = {int(word): row for row, word in enumerate(inside)}
-    kept = [mention for mention in document.mentions if mention.head in row_of]
-    kept.sort(key=lambda mention: mention.head)
-    if not kept:
+    mentions = [mention for mention in document.mentions if mention.head in row_of]
+    mentions.sort(key=lambda mention: mention.head)
+    if not mentions:
         return no_mentions()
-    head_rows = np.array([row_of[mention.head] for mention in kept])
-    name_rows = np.array([_name_end(document, mention, row_of) for mention in kept])
-    heads = [document.words[mention.head] for mention in kept]
+    head_rows = np.array([row_of[mention.head] for mention in mentions])
+    name_rows = np.array([_name_end(document, mention, row_of) for mention in mentions])
+    heads = [document.words[mention.head] for mention in mentions]
     pronoun = np.array([head.upos == "PRON" for head in heads])
     prs = np.array(["PronType=Prs" in head.feats or not head.feats for head in heads])
     return MentionTable(
         first=words.first[head_rows],
         last=words.last[name_rows],
-        entity=_texts(mention.entity for mention in kept),
-        surface=_texts(_surface(document, mention) for mention in kept),
+        entity=_texts(mention.entity for mention in mentions),
+        surface=_texts(_surface(document, mention) for mention in mentions),
         lemma=_texts((head.lemma or head.form).lower() for head in heads),
-        shared=shared_words(document, kept),
-        agrees=agreement(document, kept),
+        shared=shared_words(document, mentions),
+        agrees=agreement(document, mentions),
         pronoun=pronoun,
         personal=pronoun & prs,
     )

@@ -9,6 +9,7 @@ between blanks, and `NAME.align` with the pairs of words in each line, `0-0 1-2`
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,9 @@ from headscope.corpus.read import read_documents, read_text_file
 from headscope.errors import CorpusError
 
 LINKS = ".align"
-SOURCE, TARGET = ".src", ".tgt"
+SOURCE, TARGET, BOTH = ".src", ".tgt", "both"
+"""Sides of an aligned corpus that a model reads: a file of such a suffix, or each sentence with its
+translation."""
 KINDS = (".conllu", ".txt")
 _LINK = re.compile(r"(\d{1,6})-(\d{1,6})")
 _WORD = re.compile(r"\S+")
@@ -63,17 +66,22 @@ def aligned_files(path: str | Path) -> list[AlignedFiles]:
         CorpusError: the text of a side is missing.
     """
     path = Path(path)
-    found = [path] if path.suffix == LINKS else sorted(path.rglob(f"*{LINKS}"))
-    return [AlignedFiles(_side(each, SOURCE), _side(each, TARGET), each) for each in found]
+    if path.suffix == LINKS:
+        paths = [path]
+    else:  # `os.path` takes what can be no path, such as too long a name, for no folder
+        paths = sorted(path.rglob(f"*{LINKS}")) if os.path.isdir(path) else []  # noqa: PTH112
+    return [AlignedFiles(_side(links, SOURCE), _side(links, TARGET), links) for links in paths]
 
 
 def side_of(corpora: Sequence[str | Path], side: str) -> list[str | Path]:
-    """The corpora that one side reads: of aligned ones its own files, others as they are."""
-    found: list[str | Path] = []
+    """The corpora that are read of one side: of aligned ones its files, others as they are."""
+    if side not in (SOURCE, TARGET):
+        return list(corpora)
+    sides: list[str | Path] = []
     for corpus in corpora:
-        own = aligned_files(corpus)
-        found += [each.source if side == SOURCE else each.target for each in own] or [corpus]
-    return found
+        aligned = aligned_files(corpus)
+        sides += [files.source if side == SOURCE else files.target for files in aligned] or [corpus]
+    return sides
 
 
 def read_translations(files: AlignedFiles) -> Iterator[Translation]:
@@ -87,19 +95,23 @@ def read_translations(files: AlignedFiles) -> Iterator[Translation]:
     if lines and not lines[-1]:
         lines.pop()
     sides = [_sentences(files.source), _sentences(files.target)]
-    number, coming = 0, iter(enumerate(lines, 1))
+    number, numbered_lines = 0, iter(enumerate(lines, 1))
     before: tuple[int, int] | None = None
     for source, target in zip_longest(*sides):
-        line, said = _next_line(coming, files.links)
+        line, text = _next_line(numbered_lines, files.links)
         if source is None or target is None:
             short = files.source if source is None else files.target
             raise CorpusError(f"{short}: fewer sentences than on the other side")
         number += before is not None and (line != before[0] + 1 or source[1] != before[1])
         before = line, source[1]
-        links = _links(said, f"{files.links}:{line}", len(source[0].words), len(target[0].words))
+        links = _links(text, f"{files.links}:{line}", len(source[0].words), len(target[0].words))
         yield Translation(source[0], target[0], links, number)
-    if (left := next((place for place, said in coming if said.strip()), None)) is not None:
-        raise CorpusError(f"{files.links}:{left}: more lines than sentences")
+    if (
+        surplus_line := next(
+            (line_number for line_number, text in numbered_lines if text.strip()), None
+        )
+    ) is not None:
+        raise CorpusError(f"{files.links}:{surplus_line}: more lines than sentences")
 
 
 def sentences_of(document: Document) -> Iterator[Document]:
@@ -108,7 +120,7 @@ def sentences_of(document: Document) -> Iterator[Document]:
     starts = [i for i, w in enumerate(words) if not i or w.sentence != words[i - 1].sentence]
     for first, end in zip(starts, [*starts[1:], len(words)], strict=True):
         start, stop = words[first].start, max(word.end for word in words[first:end])
-        own = tuple(
+        sentence_words = tuple(
             replace(
                 word,
                 start=word.start - start,
@@ -119,19 +131,19 @@ def sentences_of(document: Document) -> Iterator[Document]:
             for word in words[first:end]
         )
         name = f"{document.name}.{words[first].sentence + 1}"
-        yield Document(name, document.text[start:stop], own, source=document.source)
+        yield Document(name, document.text[start:stop], sentence_words, source=document.source)
 
 
 def _side(links: Path, side: str) -> Path:
     stem = links.name.removesuffix(LINKS)
     places = [links.with_name(f"{stem}{side}{kind}") for kind in KINDS]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    text_file = next((candidate for candidate in places if candidate.is_file()), None)
+    if text_file is None:
         raise CorpusError(
             f"{links}: the sentences that it aligns are missing: {places[1].name}, or "
             f"{places[0].name}, beside it"
         )
-    return found
+    return text_file
 
 
 def _sentences(path: Path) -> Iterator[tuple[Document, int]]:
@@ -142,24 +154,24 @@ def _sentences(path: Path) -> Iterator[tuple[Document, int]]:
                 yield sentence, number
         return
     for line, text in enumerate(read_text_file(path).split("\n"), 1):
-        found = [Word(m.group(), m.start(), m.end(), 0) for m in _WORD.finditer(text)]
-        if found:
-            yield Document(f"{path.stem}.{line}", text, tuple(found), source=str(path)), 0
+        words = [Word(m.group(), m.start(), m.end(), 0) for m in _WORD.finditer(text)]
+        if words:
+            yield Document(f"{path.stem}.{line}", text, tuple(words), source=str(path)), 0
 
 
-def _next_line(coming: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
+def _next_line(numbered_lines: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
     """The next line that is not empty, with its number."""
-    for line, said in coming:
-        if said.strip():
-            return line, said
+    for line, text in numbered_lines:
+        if text.strip():
+            return line, text
     raise CorpusError(f"{path}: fewer lines than sentences; one without pairs is written as -")
 
 
-def _links(said: str, where: str, source: int, target: int) -> Int[ndarray, "link 2"]:
-    if said.strip() == "-":
+def _links(text: str, where: str, source: int, target: int) -> Int[ndarray, "link 2"]:
+    if text.strip() == "-":
         return np.empty((0, 2), np.int64)
-    found = []
-    for part in said.split():
+    links = []
+    for part in text.split():
         match = _LINK.fullmatch(part)
         if match is None:
             raise CorpusError(f"{where}: {part!r:.40} is no pair of words such as 0-1")
@@ -169,5 +181,5 @@ def _links(said: str, where: str, source: int, target: int) -> Int[ndarray, "lin
                 f"{where}: {part} names a word that is not there; the sentences have {source} and "
                 f"{target} words"
             )
-        found.append(link)
-    return np.array(sorted(set(found)), np.int64)
+        links.append(link)
+    return np.array(sorted(set(links)), np.int64)

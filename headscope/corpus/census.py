@@ -1,4 +1,4 @@
-"""What a corpus holds: counts per relation, and how far simple rules get on it.
+"""Census of a corpus: counts per relation, and how far simple rules get on it.
 
 Everything is counted in words, so that it does not depend on a tokenizer.
 """
@@ -45,19 +45,19 @@ class Census:
 
 def census(path: Path) -> Census:
     """Count what a CoNLL-U corpus holds."""
-    found = Census()
+    counts = Census()
     agreements = _agreements(path)
     for document in read_corpus(path):
-        found.documents += 1
-        found.sentences += document.sentences
-        found.words += len(document.words)
-        found.mentions += len(document.mentions)
-        _count_links(found, document)
-        _count_pronouns(found, document, agreements.get(document.name, {}))
-    return found
+        counts.documents += 1
+        counts.sentences += document.sentences
+        counts.words += len(document.words)
+        counts.mentions += len(document.mentions)
+        _count_links(counts, document)
+        _count_pronouns(counts, document, agreements.get(document.name, {}))
+    return counts
 
 
-def _count_links(found: Census, document: Document) -> None:
+def _count_links(counts: Census, document: Document) -> None:
     nouns = [i for i, word in enumerate(document.words) if word.upos in ("NOUN", "PROPN")]
     for i, word in enumerate(document.words):
         if word.head < 0:
@@ -65,12 +65,12 @@ def _count_links(found: Census, document: Document) -> None:
         direction = "head>dep" if word.head > i else "dep>head"
         query, key = max(i, word.head), min(i, word.head)
         relation = f"{own_label(word.deprel)}:{direction}"
-        found.links[relation] += 1
-        found.offsets.setdefault(relation, Counter())[query - key] += 1
-        found.nearest_noun[relation] += key == max((n for n in nouns if n < query), default=-1)
+        counts.links[relation] += 1
+        counts.offsets.setdefault(relation, Counter())[query - key] += 1
+        counts.nearest_noun[relation] += key == max((n for n in nouns if n < query), default=-1)
 
 
-def _count_pronouns(found: Census, document: Document, agree: dict[str, str]) -> None:
+def _count_pronouns(counts: Census, document: Document, agree: dict[str, str]) -> None:
     nominal: list[Mention] = []
     for mention in sorted(document.mentions, key=lambda m: m.head):
         if document.words[mention.head].upos != "PRON":
@@ -81,10 +81,10 @@ def _count_pronouns(found: Census, document: Document, agree: dict[str, str]) ->
         earlier = [m for m in nominal if m.last < mention.first]
         if not any(m.entity == mention.entity for m in earlier):
             continue
-        found.pronouns += 1
+        counts.pronouns += 1
         others = {m.entity for m in earlier} - {mention.entity}
-        found.contested += any(agree.get(e) == agree.get(mention.entity) for e in others)
-        found.nearest_wrong += earlier[-1].entity != mention.entity
+        counts.contested += any(agree.get(e) == agree.get(mention.entity) for e in others)
+        counts.nearest_wrong += earlier[-1].entity != mention.entity
 
 
 def _agreements(path: Path) -> dict[str, dict[str, str]]:

@@ -28,13 +28,13 @@ def uncompressed(path: Path) -> Path:
     return path.with_suffix("") if path.suffix.lower() in _READERS else path
 
 
-def unpack(path: Path, raw: bytes, *, most: int) -> bytes:
-    """What the bytes of a file hold; the bytes themselves if its suffix is of no compressed file.
+def unpack(path: Path, raw: bytes, *, max_bytes: int) -> bytes:
+    """The content of a file's bytes; the bytes themselves if its suffix is of no compressed file.
 
     Args:
         path: names the file, by its suffix how it is compressed.
         raw: the bytes of the file.
-        most: stop soon after as many bytes, in bytes.
+        max_bytes: stop soon after as many bytes, in bytes.
 
     Returns:
         At most `most + 1` bytes; so many say that there are more than `most`.
@@ -46,34 +46,34 @@ def unpack(path: Path, raw: bytes, *, most: int) -> bytes:
     if read is None:
         return raw
     try:
-        return read(raw, most + 1)
+        return read(raw, max_bytes + 1)
     except EOFError as error:
         raise CorpusError(f"{path}: the compressed file ends too early; was it cut off?") from error
     except (OSError, zlib.error, lzma.LZMAError) as error:
         raise CorpusError(f"{path}: cannot be unpacked: {error}") from error
 
 
-def _gunzip(raw: bytes, most: int) -> bytes:
+def _gunzip(raw: bytes, max_bytes: int) -> bytes:
     with gzip.GzipFile(fileobj=BytesIO(raw)) as file:
-        return file.read(most)
+        return file.read(max_bytes)
 
 
-def _unxz(raw: bytes, most: int) -> bytes:
+def _unxz(raw: bytes, max_bytes: int) -> bytes:
     """All streams of the file; `lzma.open` would do, but sets no limit on the dictionary."""
-    found, length = list[bytes](), 0
-    while length < most:
+    chunks, length = list[bytes](), 0
+    while length < max_bytes:
         stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=DICTIONARY_BYTES)
-        while not stream.eof and length < most:
-            piece = stream.decompress(raw, max_length=most - length)
+        while not stream.eof and length < max_bytes:
+            piece = stream.decompress(raw, max_length=max_bytes - length)
             if not piece and stream.needs_input:
                 raise EOFError
-            found.append(piece)
+            chunks.append(piece)
             length += len(piece)
             raw = b""  # all of it is the decompressor's now
         raw = stream.unused_data.lstrip(b"\0")  # streams may be padded
         if not raw:
             break
-    return b"".join(found)
+    return b"".join(chunks)
 
 
 _READERS: dict[str, Callable[[bytes, int], bytes]] = {".gz": _gunzip, ".xz": _unxz}

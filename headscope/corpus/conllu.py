@@ -47,7 +47,7 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
 class _Builder:
     """Grows one document at a time out of sentences."""
 
-    place: str
+    path: str
     name: str
     documents: int = 0
     entity_field: int = 0
@@ -65,7 +65,7 @@ class _Builder:
 
     def add_sentence(self, rows: list[Row], paragraph: bool) -> None:
         if self.entities is None:
-            self.entities = EntityReader(self.place, self.entity_field)
+            self.entities = EntityReader(self.path, self.entity_field)
         if self.text:
             self._write("\n" if paragraph else self.glue)
         base = len(self.words)
@@ -92,7 +92,7 @@ class _Builder:
             mentions = self.entities.finish(self.words)
             skipped = self.entities.discontinuous
             text = "".join(self.text)
-            yield Document(self.name, text, tuple(self.words), mentions, skipped, source=self.place)
+            yield Document(self.name, text, tuple(self.words), mentions, skipped, source=self.path)
             self.documents += 1
         self.text, self.length, self.glue, self.sentences = [], 0, "", 0
         self.words, self.entities = [], None

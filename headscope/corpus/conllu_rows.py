@@ -60,18 +60,18 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     return rows
 
 
-def _row(place: str, number: int, line: str) -> Row:
+def _row(path: str, number: int, line: str) -> Row:
     columns = line.strip(" ").split("\t")
     if len(columns) != COLUMNS:
         raise CorpusError(
-            f"{place}: {len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs"
+            f"{path}: {len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs"
         )
-    identity = _number(place, "ID", columns[0], parse_id_value)
+    identity = _number(path, "ID", columns[0], parse_id_value)
     if identity is None:
-        raise CorpusError(f"{place}: not CoNLL-U: {columns[0]!r} is not a valid ID")
+        raise CorpusError(f"{path}: not CoNLL-U: {columns[0]!r} is not a valid ID")
     form, lemma = columns[1], columns[2]
     if not form.strip():
-        raise CorpusError(f"{place}: the form of word {columns[0]} is empty")
+        raise CorpusError(f"{path}: the form of word {columns[0]} is empty")
     misc = dict(_pair(part) for part in columns[9].split("|"))
     return Row(
         line=number,
@@ -80,20 +80,20 @@ def _row(place: str, number: int, line: str) -> Row:
         lemma="" if lemma == "_" != form else lemma,
         upos=columns[3],
         feats=columns[5] if columns[5] != "_" else "",
-        head=_number(place, "head", columns[6], parse_int_value) or 0,
+        head=_number(path, "head", columns[6], parse_int_value) or 0,
         deprel=columns[7],
         space_after=misc.get("SpaceAfter") != "No",
         entity=misc.get("Entity", ""),
     )
 
 
-def _number(place: str, what: str, value: str, parse: Callable[[str], _Value]) -> _Value:
+def _number(path: str, what: str, value: str, parse: Callable[[str], _Value]) -> _Value:
     try:
         if max(map(len, value.replace("-", ".").split("."))) > _MOST_DIGITS:
             raise ParseException("too long")
         return parse(value)
     except ParseException as error:
-        raise CorpusError(f"{place}: not CoNLL-U: {value!r:.40} is not a valid {what}") from error
+        raise CorpusError(f"{path}: not CoNLL-U: {value!r:.40} is not a valid {what}") from error
 
 
 def _pair(part: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headscope.corpus.arrows import Arrow
+from headscope.corpus.gold_links import Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Document:
     """What its words point back to, of code and of brackets and quotes."""
     stimulus: str = field(default="text", compare=False)
     """`text`, or what it was made for; see `headscope.corpus.window.Window.stimulus`."""
-    whole: str = field(default="", compare=False)
+    original: str = field(default="", compare=False)
     """The long text that it is a piece of; empty for what is a text by itself."""
 
     @property

@@ -26,7 +26,7 @@ class EntityReader:
     [('e2', 0, 0), ('e1', 0, 2)]
     """
 
-    place: str
+    path: str
     """The file, for messages."""
     field_index: int = 0
     """Where the entity's id stands among the `-`-separated fields (`global.Entity`)."""
@@ -58,7 +58,7 @@ class EntityReader:
         if self._open:
             entity, _, line = self._open[0]
             raise CorpusError(
-                f"{self.place}:{line}: unbalanced entity brackets: ({entity:.60} opens here and "
+                f"{self.path}:{line}: unbalanced entity brackets: ({entity:.60} opens here and "
                 f"its sentence ends without {entity:.60})"
             )
 
@@ -68,24 +68,24 @@ class EntityReader:
         return tuple(Mention(e, first, last, _head(words, first, last)) for e, first, last in spans)
 
     def _brackets(self, value: str, line: int) -> list[re.Match[str]]:
-        found: list[re.Match[str]] = []
-        place = 0
-        while place < len(value):
-            bracket = _BRACKET.match(value, place)
+        brackets: list[re.Match[str]] = []
+        position = 0
+        while position < len(value):
+            bracket = _BRACKET.match(value, position)
             if bracket is None:
                 raise CorpusError(
-                    f"{self.place}:{line}: cannot read Entity={value:.60}; "
+                    f"{self.path}:{line}: cannot read Entity={value:.60}; "
                     "expected brackets such as (e1-person, e1) or (e1-person)"
                 )
-            found.append(bracket)
-            place = bracket.end()
-        self._check_count(len(found), line)
-        return found
+            brackets.append(bracket)
+            position = bracket.end()
+        self._check_count(len(brackets), line)
+        return brackets
 
     def _check_count(self, brackets: int, line: int) -> None:
         if brackets > MOST_OPEN:
             raise CorpusError(
-                f"{self.place}:{line}: {brackets} entity brackets at one word or open at once; "
+                f"{self.path}:{line}: {brackets} entity brackets at one word or open at once; "
                 f"{MOST_OPEN} at most can be read"
             )
 
@@ -103,7 +103,7 @@ class EntityReader:
                     self.mentions.append((entity, first, word))
                 return
         raise CorpusError(
-            f"{self.place}:{line}: unbalanced entity brackets: {entity:.60}) closes a mention "
+            f"{self.path}:{line}: unbalanced entity brackets: {entity:.60}) closes a mention "
             "that is not open in this sentence"
         )
 

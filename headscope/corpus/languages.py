@@ -29,8 +29,8 @@ def language_of(file: str | PurePath) -> str:
     ('', '')
     """
     path = uncompressed(Path(file))
-    found = _CODE.match(path.name) if path.suffix == ".conllu" else None
-    return "" if found is None else found[1]
+    match = _CODE.match(path.name) if path.suffix == ".conllu" else None
+    return "" if match is None else match[1]
 
 
 def foreign_languages(files: Iterable[PurePath]) -> list[str]:
@@ -41,8 +41,8 @@ def foreign_languages(files: Iterable[PurePath]) -> list[str]:
     >>> foreign_languages([Path("en_gum-ud-dev.conllu"), Path("ja_pud-ud-test.conllu")])
     ['ja']
     """
-    found = (_OF_UD.match(file.name) for file in files)
-    return sorted({own[1] for own in found if own is not None} - {ENGLISH})
+    matches = (_OF_UD.match(file.name) for file in files)
+    return sorted({match[1] for match in matches if match is not None} - {ENGLISH})
 
 
 def foreign_notes(files: Iterable[PurePath]) -> list[str]:
@@ -66,7 +66,7 @@ def by_language(
         CorpusError: a path is no corpus, a file's name says no language, or a language that is
             wanted is not there.
     """
-    found: dict[str, list[Path]] = {}
+    files_of: dict[str, list[Path]] = {}
     for file in dict.fromkeys(corpus_files(corpora)):
         language = language_of(file)
         if not language:
@@ -74,14 +74,14 @@ def by_language(
                 f"{file}: its name says no language; a treebank is called after its language as in "
                 "Universal Dependencies, e.g. de_pud-ud-test.conllu"
             )
-        found.setdefault(language, []).append(file)
+        files_of.setdefault(language, []).append(file)
     only = [language.lower() for language in only]
     for language in only:
-        if language not in found:
+        if language not in files_of:
             raise CorpusError(
-                f"no treebank of the language {language!r:.40} here; there are: {_listed(found)}"
+                f"no treebank of the language {language!r:.40} here; there are: {_listed(files_of)}"
             )
-    return {language: tuple(found[language]) for language in sorted(only or found)}
+    return {language: tuple(files_of[language]) for language in sorted(only or files_of)}
 
 
 def _listed(languages: Iterable[str]) -> str:

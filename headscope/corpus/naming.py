@@ -1,4 +1,4 @@
-"""What the files of a corpus are called, wherever they lie."""
+"""Names of a corpus and its files, wherever they lie."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ def names_within(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]])
     >>> list(names_within(["/home/ann/gum"], [[Path("/home/ann/gum/dev/a.conllu")]]))
     ['gum/dev/a.conllu']
     """
-    found: dict[str, Path] = {}
-    named = set[Path]()
-    for corpus, own in zip(corpora, files, strict=True):
+    files_by_name: dict[str, Path] = {}
+    named_files = set[Path]()
+    for corpus, corpus_files in zip(corpora, files, strict=True):
         title = PurePath(corpus_title(corpus))
-        for file in own:
-            if file not in named:  # a file may be named alone and lie in a folder that is named
+        for file in corpus_files:
+            if (
+                file not in named_files
+            ):  # a file may be named alone and lie in a folder that is named
                 name = (title / file.relative_to(corpus)).as_posix()
-                found[unlike(name, found)] = file
-                named.add(file)
-    return found
+                files_by_name[unlike(name, files_by_name)] = file
+                named_files.add(file)
+    return files_by_name
 
 
 def unlike(name: str, others: Container[str]) -> str:
@@ -44,7 +46,7 @@ def unlike(name: str, others: Container[str]) -> str:
     >>> unlike("gum", {"gum": 1, "gum (2)": 2})
     'gum (3)'
     """
-    number, found = 2, name
-    while found in others:
-        found, number = f"{name} ({number})", number + 1
-    return found
+    number, unique = 2, name
+    while unique in others:
+        unique, number = f"{name} ({number})", number + 1
+    return unique

@@ -1,4 +1,4 @@
-"""What a text that was made for it asks of the next token."""
+"""The question about the next token that a built text asks."""
 
 from __future__ import annotations
 

@@ -42,12 +42,14 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         mode = _mode(path)
         if stat.S_ISDIR(mode):
-            found = sorted(p for p in path.rglob("*") if _suffix(p) in SUFFIXES and p.is_file())
+            files_within = sorted(
+                p for p in path.rglob("*") if _suffix(p) in SUFFIXES and p.is_file()
+            )
             # notes beside a treebank are no corpus: text counts only where nothing is annotated
-            annotated = [p for p in found if _suffix(p) == ".conllu"]
-            if not found:
+            annotated = [p for p in files_within if _suffix(p) == ".conllu"]
+            if not files_within:
                 raise CorpusError(f"{path}: no corpus file in this folder ({', '.join(SUFFIXES)})")
-            files += annotated or _most_frequent(found)
+            files += annotated or _most_frequent(files_within)
         elif _suffix(path) not in SUFFIXES:
             raise CorpusError(
                 f"{path}: cannot read {path.suffix or 'a file without suffix'}; "
@@ -61,11 +63,11 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     return files
 
 
-def _most_frequent(found: list[Path]) -> list[Path]:
+def _most_frequent(files: list[Path]) -> list[Path]:
     """The kind of which there is more: a licence by code is no corpus, nor a README by texts."""
-    kinds = Counter(map(_suffix, found))
-    most = max((kind for kind in SUFFIXES if kind in kinds), key=lambda kind: kinds[kind])
-    return [path for path in found if _suffix(path) == most]
+    kinds = Counter(map(_suffix, files))
+    commonest = max((kind for kind in SUFFIXES if kind in kinds), key=lambda kind: kinds[kind])
+    return [path for path in files if _suffix(path) == commonest]
 
 
 def _suffix(path: Path) -> str:
@@ -104,10 +106,10 @@ def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> 
             continue
         text = _decode(path)
         if _suffix(path) == ".conllu":
-            found = read_conllu(path, text)
+            documents = read_conllu(path, text)
         else:
-            found = read_texts(uncompressed(path).stem, text, source=str(path))
-        yield from map(with_structure, found)
+            documents = read_texts(uncompressed(path).stem, text, source=str(path))
+        yield from map(with_structure, documents)
 
 
 @takes()
@@ -123,9 +125,9 @@ def read_corpus(path: str | Path) -> list[Document]:
     >>> len(read_corpus("gold"))
     72
     """
-    place = corpus_place(path)
-    files = corpus_files([place])  # which refuses what can be no path at all
-    left_out: list[str] | None = [] if Path(place).is_dir() else None
+    location = corpus_place(path)
+    files = corpus_files([location])  # which refuses what can be no path at all
+    left_out: list[str] | None = [] if Path(location).is_dir() else None
     return list(read_documents(files, left_out))
 
 
@@ -159,7 +161,7 @@ def _decode(path: Path) -> str:
             f"{path}: {size / 1e6:,.0f} MB, and {MOST_BYTES / 1e6:.0f} MB at most can be read; "
             "split it into several files"
         )
-    raw = unpack(path, raw, most=MOST_BYTES)
+    raw = unpack(path, raw, max_bytes=MOST_BYTES)
     if len(raw) > MOST_BYTES:
         raise CorpusError(
             f"{path}: more than {MOST_BYTES / 1e6:.0f} MB when unpacked, and no more can be read; "

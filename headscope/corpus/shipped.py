@@ -1,4 +1,4 @@
-"""Where the files that ship with headscope lie."""
+"""Paths of the files that ship with headscope."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def built_corpora() -> list[Path]:
 
 
 def named_corpora() -> dict[str, Path]:
-    """What ships by the names that `--corpus` takes.
+    """Shipped corpora by the names that `--corpus` takes.
 
     >>> list(named_corpora())
     ['gum', 'controlled', 'gold', 'aligned', 'structure']
     """
     folders = [data_folder() / name for name in ("aligned", "structure")]
-    ours = [*shipped_corpora(), *built_corpora(), *folders]
-    return {path.stem: path for path in ours}
+    corpora = [*shipped_corpora(), *built_corpora(), *folders]
+    return {path.stem: path for path in corpora}
 
 
 def corpus_place(corpus: str | Path) -> str | Path:
-    """Where a corpus lies: the path itself, or that of what ships under this name.
+    """The path of a corpus: the path itself, or that of what ships under this name.
 
     A file or folder of the name comes first.
 
@@ -71,10 +71,18 @@ def corpus_place(corpus: str | Path) -> str | Path:
     return corpus if shipped is None or os.path.lexists(corpus) else shipped
 
 
-def asked_corpora(corpus: str | Path | Iterable[str | Path]) -> list[str | Path]:
+def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str | Path]:
+    """Paths as a list, which is empty where none was named.
+
+    >>> listed("a.txt"), listed(["a.txt", "b.txt"]), listed(None)
+    (['a.txt'], ['a.txt', 'b.txt'], [])
+    """
+    return [paths] if isinstance(paths, str | Path) else list(paths or ())
+
+
+def asked_corpora(corpus: str | Path | Iterable[str | Path] | None) -> list[str | Path]:
     """The corpora that were asked for, names of what ships as paths; the default if none was."""
-    asked = [corpus] if isinstance(corpus, str | Path) else corpus
-    return [corpus_place(each) for each in asked] or [*shipped_corpora()]
+    return [corpus_place(name) for name in listed(corpus)] or [*shipped_corpora()]
 
 
 ALIASES = {

@@ -32,15 +32,15 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
     if len(text) <= LONGEST:
         yield read_text(name, text, source=source)
         return
-    found, start = 0, 0
+    count, start = 0, 0
     while start < len(text):
         end = _piece_end(text, start)
         if _WORD.search(text, start, end):
-            found += 1
-            piece = read_text(f"{name}.{found}", text[start:end], source=source)
-            yield replace(piece, whole=source or name)
+            count += 1
+            piece = read_text(f"{name}.{count}", text[start:end], source=source)
+            yield replace(piece, original=source or name)
         start = end
-    if not found:
+    if not count:
         raise CorpusError(f"{source or name}: no word in this text")
 
 
@@ -50,9 +50,9 @@ def _piece_end(text: str, start: int) -> int:
     if end >= len(text):
         return len(text)
     for mark in ("\n\n", "\n", " "):
-        place = text.rfind(mark, start + 1, end)
-        if place > 0:
-            return place + len(mark)
+        position = text.rfind(mark, start + 1, end)
+        if position > 0:
+            return position + len(mark)
     return end
 
 

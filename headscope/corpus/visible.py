@@ -9,14 +9,14 @@ def visible(token: str) -> str:
     >>> visible("a b"), visible("\n"), visible("\x1b"), visible("")
     ('a b', '↵', '⟨1b⟩', '∅')
     """
-    shown = []
+    characters = []
     for char in token:
         if char == "\n":
-            shown.append("↵")
+            characters.append("↵")
         elif char == "\t":
-            shown.append("⇥")
+            characters.append("⇥")
         elif not char.isprintable() and char != " ":
-            shown.append(f"⟨{ord(char):x}⟩")
+            characters.append(f"⟨{ord(char):x}⟩")
         else:
-            shown.append(char)
-    return "".join(shown) or "∅"
+            characters.append(char)
+    return "".join(characters) or "∅"

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.corpus.arrows import NO_ARROWS, ArrowTable
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.deprels import own_label
+from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
 from headscope.corpus.question import Question
 
 PADDING = -1
@@ -22,9 +23,6 @@ NOTHING = -2
 """At position 0 of the windows of a model whose texts begin with no token of their own."""
 START = -3
 """Where the decoder begins, in a window of a source with its target."""
-
-EXCERPT = "excerpt"
-"""The stimulus of what was put together of a file of code for its contested queries."""
 
 _Positions = Int[ndarray, " item"]
 
@@ -52,17 +50,17 @@ class WordTable:
 
     def before(self, end: int) -> WordTable:
         """The words that end before a position; one whose head does not has none."""
-        kept = np.flatnonzero(self.last < end)
-        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
-        columns["head"] = np.where(columns["head"] < len(kept), columns["head"], -1)
+        rows_before = np.flatnonzero(self.last < end)
+        columns = {column.name: getattr(self, column.name)[rows_before] for column in fields(self)}
+        columns["head"] = np.where(columns["head"] < len(rows_before), columns["head"], -1)
         return WordTable(**columns)
 
     def between(self, start: int, stop: int) -> WordTable:
         """The words that lie wholly in `[start, stop)`, position `start` now being 1."""
-        kept = np.flatnonzero((self.first >= start) & (self.last < stop))
-        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+        inside = np.flatnonzero((self.first >= start) & (self.last < stop))
+        columns = {column.name: getattr(self, column.name)[inside] for column in fields(self)}
         row = np.full(len(self) + 1, -1)
-        row[kept] = np.arange(len(kept))
+        row[inside] = np.arange(len(inside))
         moved = {name: columns[name] - start + 1 for name in ("first", "last")}
         return WordTable(**columns | moved | {"head": row[columns["head"]]})
 
@@ -72,8 +70,8 @@ class WordTable:
         labels, inverse = np.unique(self.deprel, return_inverse=True)
         names = np.array([own_label(label) for label in labels.tolist()], "U")
         rows = np.flatnonzero(self.head >= 0)
-        own = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
-        return {str(name): rows[own == name] for name in np.unique(own)}
+        dependents = names[inverse[rows]] if len(rows) else np.empty(0, "U1")
+        return {str(name): rows[dependents == name] for name in np.unique(dependents)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +106,10 @@ class MentionTable:
         moved = {name: columns[name] - start + 1 for name in ("first", "last")}
         return MentionTable(**columns | moved)
 
-    def _columns(self, kept: Bool[ndarray, " item"]) -> dict[str, ndarray]:
-        columns = {each.name: getattr(self, each.name)[kept] for each in fields(self)}
+    def _columns(self, mask: Bool[ndarray, " item"]) -> dict[str, ndarray]:
+        columns = {column.name: getattr(self, column.name)[mask] for column in fields(self)}
         for table in ("shared", "agrees"):
-            columns[table] = columns[table][:, kept]
+            columns[table] = columns[table][:, mask]
         return columns
 
     def __len__(self) -> int:
@@ -137,35 +135,34 @@ def no_mentions() -> MentionTable:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a model's windows have beside a beginning-of-text token."""
+    """The tokens of a model's windows beside a beginning-of-text token."""
 
     end: int | None = None
     """The token that closes a window, such as `[SEP]`."""
     end_string: str = ""
-    both_ways: bool = False
-    """Whether each token sees those after it too, as in an encoder."""
+    attention_kind: AttentionKind = CAUSAL
 
     @property
-    def room(self) -> int:
+    def closing_tokens(self) -> int:
         """Tokens that it takes of each window."""
         return int(self.end is not None)
 
     def close(self, window: Window) -> Window:
         """The window of a model with this frame."""
-        if not self.both_ways:
+        if self.end is None and self.attention_kind == window.attention_kind:
             return window
         if self.end is None:
-            return replace(window, both_ways=True)
+            return replace(window, attention_kind=self.attention_kind)
         return replace(
             window,
             tokens=np.append(window.tokens, self.end),
             strings=(*window.strings, self.end_string),
-            both_ways=True,
+            attention_kind=self.attention_kind,
             ends=1,
         )
 
 
-CAUSAL = Frame()
+NO_FRAME = Frame()
 """A causal model's: nothing."""
 
 
@@ -185,15 +182,13 @@ class Window:
     copy_length: int = 0
     """n of the synthetic stimulus `[bos, r, r]` with r of n random tokens; 0 for text."""
     stimulus: str = "text"
-    """`text` for natural text, `repeat` for repeated random tokens, `pairs` for sentences made
-    around related words, `facts` for what is said of several people and asked of one, `words` for
-    repeated random words of several tokens, `prompts` for those made to ask about the next
-    token."""
+    """The name of its kind of windows: `text` for natural text, else a row of
+    `headscope.stimuli`."""
     document: int = -1
     """Number of its document among those of its stimulus; a long text in pieces is one document.
     A window with -1 is a document by itself."""
-    both_ways: bool = False
-    """Whether each token sees those after it too, as in an encoder."""
+    attention_kind: AttentionKind = CAUSAL
+    """Which of its tokens each of them may see."""
     ends: int = 0
     """1 where its last token is one that closes it, such as `[SEP]`."""
     source: int = 0
@@ -233,7 +228,7 @@ class Window:
             inner=self.inner[self.inner < length],
             arrows=self.arrows.before(length),
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
-            questions=tuple(each for each in self.questions if each.query < length),
+            questions=tuple(question for question in self.questions if question.query < length),
             ends=0,
         )
 

@@ -1,44 +1,19 @@
-"""Pairs of related words, and sentences that hold a pair among unrelated words."""
+"""Pairs of related words, from a list that ships with headscope."""
 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from headscope.corpus.document import Document, Word
 from headscope.corpus.shipped import data_folder
 from headscope.errors import CorpusError
 
 RELATIONS = ("synonym", "antonym", "hypernym", "category", "part-whole")
 COLUMNS = ["first", "second", "relation", "upos"]
-PER_RELATION = 2
-"""Sentences of each relation in one document."""
-
-# {0} to {2} hold a related word and two unrelated ones in any order, {3} is the query
-TEMPLATES = {
-    "NOUN": (
-        "They spoke of the {0}, of the {1}, of the {2} and of the {3}.",
-        "First came the {0}, then the {1} and the {2}, and last of all the {3}.",
-        "On one page was the word {0}, on another {1}, on a third {2}, and here is {3}.",
-    ),
-    "VERB": (
-        "Some want to {0}, others to {1} or to {2}, and a few to {3}.",
-        "First they had to {0}, then to {1}, later to {2} and in the end to {3}.",
-        "She told us to {0}, to {1}, to {2} and to {3}.",
-    ),
-    "ADJ": (
-        "One seemed {0}, one {1}, another {2}, and the last {3}.",
-        "It may be {0}, it may be {1} or {2}, and it may be {3}.",
-        "Write down whether it was {0}, {1}, {2} or {3}.",
-    ),
-}
+WORD_CLASSES = ("NOUN", "VERB", "ADJ")
 
 
 class WordPair(NamedTuple):
@@ -84,10 +59,10 @@ def read_pairs(path: Path) -> Lexicon:
             raise CorpusError(f"{path}: columns {rows.fieldnames}, expected {','.join(COLUMNS)}")
         pairs = []
         for row in rows:
-            if row["relation"] not in RELATIONS or row["upos"] not in TEMPLATES:
+            if row["relation"] not in RELATIONS or row["upos"] not in WORD_CLASSES:
                 raise CorpusError(
                     f"{path}:{rows.line_num}: {row['relation']!r} of {row['upos']!r}; relations "
-                    f"are {', '.join(RELATIONS)}, word classes {', '.join(TEMPLATES)}"
+                    f"are {', '.join(RELATIONS)}, word classes {', '.join(WORD_CLASSES)}"
                 )
             pairs.append(WordPair(**row))
     related: dict[str, dict[str, set[str]]] = {name: {} for name in RELATIONS}
@@ -96,72 +71,3 @@ def read_pairs(path: Path) -> Lexicon:
         table.setdefault(pair.first.lower(), set()).add(pair.second.lower())
         table.setdefault(pair.second.lower(), set()).add(pair.first.lower())
     return Lexicon(tuple(pairs), related)
-
-
-def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]:
-    """Documents of ten sentences, two for each relation, each with a pair among unrelated words.
-
-    The related word stands in any of three places before the query, so that no distance gives it
-    away; the unrelated ones come from the same list and class. No pair is used twice while there
-    are unused ones.
-    """
-    rng = np.random.default_rng(seed)
-    decks = {
-        name: _shuffled([p for p in lexicon.pairs if p.relation == name], rng, count * PER_RELATION)
-        for name in RELATIONS
-    }
-    firsts = {
-        upos: sorted({p.first for p in lexicon.pairs if p.upos == upos}) for upos in TEMPLATES
-    }
-    documents = []
-    for i in range(count):
-        sentences = [
-            _sentence(decks[name][i * PER_RELATION + k], lexicon, firsts, rng)
-            for k in range(PER_RELATION)
-            for name in RELATIONS
-            if decks[name]
-        ]
-        documents.append(_document(f"pairs_{i:02d}", sentences))
-    return documents
-
-
-_WORD = re.compile(r"\w+|[^\w\s]")
-_Sentence = tuple[str, Sequence[str], str]
-
-
-def _sentence(
-    pair: WordPair, lexicon: Lexicon, firsts: dict[str, list[str]], rng: np.random.Generator
-) -> _Sentence:
-    first, second = (pair.first, pair.second) if rng.random() < 0.5 else (pair.second, pair.first)
-    near = lexicon.any_relation(second.lower()) | lexicon.any_relation(first.lower())
-    pool = [word for word in firsts[pair.upos] if word.lower() not in near]
-    words = [first, *(str(word) for word in rng.choice(pool, 2, replace=False))]
-    order = rng.permutation(3)
-    template = TEMPLATES[pair.upos][int(rng.integers(len(TEMPLATES[pair.upos])))]
-    return template, [words[k] for k in order] + [second], pair.upos
-
-
-def _document(name: str, sentences: Sequence[_Sentence]) -> Document:
-    text = ""
-    words: list[Word] = []
-    for number, (template, fillers, upos) in enumerate(sentences):
-        parts = [part for piece in template.split("{") for part in piece.split("}")]
-        # parts alternate: plain text, slot number, plain text, …
-        for k, part in enumerate(parts):
-            filled, known = (fillers[int(part)], upos) if k % 2 else (part, "X")
-            if k % 2 and filled[0].isupper():  # "of France", not "of the France"
-                text = text.removesuffix("the ")
-                words = [word for word in words if word.end <= len(text)]
-            for match in _WORD.finditer(filled):
-                start, end = len(text) + match.start(), len(text) + match.end()
-                words.append(Word(match.group(), start, end, number, match.group(), known))
-            text += filled
-        text += " "
-    return Document(name, text.rstrip(), tuple(words), source="word pairs")
-
-
-def _shuffled(pairs: list[WordPair], rng: np.random.Generator, count: int) -> list[WordPair]:
-    if not pairs:
-        return []
-    rounds = -(-count // len(pairs))
-    return [pairs[i] for _ in range(rounds) for i in rng.permutation(len(pairs))][:count]

@@ -1,9 +1,10 @@
-"""One batch, read by a model: what its layers' rows add to the tally."""
+"""One batch, read by a model: the sums over its layers' rows, for the tally."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,76 +15,82 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
-from headscope.measure.effects import Asked
+from headscope.measure.effect_queries import EffectQueries, EffectSums
+from headscope.measure.logit_effects import LogitEffectReader
+from headscope.measure.mean_pattern import PictureCells, picture_cells
 from headscope.measure.profile import ProfileRows
-from headscope.measure.resting import Resting, find_resting, late_queries
 from headscope.measure.selection import Selection, Sums
+from headscope.measure.sink_columns import SinkColumns, find_sink_columns, late_queries
 from headscope.measure.tally import Profile, Tally
-from headscope.measure.turned import TurnedSums
-from headscope.measure.written import EffectSums, Written
-from headscope.models.engines.engine import Look, Read, Tile
+from headscope.models.engines.engine import PatternRegion, Request, Tile
 from headscope.relations.sink import RESTING
+from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedBatch:
     """A batch that is ready to run: its tokens, its cells, and what is read of each layer."""
 
     batch: Batch
     tokens: Int[Tensor, "window position"]
-    late: list[Tile]
+    late_rows: list[Tile]
     """Rows of late queries, which are read first."""
     selection: Selection | None
-    profiled: list[Tile]
+    profiled_rows: list[Tile]
     """Rows that are profiled."""
-    effects: Asked | None = None
-    """What is asked of what heads write."""
+    effects: EffectQueries | None = None
+    """Queries at which effects of what heads write are read."""
 
     @property
-    def cells(self) -> Sequence[Look]:
-        """Where the cells of the selection are."""
-        return () if self.selection is None else self.selection.looks
+    def cell_requests(self) -> Sequence[PatternRegion]:
+        """Rows and cells that hold the cells of the selection."""
+        return () if self.selection is None else self.selection.requests
 
     @property
-    def looks(self) -> list[Read]:
+    def requests(self) -> list[Request]:
         """All that is read of a layer, in order; rows with cells are profiled as they come."""
-        return [*self.attended, *(() if self.effects is None else self.effects.looks)]
+        return [*self.attention, *(() if self.effects is None else self.effects.requests)]
 
     @property
-    def attended(self) -> list[Look]:
-        """What is read of a layer's attention for its own sake."""
-        return [*self.late, *self.cells, *self.alone]
+    def attention(self) -> list[PatternRegion]:
+        """Rows and cells of a layer's attention that are read for relations and profiles."""
+        pictured = (picture.cells for picture in self.pictured)
+        return [*self.late_rows, *self.cell_requests, *self.profiled_alone, *pictured]
+
+    @cached_property
+    def pictured(self) -> list[PictureCells]:
+        """Cells that mean patterns of other stimuli than text are made of."""
+        return picture_cells(self.batch.windows)
 
     @property
-    def alone(self) -> list[Tile]:
+    def profiled_alone(self) -> list[Tile]:
         """Rows that are profiled and hold no cells."""
-        seen = [look for look in self.cells if isinstance(look, Tile)]
-        return [tile for tile in self.profiled if tile not in seen]
+        read = [request for request in self.cell_requests if isinstance(request, Tile)]
+        return [tile for tile in self.profiled_rows if tile not in read]
 
 
 class LayerSums(NamedTuple):
-    """What one layer's rows on a batch showed."""
+    """Sums over one layer's rows on a batch."""
 
     cells: Sums | None
-    """None where nothing was asked about."""
-    resting: Resting
+    """None where no relation has queries."""
+    sinks: SinkColumns
 
 
 @dataclass(frozen=True, eq=False)
 class BatchSums:
-    """What a batch adds to the tally."""
+    """A batch's part of the tally."""
 
     batch: Batch
     selection: Selection | None
     layers: dict[int, LayerSums]
     """By their places among the layers that are read."""
     profile: Profile | None
-    effects: EffectSums | None = None
-    turned: TurnedSums | None = None
-    """What it says of later heads' scores."""
+    effects: Sequence[EffectSums] = ()
+    """Effects on logits, and on later heads' scores."""
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it."""
@@ -92,97 +99,98 @@ class BatchSums:
             add_sums(tally, self.batch, self.selection, layer, sums)
         if self.profile is not None:
             tally.profile += self.profile
-        if self.effects is not None:
-            self.effects.add_to(tally)
-        if self.turned is not None:
-            self.turned.add_to(tally)
+        for effect_sums in self.effects:
+            effect_sums.add_to(tally)
 
 
-def read_batch(model: Model, prepared: Prepared, written: Written | None = None) -> BatchSums:
+def read_batch(
+    model: Model, prepared: PreparedBatch, effect_reader: LogitEffectReader | None = None
+) -> BatchSums:
     """Run a batch; nothing is added to any tally yet, as a run may break off at any layer.
 
     Args:
         model: the model to run.
         prepared: the batch.
-        written: reads what its heads write, where that is asked.
+        effect_reader: reads what its heads write, where a run measures effects.
     """
     batch, selection = prepared.batch, prepared.selection
-    looks, attended = prepared.looks, prepared.attended
-    profile = Profile.zeros(model.layers, model.heads) if batch.profiled else None
-    found = BatchSums(batch, selection, {}, profile)
-    place = {layer: row for row, layer in enumerate(model.attention_layers)}
+    requests, attention = prepared.requests, prepared.attention
+    described = batch.profiled or prepared.pictured
+    profile = Profile.zeros(model.layers, model.heads) if described else None
+    sums = BatchSums(batch, selection, {}, profile)
+    row_of = {layer: row for row, layer in enumerate(model.attention_layers)}
 
     def on_layer(layer: int, all_rows: Iterable[Any]) -> None:
         rows = iter(all_rows)
-        found.layers[place[layer]] = layer_sums(
+        sums.layers[row_of[layer]] = layer_sums(
             prepared,
             profile,
-            place[layer],
-            zip(attended, islice(rows, len(attended)), strict=False),
+            row_of[layer],
+            zip(attention, islice(rows, len(attention)), strict=False),
             logarithms=model.engine.logarithms,
             sinks=getattr(model.engine, "sinks", False),
         )
-        if written is not None:
-            for own in rows:
-                if isinstance(own, tuple):
-                    written.look_at_selves(*own, logarithms=model.engine.logarithms)
+        if effect_reader is not None:
+            for values in rows:
+                if isinstance(values, tuple):
+                    effect_reader.read_selves(*values, logarithms=model.engine.logarithms)
                 else:
-                    written.look(own, logarithms=model.engine.logarithms)
+                    effect_reader.read_rows(values, logarithms=model.engine.logarithms)
 
-    if written is None:
-        model.engine.run(prepared.tokens, looks, on_layer)
-        return found
-    with written.watching() as end:
-        model.engine.run(prepared.tokens, looks, on_layer, on=True)
-    return replace(found, effects=written.sums(end))
+    if effect_reader is None:
+        model.engine.run(prepared.tokens, requests, on_layer)
+        return sums
+    with effect_reader.watching() as end:
+        model.engine.run(prepared.tokens, requests, on_layer, on=True)
+    return replace(sums, effects=[effect_reader.sums(end)])
 
 
 def add_counts(tally: Tally, batch: Batch, selection: Selection | None) -> None:
     """Add what does not depend on heads: queries and chance."""
-    resting = _resting(tally)
-    if resting is not None:
-        np.add.at(tally.queries[:, resting], batch.blocks, _late_text(batch))
+    sink_row = _sink_row(tally)
+    if sink_row is not None:
+        np.add.at(tally.queries[:, sink_row], batch.blocks, _late_text(batch))
     if selection is None:
         return
-    place = (selection.block, selection.relation)
-    np.add.at(tally.queries, place, selection.queries)
-    np.add.at(tally.chance, place, selection.chance)
+    rows = (selection.block, selection.relation)
+    np.add.at(tally.queries, rows, selection.queries)
+    np.add.at(tally.chance, rows, selection.chance)
 
 
 def add_sums(
-    tally: Tally, batch: Batch, selection: Selection | None, layer: int, found: LayerSums
+    tally: Tally, batch: Batch, selection: Selection | None, layer: int, sums: LayerSums
 ) -> None:
-    """Add what one layer's rows showed; the layer by its place among those that are read."""
-    resting = _resting(tally)
-    if resting is not None:
+    """Add the sums over one layer's rows; the layer by its number among those that are read."""
+    sink_row = _sink_row(tally)
+    if sink_row is not None:
         text = (_late_text(batch) > 0)[:, None]
-        np.add.at(tally.target[:, resting, layer], batch.blocks, found.resting.mass * text)
-        np.add.at(tally.control[:, resting, layer], batch.blocks, found.resting.other * text)
-    sums = found.cells
-    if selection is None or sums is None:
+        np.add.at(tally.target[:, sink_row, layer], batch.blocks, sums.sinks.mass * text)
+        np.add.at(tally.control[:, sink_row, layer], batch.blocks, sums.sinks.other * text)
+    cells = sums.cells
+    if selection is None or cells is None:
         return
     # the rows of a selection are distinct, so plain indexing adds each of them once
-    tally.target[selection.block, selection.relation, layer] += sums.target
-    tally.control[selection.block, selection.relation, layer] += sums.control
-    tally.hits[selection.block, selection.relation, layer] += sums.hits
+    tally.target[selection.block, selection.relation, layer] += cells.target
+    tally.control[selection.block, selection.relation, layer] += cells.control
+    tally.hits[selection.block, selection.relation, layer] += cells.hits
 
 
-def _resting(tally: Tally) -> int | None:
+def _sink_row(tally: Tally) -> int | None:
     return tally.relations.index(RESTING) if RESTING in tally.relations else None
 
 
 def _late_text(batch: Batch) -> Int[ndarray, " window"]:
-    """The queries of each window that count for resting columns."""
-    text = [window.stimulus == "text" for window in batch.windows]
-    return late_queries(batch.windows) * text
+    """The queries of each window that count for sink columns."""
+    is_text = [window.stimulus == TEXT.name for window in batch.windows]
+    return late_queries(batch.windows) * is_text
 
 
 @torch.inference_mode()
 def layer_sums(
-    prepared: Prepared,
+    prepared: PreparedBatch,
     profile: Profile | None,
     layer: int,
-    rows: Iterable[tuple[Look, Any]],
+    rows: Iterable[tuple[PatternRegion, Any]],
     *,
     logarithms: bool,
     sinks: bool = False,
@@ -191,26 +199,31 @@ def layer_sums(
 
     Args:
         prepared: the batch.
-        profile: what is known of the heads' patterns so far, where the batch has a part in it.
-        layer: its place among the layers that are read.
-        rows: each of the batch's looks with what it shows, in order.
+        profile: the sums of the heads' patterns so far, where the batch has a part in it.
+        layer: its number among the layers that are read.
+        rows: each of the batch's requests with the attention that it reads, in order.
         logarithms: whether they are logarithms of probabilities.
         sinks: whether a learned sink may have a share of them.
     """
-    batch, selection, coming = prepared.batch, prepared.selection, iter(rows)
-    late = ((tile, own) for tile, (_, own) in zip(prepared.late, coming, strict=False))
-    resting = find_resting(batch.windows, late, logarithms=logarithms)
-    profiled = (
+    batch, selection, remaining = prepared.batch, prepared.selection, iter(rows)
+    late = (
+        (tile, values) for tile, (_, values) in zip(prepared.late_rows, remaining, strict=False)
+    )
+    sink_columns = find_sink_columns(batch.windows, late, logarithms=logarithms)
+    profile_rows = (
         None
         if profile is None
         else ProfileRows(profile, batch, layer, logarithms=logarithms, sinks=sinks)
     )
-    parts: list[tuple[Tensor, Tensor]] = []
-    asked = () if selection is None else selection.parts
-    for (look, own), part in zip_longest(coming, asked):
-        if part is not None:
-            found = part.to(own.device).sums(own, resting.of(look), logarithms=logarithms)
-            parts.append(found)
-        if profiled is not None and look in prepared.profiled:
-            profiled.add(look, own)
-    return LayerSums(None if selection is None else selection.sums(parts), resting)
+    pictured = {id(picture.cells): picture for picture in prepared.pictured}
+    sums: list[tuple[Tensor, Tensor]] = []
+    reductions = () if selection is None else selection.reductions
+    for (request, values), reduction in zip_longest(remaining, reductions):
+        if reduction is not None:
+            columns = sink_columns.of(request)
+            sums.append(reduction.to(values.device).sums(values, columns, logarithms=logarithms))
+        if profile_rows is not None and request in prepared.profiled_rows:
+            profile_rows.add(request, values)
+        if profile is not None and id(request) in pictured:
+            pictured[id(request)].add(profile, layer, values, logarithms=logarithms)
+    return LayerSums(None if selection is None else selection.sums(sums), sink_columns)

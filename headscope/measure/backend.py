@@ -1,12 +1,12 @@
-"""What reads a model for a run: this process, or others; the run's own steps are the same.
+"""Reading a model for a run, in this process or in others; the run's own steps are the same.
 
-`headscope.pipeline.classify` opens a model, hands a plan to be read, asks for examples, and never
-runs a model itself.
+`headscope.classification.classify` opens a model, hands over a plan to be read, asks for examples,
+and never runs a model itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -14,32 +14,28 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.plan import Plan
+from headscope.measure.progress import OnProgress
+from headscope.models.batching import ACCELERATOR_BATCH_TOKENS, BATCH_TOKENS, batch_tokens_on
 from headscope.relations.relation import Relation
 
 if TYPE_CHECKING:
-    from headscope.measure.example import Example, Wanted
-    from headscope.measure.sanity import Targets
+    from headscope.measure.example import Example, ExampleRequest
+    from headscope.measure.loss_check import Targets
     from headscope.models.load import Model
 
-BATCH_TOKENS = 1_024
-"""Tokens of one forward pass on a processor; bounds memory. With twice as many, glibc hands GPT-2
-small's temporaries back to the system and asks for new pages each time, a tenth of all time."""
-ACCELERATOR_BATCH_TOKENS = 8_192
-"""Tokens of one forward pass elsewhere."""
-ProgressOf = Callable[[int, int], None]
-
-
-def batch_tokens_on(device: str) -> int:
-    """Tokens of one forward pass on a device."""
-    return BATCH_TOKENS if device == "cpu" else ACCELERATOR_BATCH_TOKENS
+__all__ = ["ACCELERATOR_BATCH_TOKENS", "BATCH_TOKENS", "Backend", "batch_tokens_on"]
 
 
 @runtime_checkable
 class Backend(Protocol):
     """Opens one model after the other, and reads of each what a plan asks for."""
 
-    def open(self, model: Any, **how: Any) -> Model:
-        """The model and its facts; `how` are fields of `headscope.models.loading.Loading`.
+    def open(self, model: Any, **options: Any) -> Model:
+        """The model and its facts.
+
+        Args:
+            model: a name, a folder or a file.
+            options: fields of `headscope.models.load_options.LoadOptions`.
 
         Raises:
             ModelError: see there.
@@ -53,16 +49,16 @@ class Backend(Protocol):
         """
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
-        """The opened model's loss of some tokens; see `headscope.measure.sanity.token_losses`."""
+        """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
 
     def find_examples(
         self,
         windows: Sequence[Window],
         relations: Sequence[Relation],
-        wanted: Sequence[Wanted],
+        requests: Sequence[ExampleRequest],
         *,
         seed: int,
-        progress: ProgressOf = lambda done, total: None,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import torch
 from jaxtyping import Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.corpus.window import PADDING, Window
+from headscope.corpus.window import Window
+from headscope.models.batching import padded_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +27,7 @@ class Batch:
 
         An encoder's with −1: its padding must be hidden; so must that of a source with its target.
         """
-        longest, first = max(map(len, self.windows)), self.windows[0]
-        hidden = first.both_ways or first.source
-        padding = PADDING if hidden else first.tokens[0]
-        ids = np.full((len(self.windows), longest), padding, first.tokens.dtype)
-        for row, window in enumerate(self.windows):
-            ids[row, : len(window)] = window.tokens
-        return torch.from_numpy(ids)
+        return padded_tokens(self.windows)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Its first and its second half of windows."""

@@ -15,7 +15,7 @@ RESAMPLES = 1_000
 def resample(
     items: int, rng: np.random.Generator, *, times: int = RESAMPLES
 ) -> Float[ndarray, "resample item"]:
-    """How often each of some items is in each resample; every row sums to the items.
+    """The number of times that each item is in each resample; a row sums to the items.
 
     Items are what is independent of one another: blocks of documents, windows, sentences. Ratios
     that are compared take the same draws.
@@ -30,7 +30,7 @@ def resample(
 
 def interval(
     sums: Float[ndarray, "item ..."],
-    counts: Real[ndarray, " item"],
+    counts: Real[ndarray, "count ..."],
     draws: Float[ndarray, "resample item"],
     *,
     fewest: int = 2,
@@ -39,7 +39,8 @@ def interval(
 
     Args:
         sums: what each item adds to the numerator, of one quantity or of many heads.
-        counts: what it adds to the denominator: its queries or tokens.
+        counts: what it adds to the denominator: its queries or tokens; of all heads alike, or
+            `[item head]`. Resamples in which such a head has no item say nothing of it.
         draws: from `resample`.
         fewest: NaN with fewer items, which cannot say how sure they are.
 
@@ -49,11 +50,17 @@ def interval(
     heads = sums.shape[1:]
     if len(counts) < fewest:
         return np.full((2, *heads), np.nan)
+    levels = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    if counts.ndim > 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = (draws @ sums) / (draws @ counts)
+        ratios[:, ~counts.any(0)] = 0
+        return np.asarray(np.nanquantile(ratios, levels, axis=0))
     # single precision is far finer than a thousand draws, and sorted in half the time
     flat = sums.reshape(len(counts), -1).astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (flat.T @ draws.T.astype(np.float32)) / (draws @ counts).astype(np.float32)
-    bounds = np.stack(list(_quantiles(ratios, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))))
+    bounds = np.stack(list(_quantiles(ratios, levels)))
     bounds[:, np.isnan(ratios).any(-1)] = np.nan
     return bounds.reshape(2, *heads)
 
@@ -87,6 +94,6 @@ def _quantiles(
     """
     places = [divmod(level * (values.shape[1] - 1), 1) for level in levels]
     values.sort(axis=-1)
-    for place, rest in places:
-        below, above = (values[:, int(place) + k].astype(float) for k in (0, 1))
-        yield below + rest * (above - below)
+    for index, fraction in places:
+        below, above = (values[:, int(index) + k].astype(float) for k in (0, 1))
+        yield below + fraction * (above - below)

@@ -16,7 +16,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExampleRequest:
     """A head, and by its number among a run's relations the one whose queries are asked for."""
 
     layer: int
@@ -69,33 +69,42 @@ class Example:
 
     @property
     def elsewhere(self) -> Float[ndarray, " query"]:
-        """Of each shown query the attention that is not on the shown tokens, in [0, 1].
+        """Attention of each shown query that is not on the shown tokens, in [0, 1].
 
         For the example's own query it was measured, else it is what the row lacks to 1.
         """
-        found = np.clip(1 - self.pattern.astype(np.float64).sum(1), 0, 1)
+        outside = np.clip(1 - self.pattern.astype(np.float64).sum(1), 0, 1)
         if self.query >= 0 and self.positions:
-            found[self.query] = sum(self.left_out)
-        return np.asarray(found)
+            outside[self.query] = sum(self.left_out)
+        return np.asarray(outside)
 
     def __str__(self) -> str:
         """One line: the relation, its mass, and the text with the query and its targets marked.
 
         A stretch that is left out shows as `…`, and the next one begins with its position.
         """
-        begins = {place: f" … {end}:" for place, _, end in self.gaps}
+        begins = {index: f" … {end}:" for index, _, end in self.gaps}
         parts = [begins.get(i, "") + self._marked(i) for i in range(len(self.tokens))]
         cut = " …" if self.positions and self.positions[-1] + 1 < self.length else ""
-        said = []
+        notes = []
         if self.more_targets:
-            said.append(f"{self.more_targets} more targets")
+            notes.append(f"{self.more_targets} more targets")
         if self.query >= 0:
-            said.append(f"{self.elsewhere[self.query]:.2f} elsewhere")
-        about = f" ({', '.join(said)})" if said else ""
+            notes.append(f"{self.elsewhere[self.query]:.2f} elsewhere")
+        about = f" ({', '.join(notes)})" if notes else ""
         return f"{self.relation} {self.kind} {self.mass:.2f}: {''.join(parts)}{cut}{about}"
 
-    def _marked(self, place: int) -> str:
-        word = visible(self.tokens[place])
-        if place == self.query:
+    def _marked(self, index: int) -> str:
+        word = visible(self.tokens[index])
+        if index == self.query:
             return f"[[{word}]]"
-        return f"«{word}»" if place in self.targets else word
+        return f"«{word}»" if index in self.targets else word
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A head's mean pattern on another stimulus than text."""
+
+    stimulus: str
+    """One of `headscope.measure.tally.PICTURED`."""
+    pattern: Float[ndarray, "query key"]

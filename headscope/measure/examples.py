@@ -14,28 +14,28 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.chosen import Chosen, choose, targets_of
-from headscope.measure.example import Example, Wanted
+from headscope.measure.example import Example, ExampleRequest
+from headscope.measure.example_selection import ExampleQuery, choose_queries, target_keys
 from headscope.measure.excerpt import BEGINNING, excerpt, stretches_left_out
 from headscope.measure.gather import Cells
-from headscope.measure.kept import Kept
-from headscope.measure.query_masses import Progress, Reading, masses
+from headscope.measure.pattern_buffer import PatternBuffer
+from headscope.measure.progress import OnProgress
+from headscope.measure.query_masses import Reading, masses
 from headscope.models.load import Model
 from headscope.relations.relation import Relation
-
-SAMPLE = {"text": 16, "repeat": 2, "pairs": 4, "facts": 8, "words": 4}
-"""Windows of each stimulus that are read again."""
+from headscope.stimuli import STIMULI
+from headscope.stimuli.text import TEXT
 
 
 def find_examples(
     model: Model,
     windows: Sequence[Window],
     relations: Sequence[Relation],
-    wanted: Sequence[Wanted],
+    requests: Sequence[ExampleRequest],
     *,
     batch_tokens: int,
     seed: int,
-    progress: Progress = lambda done, total: None,
+    progress: OnProgress = lambda done, total: None,
 ) -> list[Example]:
     """Examples of the heads that are asked for, in the order of the heads.
 
@@ -43,37 +43,38 @@ def find_examples(
         model: the model of the run.
         windows: windows of the run to choose from.
         relations: the relations of the run.
-        wanted: the heads, each with a relation; see `evidence.ranking.wanted_examples`.
+        requests: the heads, each with a relation; see `evidence.ranking.wanted_examples`.
         batch_tokens: tokens of one forward pass.
         seed: seeds which of several equal queries are shown.
         progress: called with the tokens read and those to read; the sample, then those of its
             windows that examples are cut out of.
     """
-    sample = list(spread(windows))
-    if not wanted or not sample:
+    sample = list(windows_to_reread(windows))
+    if not requests or not sample:
         return []
     reading = Reading(model, sample, relations, batch_tokens, progress)
-    kept = Kept(sample, ((want.layer, want.head) for want in wanted), model.heads)
+    buffer = PatternBuffer(sample, ((want.layer, want.head) for want in requests), model.heads)
     rng = np.random.default_rng(seed)
-    found_masses = masses(reading, wanted, kept if kept.fits else None)
+    found_masses = masses(reading, requests, buffer if buffer.fits else None)
     choices = [
         choice
-        for want, found in zip(wanted, found_masses, strict=True)
-        for choice in choose(reading, want, found, rng)
+        for want, queries in zip(requests, found_masses, strict=True)
+        for choice in choose_queries(reading, want, queries, rng)
     ]
-    text = next((i for i, window in enumerate(sample) if window.stimulus == "text"), None)
+    text = next((i for i, window in enumerate(sample) if window.stimulus == TEXT.name), None)
     if text is not None:
-        heads = dict.fromkeys((want.layer, want.head) for want in wanted)
-        choices += [Chosen(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
-    return _cut_out(reading, choices, kept if kept.fits else reading)
+        heads = dict.fromkeys((want.layer, want.head) for want in requests)
+        choices += [ExampleQuery(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
+    return _cut_out(reading, choices, buffer if buffer.fits else reading)
 
 
-def spread(windows: Sequence[Window]) -> Iterator[Window]:
+def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:
     """The windows that are read again, taken evenly from those of each stimulus."""
-    for stimulus, count in SAMPLE.items():
-        own = [window for window in windows if window.stimulus == stimulus]
-        for i in np.unique(np.linspace(0, len(own) - 1, min(count, len(own))).round()):
-            yield own[int(i)]
+    for row in STIMULI.values():
+        read = [window for window in windows if window.stimulus == row.name]
+        count = min(row.example_windows, len(read))
+        for i in np.unique(np.linspace(0, len(read) - 1, count).round()):
+            yield read[int(i)]
 
 
 class Sample:
@@ -86,41 +87,43 @@ class Sample:
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows; those that are kept change as they pass."""
         for i, window in enumerate(windows):
-            if i < SAMPLE["text"]:
+            if i < TEXT.example_windows:
                 self.windows.append(window)
-            elif (place := int(self._rng.integers(i + 1))) < SAMPLE["text"]:
-                self.windows[place] = window
+            elif (slot := int(self._rng.integers(i + 1))) < TEXT.example_windows:
+                self.windows[slot] = window
             yield window
 
 
-def _cut_out(reading: Reading, choices: list[Chosen], source: Kept | Reading) -> list[Example]:
+def _cut_out(
+    reading: Reading, choices: list[ExampleQuery], source: PatternBuffer | Reading
+) -> list[Example]:
     """From the chosen windows the queries' rows, and what these say is to be shown."""
     by_window: dict[int, list[int]] = {}
     for number, choice in enumerate(choices):
         by_window.setdefault(choice.window, []).append(number)
-    shown: dict[int, ndarray] = {}
+    positions: dict[int, ndarray] = {}
     heads = reading.model.heads
 
-    def ask(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
+    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[int]]:
         for row, window in enumerate(members):
             for number in by_window[window]:
                 first = row * heads * length
-                yield from _cells(reading, choices[number], number, first, length, shown)
+                yield from _cells(reading, choices[number], number, first, length, positions)
 
-    found: dict[int, list[ndarray]] = {}
-    for number, values in source.read(sorted(by_window), ask):
-        found.setdefault(number, []).append(values)
-    order = sorted(found, key=lambda i: (choices[i].layer, choices[i].head, i))
-    return [_example(reading, choices[i], shown[i], *found[i]) for i in order]
+    values_by_choice: dict[int, list[ndarray]] = {}
+    for number, values in source.read(sorted(by_window), cells_of):
+        values_by_choice.setdefault(number, []).append(values)
+    order = sorted(values_by_choice, key=lambda i: (choices[i].layer, choices[i].head, i))
+    return [_example(reading, choices[i], positions[i], *values_by_choice[i]) for i in order]
 
 
 def _cells(
     reading: Reading,
-    choice: Chosen,
+    choice: ExampleQuery,
     number: int,
     first: int,
     length: int,
-    shown: dict[int, ndarray],
+    positions: dict[int, ndarray],
 ) -> Iterator[Cells[int]]:
     """The row of the chosen query and then what is shown; at once where there is no query.
 
@@ -130,23 +133,25 @@ def _cells(
         number: its number.
         first: the flat place of the window's first row, in rows of `length` keys.
         length: of the batch.
-        shown: by number, the positions that are shown; this one's are added when they are known.
+        positions: by number, those that are shown; this one's are added when they are known.
     """
 
     def square(row: ndarray | None) -> ndarray:
-        places = shown[number] = _shown(reading, choice, row)
-        return np.asarray(((first + places[:, None]) * length + places).ravel())
+        shown_positions = positions[number] = _excerpt_positions(reading, choice, row)
+        return np.asarray(((first + shown_positions[:, None]) * length + shown_positions).ravel())
 
     if choice.query < 0:
         yield Cells(choice.layer, choice.head, square(None), number)
     else:
         window = reading.sample[choice.window]
-        seen = len(window) if window.both_ways else choice.query + 1
-        row = (first + choice.query) * length + np.arange(seen)
+        row_end = int(window.attention_kind.row_end(choice.query, len(window)))
+        row = (first + choice.query) * length + np.arange(row_end)
         yield Cells(choice.layer, choice.head, row, number, square)
 
 
-def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray, " shown"]:
+def _excerpt_positions(
+    reading: Reading, choice: ExampleQuery, row: ndarray | None
+) -> Int[ndarray, " shown"]:
     """The positions of the window that are shown."""
     length = len(reading.sample[choice.window])
     if row is None:
@@ -154,21 +159,23 @@ def _shown(reading: Reading, choice: Chosen, row: ndarray | None) -> Int[ndarray
     return excerpt(choice.query, _targets(reading, choice), row, length)
 
 
-def _targets(reading: Reading, choice: Chosen) -> Int[ndarray, " target"]:
+def _targets(reading: Reading, choice: ExampleQuery) -> Int[ndarray, " target"]:
     if choice.relation is None:
         return np.empty(0, np.int64)
-    return targets_of(reading, choice.relation, choice.window, choice.query)
+    return target_keys(reading, choice.relation, choice.window, choice.query)
 
 
-def _example(reading: Reading, choice: Chosen, shown: ndarray, *found: ndarray) -> Example:
-    """Of a row and a square of attention, or of the square alone."""
-    row, values = found[0] if choice.query >= 0 else None, found[-1]
+def _example(
+    reading: Reading, choice: ExampleQuery, positions: ndarray, *values_read: ndarray
+) -> Example:
+    """An example from a row and a square of attention, or from the square alone."""
+    row, values = values_read[0] if choice.query >= 0 else None, values_read[-1]
     window, targets = reading.sample[choice.window], _targets(reading, choice)
-    places = np.flatnonzero(np.isin(shown, targets))
+    target_rows = np.flatnonzero(np.isin(positions, targets))
     relation = "" if choice.relation is None else reading.relations[choice.relation].id
     left_out: tuple[float, ...] = ()
     if row is not None:
-        gaps = stretches_left_out(shown.tolist())
+        gaps = stretches_left_out(positions.tolist())
         left_out = tuple(float(row[first:end].sum()) for _, first, end in gaps)
     return Example(
         layer=choice.layer,
@@ -177,13 +184,13 @@ def _example(reading: Reading, choice: Chosen, shown: ndarray, *found: ndarray) 
         kind=choice.kind,
         mass=choice.mass,
         window=window.name,
-        tokens=tuple(window.strings[i] for i in shown),
-        query=-1 if row is None else int(np.searchsorted(shown, choice.query)),
-        targets=tuple(places.tolist()),
-        pattern=values.reshape(len(shown), len(shown)).astype(np.float16),
-        positions=tuple(shown.tolist()),
+        tokens=tuple(window.strings[i] for i in positions),
+        query=-1 if row is None else int(np.searchsorted(positions, choice.query)),
+        targets=tuple(target_rows.tolist()),
+        pattern=values.reshape(len(positions), len(positions)).astype(np.float16),
+        positions=tuple(positions.tolist()),
         left_out=left_out,
         length=len(window),
-        more_targets=len(targets) - len(places),
+        more_targets=len(targets) - len(target_rows),
         masses=choice.masses,
     )

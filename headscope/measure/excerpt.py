@@ -1,4 +1,4 @@
-"""Which tokens of its window an example shows: not a stretch, but what the query has to do with."""
+"""The tokens of its window that an example shows: no stretch, but those near the query's keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGINNING = 40
 """Tokens of an ordinary text that are shown."""
 STRONGEST = 3
 """Keys that are shown because the query looks there most."""
-BESIDE = 3
+CONTEXT_TOKENS = 3
 """Tokens that are shown on each side of the query, its targets and its strongest keys."""
 
 
@@ -37,28 +37,28 @@ def excerpt(
     """
     by_attention = targets[np.argsort(-row[targets], kind="stable")].tolist()
     strongest = np.argsort(-row, kind="stable")[:STRONGEST].tolist()
-    shown: dict[int, None] = {}
+    excerpt_positions: dict[int, None] = {}
     for position in _by_importance(query, by_attention, strongest):
         if 0 <= position < length:
-            shown[position] = None
-        if len(shown) == WIDTH:
+            excerpt_positions[position] = None
+        if len(excerpt_positions) == WIDTH:
             break
-    return np.sort(np.fromiter(shown, np.int64))
+    return np.sort(np.fromiter(excerpt_positions, np.int64))
 
 
 def _by_importance(query: int, targets: list[int], strongest: list[int]) -> Iterator[int]:
     yield from (query, 0, *targets, *strongest)
-    for step in range(1, BESIDE + 1):
+    for step in range(1, CONTEXT_TOKENS + 1):
         for position in (query, *targets, *strongest):
             yield position - step
             yield position + step
-    yield from range(query - BESIDE - 1, 0, -1)
+    yield from range(query - CONTEXT_TOKENS - 1, 0, -1)
 
 
 def stretches_left_out(positions: Sequence[int]) -> list[tuple[int, int, int]]:
     """Each stretch between the shown: the place of what follows it, its first position, its end."""
     return [
-        (place, before + 1, after)
-        for place, (before, after) in enumerate(pairwise(positions), start=1)
+        (index, before + 1, after)
+        for index, (before, after) in enumerate(pairwise(positions), start=1)
         if after > before + 1
     ]

@@ -1,4 +1,4 @@
-"""Chosen cells of some windows' patterns: one gather a layer, and no exponential of the rest."""
+"""Selected cells of some windows' patterns: one gather a layer, and no exponential of the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches
 from headscope.measure.memory import in_memory
-from headscope.models.engines.engine import Rows, whole
+from headscope.models.engines.engine import Rows, full_tile
 from headscope.models.load import Model
 
 T = TypeVar("T")
@@ -36,14 +36,14 @@ class Cells(Generic[T]):
     """Given their values, further cells of the same rows, while these are at hand."""
 
 
-Ask = Callable[[Sequence[int], int], Iterable[Cells[T]]]
+CellsOf = Callable[[Sequence[int], int], Iterable[Cells[T]]]
 """The cells to read of a batch, given which windows it has and the length they are padded to."""
 
 
 def read_cells(
     model: Model,
     windows: Sequence[Window],
-    ask: Ask[T],
+    cells_of: CellsOf[T],
     *,
     batch_tokens: int,
     progress: Callable[[int], None] = lambda tokens: None,
@@ -55,55 +55,59 @@ def read_cells(
     Args:
         model: the model to run; it stops after the last layer that is asked for.
         windows: what to run, in any order.
-        ask: names the cells of a batch; it is given places in `windows`.
+        cells_of: names the cells of a batch; it is given numbers of `windows`.
         batch_tokens: tokens of one forward pass.
         progress: called after each batch with its number of tokens, padding left out.
     """
-    place = {id(window): i for i, window in enumerate(windows)}
+    number = {id(window): i for i, window in enumerate(windows)}
     blocks = np.zeros(len(windows), np.int64)
 
     def read(batch: Batch) -> list[tuple[T, ndarray]]:
         tokens = batch.tokens()
         by_layer: dict[int, list[Cells[T]]] = {}
-        for cells in ask([place[id(window)] for window in batch.windows], tokens.shape[1]):
+        for cells in cells_of([number[id(window)] for window in batch.windows], tokens.shape[1]):
             by_layer.setdefault(cells.layer, []).append(cells)
         return _run(model, tokens.to(model.device), by_layer) if by_layer else []
 
     for batch in batches(windows, blocks, {}, tokens=batch_tokens):
-        for found in in_memory(batch, read):
-            yield from found
+        for answers in in_memory(batch, read):
+            yield from answers
         progress(sum(map(len, batch.windows)))
 
 
 def _run(
     model: Model, tokens: Int[Tensor, "window position"], by_layer: dict[int, list[Cells[T]]]
 ) -> list[tuple[T, ndarray]]:
-    found: list[tuple[T, ndarray]] = []
+    results: list[tuple[T, ndarray]] = []
 
     def on_layer(layer: int, rows: Iterable[Rows]) -> None:
-        asked = by_layer.get(layer)
-        if not asked:
+        cells_here = by_layer.get(layer)
+        if not cells_here:
             return
         (pattern,) = rows
         logarithms = model.engine.logarithms
-        values = _at(pattern, [(cells.head, cells.flat) for cells in asked], logarithms)
-        answers = list(zip(asked, values, strict=True))
-        found.extend((cells.what, part) for cells, part in answers)
-        more = [(each, each.then(part)) for each, part in answers if each.then is not None]
-        if more:
-            further = _at(pattern, [(each.head, flat) for each, flat in more], logarithms)
-            found.extend((each.what, part) for (each, _), part in zip(more, further, strict=True))
+        values = _at(pattern, [(cells.head, cells.flat) for cells in cells_here], logarithms)
+        answers = list(zip(cells_here, values, strict=True))
+        results.extend((cells.what, part) for cells, part in answers)
+        followed = [(cells, cells.then(part)) for cells, part in answers if cells.then is not None]
+        if followed:
+            follow_up = _at(pattern, [(cells.head, flat) for cells, flat in followed], logarithms)
+            results.extend(
+                (cells.what, part) for (cells, _), part in zip(followed, follow_up, strict=True)
+            )
 
-    model.engine.run(tokens, [whole(*tokens.shape)], on_layer, max(by_layer) + 1)
-    return found
+    model.engine.run(tokens, [full_tile(*tokens.shape)], on_layer, max(by_layer) + 1)
+    return results
 
 
 def _at(rows: Rows, parts: list[tuple[int, ndarray]], logarithms: bool) -> list[ndarray]:
     """The values of all heads' cells by one gather and one copy to the processor."""
     cells = rows.shape[2] * rows.shape[3]
-    flat = torch.from_numpy(np.concatenate([own + head * cells for head, own in parts]))
+    flat = torch.from_numpy(
+        np.concatenate([cells_of_head + head * cells for head, cells_of_head in parts])
+    )
     flat = flat.to(rows.device)
     values = rows.reshape(-1).index_select(0, flat).float()
     values = values.exp() if logarithms else values
-    ends = np.cumsum([len(own) for _, own in parts])
+    ends = np.cumsum([len(cells_of_head) for _, cells_of_head in parts])
     return np.split(values.cpu().numpy(), ends[:-1])

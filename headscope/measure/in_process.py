@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.accumulate import Prepared
-from headscope.measure.backend import ProgressOf, batch_tokens_on
-from headscope.measure.example import Example, Wanted
+from headscope.measure.accumulate import PreparedBatch
+from headscope.measure.backend import batch_tokens_on
+from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
-from headscope.measure.measure import Setting
-from headscope.measure.plan import Part, Plan, read_plan
-from headscope.measure.prefetch import prefetched
-from headscope.measure.sanity import Targets, token_losses
+from headscope.measure.loss_check import Targets, token_losses
+from headscope.measure.measure import BatchReader
+from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
+from headscope.models.in_memory import open_model
 from headscope.models.load import Model
-from headscope.models.shuffled import check_twin, shuffled
-from headscope.models.sources import open_model
+from headscope.models.null_model import check_null_model, null_model
 from headscope.relations.relation import Relation
+
+T = TypeVar("T")
+_END = object()
 
 
 class InProcess:
@@ -30,7 +34,7 @@ class InProcess:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._asked: tuple[Any, dict[str, Any]] | None = None
+        self._opened: tuple[Any, dict[str, Any]] | None = None
 
     @property
     def model(self) -> Model:
@@ -39,54 +43,56 @@ class InProcess:
             raise RuntimeError("open comes first")
         return self._model
 
-    def open(self, model: Any, **how: Any) -> Model:
-        """The model; see `headscope.models.sources.open_model`."""
+    def open(self, model: Any, **options: Any) -> Model:
+        """The model; see `headscope.models.in_memory.open_model`."""
         # what is in memory may have changed since it was opened
-        if self._model is None or not isinstance(model, str) or self._asked != (model, how):
+        if self._model is None or not isinstance(model, str) or self._opened != (model, options):
             self.close()  # two models need not fit into memory
-            self._model = open_model(model, **how)
-            self._asked = (model, how)
+            self._model = open_model(model, **options)
+            self._opened = (model, options)
         return self._model
 
     def close(self) -> None:
         """Let go of the model."""
-        self._model, self._asked = None, None
+        self._model, self._opened = None, None
 
     def read(self, plan: Plan) -> None:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
-        model, kept = self.model, dict[int, Prepared]()
+        model, prepared_before = self.model, dict[int, PreparedBatch]()
         if plan.twin is not None:
-            check_twin(model.engine)
-        setting = Setting(model, plan.relations, plan.seed, plan.effects)
+            check_null_model(model.engine)
+        reader = BatchReader(model, plan.relations, plan.seed)
 
-        def read(steps: Iterable[Step], twin: bool) -> Iterator[Part]:
-            with shuffled(model.engine, seed=plan.seed) if twin else nullcontext():
-                coming = _prepare(setting, steps, kept, twin)
+        def read(steps: Iterable[Step], twin: bool) -> Iterator[BatchResult]:
+            with null_model(model.engine, seed=plan.seed) if twin else nullcontext():
+                prepared_steps = _prepare(reader, steps, prepared_before, twin)
                 # on a processor's cores the model and its next batch would be in each other's way
-                for step, prepared in coming if model.device == "cpu" else prefetched(coming):
-                    yield setting.read(step, prepared)
+                for step, prepared in (
+                    prepared_steps if model.device == "cpu" else prefetched(prepared_steps)
+                ):
+                    yield reader.read(step, prepared)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(model.device))
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
-        """The opened model's loss of some tokens; see `headscope.measure.sanity.token_losses`."""
+        """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
         return token_losses(self.model, targets)
 
     def find_examples(
         self,
         windows: Sequence[Window],
         relations: Sequence[Relation],
-        wanted: Sequence[Wanted],
+        requests: Sequence[ExampleRequest],
         *,
         seed: int,
-        progress: ProgressOf = lambda done, total: None,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
         return find_examples(
             self.model,
             windows,
             relations,
-            wanted,
+            requests,
             seed=seed,
             progress=progress,
             batch_tokens=batch_tokens_on(self.model.device),
@@ -94,11 +100,26 @@ class InProcess:
 
 
 def _prepare(
-    setting: Setting, steps: Iterable[Step], kept: dict[int, Prepared], twin: bool
-) -> Iterator[tuple[Step, Prepared]]:
+    reader: BatchReader,
+    steps: Iterable[Step],
+    prepared_before: dict[int, PreparedBatch],
+    twin: bool,
+) -> Iterator[tuple[Step, PreparedBatch]]:
     """Each batch with its cells; those of batches that the twin reads too are searched once."""
     for step in steps:
-        prepared = kept.pop(id(step.batch), None) or setting.prepare(step.batch)
+        prepared = prepared_before.pop(id(step.batch), None) or reader.prepare(step.batch)
         if step.shared and not twin:
-            kept[id(step.batch)] = prepared
+            prepared_before[id(step.batch)] = prepared
         yield step, prepared
+
+
+def prefetched(items: Iterator[T]) -> Iterator[T]:
+    """The same items, each made on another thread while the one before it is used.
+
+    Errors come out in their order.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        upcoming = pool.submit(next, items, _END)
+        while (item := upcoming.result()) is not _END:
+            upcoming = pool.submit(next, items, _END)
+            yield item  # type: ignore[misc]

@@ -1,18 +1,36 @@
-"""A head's mean pattern: its first tokens' attention, averaged over the profiled windows."""
+"""A head's mean pattern: attention among a few tokens of a window, averaged over windows.
+
+Of a text these are its first tokens. A head that acts on another stimulus may only rest there, so
+that of each such stimulus a mean pattern is kept too, on tokens where its relations show.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.measure.tally import SIDE, Profile, grained
+from headscope.measure.example import Picture
+from headscope.measure.tally import PICTURED, SIDE, Profile, grained
+from headscope.models.engines.engine import Entries
+
+COPY = SIDE // 2
+"""Of a repeat the picture shows this many positions from its beginning, and of its second copy."""
+DOCUMENTS = 8
+"""Of each stimulus, the first: a picture describes and decides nothing."""
 
 
 def add_mean(
-    profile: Profile, layer: int, window: Window, first: int, own: Float[Tensor, "head query key"]
+    profile: Profile,
+    layer: int,
+    window: Window,
+    first: int,
+    pattern: Float[Tensor, "head query key"],
 ) -> None:
     """Add the rows of a window's first `SIDE` queries to the sums.
 
@@ -23,13 +41,13 @@ def add_mean(
         layer: its place among those that are read.
         window: the text.
         first: position of the first row in the window.
-        own: attention of the rows on the window's keys from its beginning on.
+        pattern: attention of the rows on the window's keys from its beginning on.
     """
     row = first - window.source
-    count = min(SIDE - row, own.shape[1])
+    count = min(SIDE - row, pattern.shape[1])
     if count <= 0:
         return
-    part = own[:, :count, : min(SIDE, window.source or SIDE)].double().cpu().numpy()
+    part = pattern[:, :count, : min(SIDE, window.source or SIDE)].double().cpu().numpy()
     sums = profile.mean[layer].reshape(-1, SIDE, SIDE)  # a view: the sums are added in place
     sums[:, row : row + count, : part.shape[-1]] += grained(part)
     if layer == 0:
@@ -45,6 +63,107 @@ def mean_patterns(profile: Profile) -> Float[ndarray, "layer head query key"] | 
     """
     if not profile.mean_queries.any():
         return None
+    return _divided(profile, profile.mean, profile.mean_queries)
+
+
+def _divided(
+    profile: Profile, sums: Float[ndarray, "layer head pixel"], queries: Float[ndarray, " query"]
+) -> Float[ndarray, "layer head query key"]:
     layers, heads = profile.entropy.shape
-    sums = profile.mean.reshape(layers, heads, SIDE, SIDE)
-    return np.asarray(sums / np.maximum(profile.mean_queries, 1)[:, None])
+    return np.asarray(sums.reshape(layers, heads, SIDE, SIDE) / np.maximum(queries, 1)[:, None])
+
+
+def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
+    """The position of each of a picture's `SIDE` tokens in a window; −1 where there is none.
+
+    Of a repeat the beginnings of both copies, so that a head that looks from the second at the
+    first shows; where the window ends with a question its beginning and its end, else its
+    beginning.
+
+    >>> window = Window("w", np.arange(61), ("a",) * 61, copy_length=30, stimulus="repeat")
+    >>> shown_positions(window).tolist()[10:15]
+    [10, 11, 31, 32, 33]
+    """
+    length, pixels = len(window), np.arange(SIDE)
+    if window.copy_length:
+        start, copied = pixels[:COPY], pixels[COPY:] + 1 + window.copy_length - COPY
+        first = np.where(start <= window.copy_length, start, -1)
+        return np.concatenate([first, np.where(copied < length, copied, -1)])
+    if window.questions and length > SIDE:
+        return np.concatenate([pixels[:COPY], pixels[COPY:] + length - SIDE])
+    return np.where(pixels < length, pixels, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureCells:
+    """The cells of a window's picture, and where each of them is drawn."""
+
+    cells: Entries
+    stimulus: int
+    """Its place in `PICTURED`."""
+    pixels: Int[ndarray, " cell"]
+    rows: Int[ndarray, " query"]
+    """Of the picture, those that the window has."""
+
+    def add(
+        self,
+        profile: Profile,
+        layer: int,
+        attention: Float[Tensor, "cell head"],
+        *,
+        logarithms: bool,
+    ) -> None:
+        """Add a layer's attention on the cells to the sums."""
+        shares = attention.float().exp() if logarithms else attention
+        values = grained(shares.double().cpu().numpy())
+        profile.stimulus_mean[self.stimulus, layer][:, self.pixels] += values.T
+        if layer == 0:
+            profile.stimulus_queries[self.stimulus, self.rows] += 1
+
+
+def picture_cells(windows: Sequence[Window]) -> list[PictureCells]:
+    """Cells that are read of a batch's windows for pictures; of text none, as it is profiled."""
+    return [
+        _picture_cells(row, window)
+        for row, window in enumerate(windows)
+        if window.stimulus in PICTURED and window.document < DOCUMENTS
+    ]
+
+
+def _picture_cells(row: int, window: Window) -> PictureCells:
+    positions = shown_positions(window)
+    seen = positions >= 0
+    both = seen[:, None] & seen
+    both &= window.attention_kind.sees(positions[:, None], positions[None, :])
+    both[0] = False  # the first token has nowhere to look
+    query, key = np.nonzero(both)
+    return PictureCells(
+        Entries(row, positions[query], positions[key]),
+        PICTURED.index(window.stimulus),
+        query * SIDE + key,
+        np.flatnonzero(both.any(1)),
+    )
+
+
+def stimulus_pictures(
+    profile: Profile, numbers: Sequence[int], stimuli: Mapping[tuple[int, int], str]
+) -> dict[tuple[int, int], Picture]:
+    """The pictures of heads on other stimuli than text, by layer and head.
+
+    Args:
+        profile: the sums.
+        numbers: of its layers in the model.
+        stimuli: by layer and head the stimulus that a head is drawn on; what was not read, and
+            what is drawn on text, has no picture here.
+    """
+    rows = {number: row for row, number in enumerate(numbers)}
+    patterns = {
+        name: _divided(profile, profile.stimulus_mean[i], profile.stimulus_queries[i])
+        for i, name in enumerate(PICTURED)
+        if profile.stimulus_queries[i].any()
+    }
+    return {
+        (layer, head): Picture(name, patterns[name][rows[layer], head])
+        for (layer, head), name in stimuli.items()
+        if name in patterns
+    }

@@ -8,60 +8,70 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headscope.corpus.window import Window
-from headscope.measure.accumulate import BatchSums, Prepared, read_batch
+from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
 from headscope.measure.batches import Batch
-from headscope.measure.effect_names import effect_names
-from headscope.measure.effects import Asked, ask
+from headscope.measure.effect_queries import EffectQueries, effect_queries
+from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.memory import in_memory
-from headscope.measure.plan import Part, Plan, read_plan
+from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
-from headscope.measure.resting import late_tiles
+from headscope.measure.query_composition import query_composition
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
-from headscope.measure.tally import Pass, Tally
-from headscope.measure.turned import turned
-from headscope.measure.written import Written
-from headscope.models.direct.paths import DirectPaths, known_paths
+from headscope.measure.sink_columns import late_tiles
+from headscope.measure.tally import ReadState, Tally
+from headscope.models.frozen_norm_path.paths import DirectPaths, known_paths
 from headscope.relations.relation import Relation
-from headscope.relations.writes.effect import Effect
+from headscope.relations.writes.effect import Effect, effects_among, of_attention, sum_names
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """What every batch is read with."""
+class BatchReader:
+    """Prepares and reads batches by one model."""
 
     model: Model
     relations: Sequence[Relation]
     seed: int
-    effects: Sequence[Effect] = ()
+
+    @cached_property
+    def attention(self) -> list[Relation]:
+        """Relations whose cells are attention."""
+        return of_attention(self.relations)
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        """Relations whose cells are logits."""
+        return effects_among(self.relations)
 
     @cached_property
     def paths(self) -> DirectPaths | None:
-        """How what heads write reaches the logits; None where that is not asked or not known."""
+        """The heads' direct paths to the logits; None where effects are not measured or unknown."""
         return known_paths(self.model) if self.effects else None
 
-    def prepare(self, batch: Batch) -> Prepared:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """A batch with its cells found and drawn, on the model's device."""
         device, tokens = self.model.device, batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
-        selection = select(batch, self.relations, tiles, heads=self.model.heads, seed=self.seed)
-        return Prepared(
+        selection = select(batch, self.attention, tiles, heads=self.model.heads, seed=self.seed)
+        return PreparedBatch(
             batch,
             tokens.to(device),
             late_tiles(batch.windows),
             selection and selection.to(device),
             profiled_tiles(batch, tiles, heads=self.model.heads),
-            self._asked(batch),
+            self._effect_queries(batch),
         )
 
-    def _asked(self, batch: Batch) -> Asked | None:
-        found = None if self.paths is None else ask(batch, self.effects, seed=self.seed)
-        return found and found.to(self.model.device)
+    def _effect_queries(self, batch: Batch) -> EffectQueries | None:
+        queries = (
+            None if self.paths is None else effect_queries(batch, self.effects, seed=self.seed)
+        )
+        return queries and queries.to(self.model.device)
 
-    def read(self, step: Step, prepared: Prepared) -> Part:
+    def read(self, step: Step, prepared: PreparedBatch) -> BatchResult:
         """Run a batch; where it does not fit into memory, its halves.
 
         Raises:
@@ -70,22 +80,23 @@ class Setting:
 
         def run(batch: Batch) -> BatchSums:
             # halves have other cells than the whole
-            own = prepared if batch is prepared.batch else self.prepare(batch)
-            written = None
-            if self.paths is not None and own.effects is not None:
-                written = Written(self.paths, own.effects, self.effects)
-            sums = read_batch(self.model, own, written)
+            ready = prepared if batch is prepared.batch else self.prepare(batch)
+            effect_reader = None
+            if self.paths is not None and ready.effects is not None:
+                effect_reader = LogitEffectReader(self.paths, ready.effects, self.effects)
+            sums = read_batch(self.model, ready, effect_reader)
             if self.paths is None:
                 return sums
-            return replace(sums, turned=turned(self.model, self.paths, batch, self.effects))
+            on_scores = query_composition(self.model, self.paths, batch, self.effects)
+            return sums if on_scores is None else replace(sums, effects=[*sums.effects, on_scores])
 
-        found = in_memory(prepared.batch, run)
+        parts = in_memory(prepared.batch, run)
 
         def add_to(tally: Tally) -> None:
-            for each in found:
-                each.add_to(tally)
+            for part in parts:
+                part.add_to(tally)
 
-        return Part([step], add_to, int(len(found) > 1))
+        return BatchResult([step], add_to, int(len(parts) > 1))
 
 
 def measure(
@@ -110,17 +121,16 @@ def measure(
     Raises:
         ModelError: a window does not fit into memory.
     """
-    done, setting = empty_pass(model, relations), Setting(model, relations, seed)
-    plan = Plan(text, synthetic, relations, seed, done)
+    state, reader = empty_state(model, relations), BatchReader(model, relations, seed)
+    plan = Plan(text, synthetic, relations, seed, state)
     read_plan(
         plan,
-        lambda steps, twin: (setting.read(step, setting.prepare(step.batch)) for step in steps),
+        lambda steps, twin: (reader.read(step, reader.prepare(step.batch)) for step in steps),
         batch_tokens=batch_tokens,
     )
-    return done.tally
+    return state.tally
 
 
-def empty_pass(model: Model, relations: Sequence[Relation], effects: Sequence[Effect] = ()) -> Pass:
+def empty_state(model: Model, relations: Sequence[Relation]) -> ReadState:
     """A reading that has not begun."""
-    names = (*(relation.id for relation in relations), *effect_names(effects))
-    return Pass(Tally.zeros(names, model.attention_layers, model.heads))
+    return ReadState(Tally.zeros(sum_names(relations), model.attention_layers, model.heads))

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
-    """What `read` makes of a batch; where it does not fit, of its halves.
+    """Read a batch; where it does not fit into memory, its halves.
 
     Args:
         batch: windows that are to run together.

@@ -1,4 +1,4 @@
-"""What a run reads, and the one loop that reads it: the same for every backend.
+"""The plan of a run's reading, and the one loop that reads it, the same for every backend.
 
 Steps go out in order and their sums come back in order, so that a run that was broken off goes on
 from the last sums that were kept, wherever its model is held.
@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.schedule import Choose, Step, portion, rounds_of, split
-from headscope.measure.tally import Ended, Pass, Tally
-from headscope.models.shuffled import Share
+from headscope.measure.schedule import Choose, Step, round_of, rounds_of, split
+from headscope.measure.tally import ReadState, StoppedEarly, Tally
+from headscope.models.null_model import WindowSample
 from headscope.relations.relation import Relation
-from headscope.relations.writes.effect import Effect
+from headscope.stimuli.text import TEXT
 
 
 @runtime_checkable
-class Watch(Protocol):
-    """Hears how far a reading is, in tokens without padding."""
+class ReadListener(Protocol):
+    """Is called as a reading goes on, with tokens without padding."""
 
     def of_model(self, tokens: int) -> None:
         """The model has read so many more."""
@@ -32,8 +32,8 @@ class Watch(Protocol):
         """The twin has read so many more."""
 
 
-class _Unwatched:
-    """Hears nothing."""
+class _NoListener:
+    """Does nothing when it is called."""
 
     def of_model(self, tokens: int) -> None:
         """Nothing is done with it."""
@@ -45,55 +45,69 @@ class _Unwatched:
         """Nothing is done with it."""
 
 
-UNWATCHED: Watch = _Unwatched()
+NO_LISTENER: ReadListener = _NoListener()
+
+
+@runtime_checkable
+class EarlyStopping(Protocol):
+    """Decides after each round of reading which stimuli are read no further."""
+
+    @property
+    def interim_tokens(self) -> Sequence[int]:
+        """Tokens of text after which a round of reading ends; the last round goes to the end."""
+
+    def should_stop(self, tally: Tally, number: int) -> Mapping[str, float]:
+        """The stimuli that are read no further, each with the tags that the rest would change.
+
+        It must depend on nothing but the sums and the number: after a kill it is called again.
+
+        Args:
+            tally: the sums of all rounds so far.
+            number: of the round, counted from 0.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is to be read of an opened model, and what is done of it."""
+    """Windows that an opened model is to read, and its sums so far."""
 
     text: Iterable[Window]
     """Windows of natural text, one after the other; they need not fit into memory."""
     synthetic: Sequence[Window]
     """Windows of the other stimuli."""
     relations: Sequence[Relation]
+    """With their parts; the sums of effects stand behind those of the others."""
     seed: int
-    model: Pass
-    """The model's sums so far; those to come are added to them."""
-    twin: Pass | None = None
+    model: ReadState
+    """The model's sums so far; all further sums are added to them."""
+    twin: ReadState | None = None
     """The shuffled twin's; None where it is not asked for."""
-    keep: Callable[[], None] = lambda: None
+    save_checkpoint: Callable[[], None] = lambda: None
     """Called when sums have been added."""
-    watch: Watch = UNWATCHED
-    looks: Sequence[int] = ()
-    """Tokens of text after which a round of reading ends; the last goes to the end."""
-    enough: Callable[[Tally, int], Mapping[str, float]] | None = None
-    """Given the sums after a round, counted from 0: the stimuli of which no more need be read,
-    each with the tags that the rest would change. It must depend on nothing else: after a kill it
-    is asked again. None: all is read in one round."""
-    effects: Sequence[Effect] = ()
-    """What is asked of what heads write; the sums of these stand behind those of the relations."""
+    listener: ReadListener = NO_LISTENER
+    stopping: EarlyStopping | None = None
+    """None: all is read in one round."""
 
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
-        """What is read in each round, as far as its stimuli have not ended by then."""
-        if self.enough is None:
+        """Text and other windows of each round, without stimuli that were stopped before it."""
+        if self.stopping is None:
             yield self.text, self.synthetic
             return
-        text = split(self.text, self.looks)
-        count = max([len(self.looks), *map(portion, self.synthetic)]) + 1
-        ended = self.model.ended
+        text = split(self.text, self.stopping.interim_tokens)
+        count = max([len(self.stopping.interim_tokens), *map(round_of, self.synthetic)]) + 1
+        stopped = self.model.stopped
         for number in range(count):
-            beside = [w for w in self.synthetic if portion(w) == number and was_read(w, ended)]
-            more = "text" not in ended or number < ended["text"].rounds
-            yield next(text, iter(())) if more else (), beside
+            others = [w for w in self.synthetic if round_of(w) == number and was_read(w, stopped)]
+            goes_on = TEXT.name not in stopped or number < stopped[TEXT.name].rounds
+            yield next(text, iter(())) if goes_on else (), others
 
 
-def was_read(window: Window, ended: Mapping[str, Ended]) -> bool:
-    """Whether a window of another stimulus than text was read before its stimulus ended."""
-    return window.stimulus not in ended or portion(window) < ended[window.stimulus].rounds
+def was_read(window: Window, stopped: Mapping[str, StoppedEarly]) -> bool:
+    """True where a window of another stimulus than text was read before that was stopped."""
+    return window.stimulus not in stopped or round_of(window) < stopped[window.stimulus].rounds
 
 
-class Part(NamedTuple):
+class BatchResult(NamedTuple):
     """The sums of some batches that follow one another."""
 
     steps: Sequence[Step]
@@ -102,7 +116,7 @@ class Part(NamedTuple):
     """Those of them that did not fit into memory as they were."""
 
 
-ReadSteps = Callable[[Iterable[Step], bool], Iterable[Part]]
+ReadSteps = Callable[[Iterable[Step], bool], Iterable[BatchResult]]
 """Reads steps by the model, or by its twin if True, and gives their sums in the same order."""
 
 
@@ -114,47 +128,54 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         read: reads steps.
         batch_tokens: tokens of one forward pass.
     """
-    share: Choose = Share(seed=plan.seed) if plan.twin is not None else lambda windows: set()
+    share: Choose = WindowSample(seed=plan.seed) if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
-    done, planned = plan.model.batches, 0
+    read_before, planned = plan.model.batches, 0
 
-    def coming(steps: Iterable[Step]) -> Iterator[Step]:
+    def unread(steps: Iterable[Step]) -> Iterator[Step]:
         nonlocal planned
         for step in steps:
             planned += 1
             if step.shared:
                 shared.append(replace(step, opens=None))  # the twin's blocks are never merged
-            if planned <= done:
-                plan.watch.of_model(step.tokens)
+            if planned <= read_before:
+                plan.listener.of_model(step.tokens)
             else:
                 yield step
 
     rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share)
     for number, steps in enumerate(rounds):
-        _add(read(coming(steps), False), plan.model, plan.watch.of_model, plan.keep)
+        _add(read(unread(steps), False), plan.model, plan.listener.of_model, plan.save_checkpoint)
         # with more batches than planned so far a run that was broken off went on from here
-        if plan.enough is not None and planned == plan.model.batches:
-            for stimulus, changes in plan.enough(plan.model.tally, number).items():
-                plan.model.ended.setdefault(stimulus, Ended(number + 1, changes))
+        if plan.stopping is not None and planned == plan.model.batches:
+            for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
+                plan.model.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
     if plan.twin is not None:
-        plan.watch.twin_begins(sum(step.tokens for step in shared))
-        left = shared[plan.twin.batches :]
+        plan.listener.twin_begins(sum(step.tokens for step in shared))
         for step in shared[: plan.twin.batches]:
-            plan.watch.of_twin(step.tokens)
-        _add(read(left, True), plan.twin, plan.watch.of_twin, plan.keep)
+            plan.listener.of_twin(step.tokens)
+        _add(
+            read(shared[plan.twin.batches :], True),
+            plan.twin,
+            plan.listener.of_twin,
+            plan.save_checkpoint,
+        )
 
 
 def _add(
-    parts: Iterable[Part], to: Pass, tell: Callable[[int], None], keep: Callable[[], None]
+    results: Iterable[BatchResult],
+    state: ReadState,
+    on_tokens: Callable[[int], None],
+    save_checkpoint: Callable[[], None],
 ) -> None:
-    for part in parts:
-        merge = part.steps[0].merges
+    for result in results:
+        merge = result.steps[0].merges
         if merge is not None:
-            to.tally.merge(merge)
-        part.add_to(to.tally)
-        tokens = sum(step.tokens for step in part.steps)
-        to.batches += len(part.steps)
-        to.tokens += tokens
-        to.halved += part.halved
-        keep()
-        tell(tokens)
+            state.tally.merge(merge)
+        result.add_to(state.tally)
+        tokens = sum(step.tokens for step in result.steps)
+        state.batches += len(result.steps)
+        state.tokens += tokens
+        state.halved += result.halved
+        save_checkpoint()
+        on_tokens(tokens)

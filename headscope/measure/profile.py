@@ -1,4 +1,4 @@
-"""What a head's pattern looks like, beside what it looks at: entropy, variability, shape."""
+"""Profiles of heads' patterns: entropy, variability, shape."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.measure.batches import Batch
-from headscope.measure.looks import ROW_CELLS
 from headscope.measure.mean_pattern import add_mean
+from headscope.measure.row_requests import ROW_CELLS
 from headscope.measure.tally import CORNER, OFFSETS, Profile, grained
 from headscope.models.engines.engine import Rows, Tile, row_sums
-from headscope.relations.asked import LONG
+from headscope.relations.query_sampling import LONG
 
 STRIPE_SHARE = 1 / 16
 """Share of a window's keys that count as a vertical stripe when most attention falls on them."""
 # A shape is named when it holds half of the attention; a uniform head gives the diagonal at most
 # 2 % of a 256-token window, the stripes about 24 %, its own sentence about 10 %.
-AHEAD = OFFSETS // 2
+FORWARD_OFFSETS = OFFSETS // 2
 """Of an encoder the offsets from so many tokens ahead on are summed, and fewer back."""
 DIAGONAL_FLOOR = STRIPE_FLOOR = 0.5
 SENTENCE_FLOOR = 0.75
@@ -73,57 +73,58 @@ class ProfileRows:
                 continue
             queries = slice(first - tile.queries.start, end - tile.queries.start)
             seen = end if tile.width is None else length
-            own = rows[row - tile.windows.start, :, queries, :seen].float()
+            pattern = rows[row - tile.windows.start, :, queries, :seen].float()
             if self.logarithms:
                 # −∞ for later keys; no probability that is left is as small as this
-                self._add_window(row, first, own.exp(), own.clamp_min(-1e3))
+                self._add_window(row, first, pattern.exp(), pattern.clamp_min(-1e3))
             else:
-                tiny = torch.finfo(own.dtype).tiny
-                self._add_window(row, first, own, own.clamp_min(tiny).log())
+                tiny = torch.finfo(pattern.dtype).tiny
+                self._add_window(row, first, pattern, pattern.clamp_min(tiny).log())
 
     def _add_window(
         self,
         row: int,
         first: int,
-        own: Float[Tensor, "head query key"],
+        pattern: Float[Tensor, "head query key"],
         logs: Float[Tensor, "head query key"],
     ) -> None:
         profile, layer = self.profile, self.layer
-        window, place = self.batch.windows[row], self.batch.profiled[row]
-        length, end = min(LONG, len(window)), first + own.shape[1]
-        distance, inside = _by_key(own, first, window.sentence_of_token[: own.shape[-1]])
+        window, index = self.batch.windows[row], self.batch.profiled[row]
+        length, end = min(LONG, len(window)), first + pattern.shape[1]
+        distance, inside = _by_key(pattern, first, window.sentence_of_token[: pattern.shape[-1]])
         # a target's queries stand where they would beside their source
-        beside = first - window.source + 1 if window.source else first
-        if window.both_ways or window.source:
-            distance = _apart(own, beside)
+        aligned_first = first - window.source + 1 if window.source else first
+        if window.attention_kind.two_sided:
+            distance = _absolute_distance(pattern, aligned_first)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
-        entropy = -(own * logs).sum(-1)
-        others = torch.arange(first, end, device=own.device, dtype=own.dtype)
-        if window.both_ways:
-            others = torch.full_like(others, length - 1)
+        entropy = -(pattern * logs).sum(-1)
+        row_end = window.attention_kind.row_end(np.arange(first, end), length)
+        others = torch.from_numpy(row_end - 1).to(pattern)
         if window.source:
             others = torch.full_like(others, window.source - 1)
-        _add_row_sums(profile, layer, others, (own[..., 0], row_sums(own)), entropy)
+        _add_row_sums(profile, layer, others, (pattern[..., 0], row_sums(pattern)), entropy)
         if self.sinks:
-            profile.sink[layer] += _numpy((1 - own.sum(-1)).sum(-1))
-        rest = own[..., 1:]
+            profile.sink[layer] += _numpy((1 - pattern.sum(-1)).sum(-1))
+        later_keys = pattern[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
-        ahead = AHEAD if window.both_ways or window.source else 0
+        forward = FORWARD_OFFSETS if window.attention_kind.two_sided else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = rest.diagonal(offset=beside - 1 - offset + ahead, dim1=-2, dim2=-1).sum(-1)
+            sums = later_keys.diagonal(
+                offset=aligned_first - 1 - offset + forward, dim1=-2, dim2=-1
+            ).sum(-1)
             profile.diagonal[layer, :, offset] += _numpy(sums)
-        add_mean(profile, layer, window, first, own)
+        add_mean(profile, layer, window, first, pattern)
         if layer == 0:
             profile.queries += end - first
         if first < CORNER <= length and not window.source:
-            corner = own.new_zeros(own.shape[0], CORNER, CORNER)
+            corner = pattern.new_zeros(pattern.shape[0], CORNER, CORNER)
             corner[:, 0, 0] = first == 1  # the first token sees itself alone
-            part = own[:, : CORNER - first, :CORNER]
+            part = pattern[:, : CORNER - first, :CORNER]
             corner[:, first : first + part.shape[1], : part.shape[2]] = part
-            profile.corner[place, layer] += _numpy(corner.flatten(1))
-            profile.corners[place] += layer == 0 and first == 1
-        self._add_stripe(row, length, end, rest.sum(-2))
+            profile.corner[index, layer] += _numpy(corner.flatten(1))
+            profile.corners[index] += layer == 0 and first == 1
+        self._add_stripe(row, length, end, later_keys.sum(-2))
 
     def _add_stripe(
         self, row: int, length: int, end: int, columns: Float[Tensor, "head key"]
@@ -143,24 +144,26 @@ class ProfileRows:
 
 
 def _by_key(
-    own: Float[Tensor, "head query key"], start: int, sentences: Int[ndarray, " key"]
+    pattern: Float[Tensor, "head query key"], start: int, sentences: Int[ndarray, " key"]
 ) -> tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]]:
     """Each query's mean distance, and its attention within its sentence, by one product."""
-    number = torch.from_numpy(np.unique(sentences, return_inverse=True)[1]).to(own.device)
-    keys = torch.arange(own.shape[-1], device=own.device)
-    weights = own.new_zeros(own.shape[-1], 1 + int(number.max()) + 1)
+    number = torch.from_numpy(np.unique(sentences, return_inverse=True)[1]).to(pattern.device)
+    keys = torch.arange(pattern.shape[-1], device=pattern.device)
+    weights = pattern.new_zeros(pattern.shape[-1], 1 + int(number.max()) + 1)
     weights[:, 0] = keys
     weights[keys[1:], 1 + number[1:]] = 1  # the first token is in no sentence
-    sums = own @ weights
+    sums = pattern @ weights
     inside = sums.gather(-1, (1 + number[start:, None]).expand(*sums.shape[:2], 1))[..., 0]
-    return keys[start:] * row_sums(own) - sums[..., 0], inside
+    return keys[start:] * row_sums(pattern) - sums[..., 0], inside
 
 
-def _apart(own: Float[Tensor, "head query key"], start: int) -> Float[Tensor, "head query"]:
+def _absolute_distance(
+    pattern: Float[Tensor, "head query key"], start: int
+) -> Float[Tensor, "head query"]:
     """Each query's mean distance from its keys, whichever side they are on."""
-    queries = start + torch.arange(own.shape[1], device=own.device)
-    keys = torch.arange(own.shape[2], device=own.device)
-    return (own * (queries[:, None] - keys).abs()).sum(-1)
+    queries = start + torch.arange(pattern.shape[1], device=pattern.device)
+    keys = torch.arange(pattern.shape[2], device=pattern.device)
+    return (pattern * (queries[:, None] - keys).abs()).sum(-1)
 
 
 def _add_row_sums(

@@ -1,52 +1,217 @@
-"""How far a run is, and what its stages took."""
+"""Progress of long work, for the command line and Python alike: a bar, and an estimate."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
-from headscope.measure.stimuli import TextWindows
+OnProgress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is in all."""
+OnMessage = Callable[[str], None]
+"""Called with a line for the user."""
 
-Progress = Callable[[int, int], None]
-"""Called with the tokens done and the tokens in all."""
+OnSize = Callable[[int, object], None]
+"""Called with bytes that will be written, and where."""
+
+LARGE_BYTES = 20e6
+"""Bytes from which on their number is told before they are written."""
+COLUMNS, ROWS = 80, 24
+LOADING = "loading the model"
+SAMPLE_SECONDS = 3.0
+"""How long work is watched before the time that is left is estimated from it."""
+LONG_SECONDS = 20.0
+"""Time left from which on the estimate is told."""
+QUIET_SECONDS = 2.0
+"""How long work that loads no model goes on before its bar appears."""
 
 
-class Clock:
-    """Seconds between laps."""
+@dataclass(frozen=True)
+class ProgressOutput:
+    """Progress for a person: a bar where one waits, and lines wherever standard error goes."""
 
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """End a stage and begin the next."""
-        now = time.perf_counter()
-        self.laps[name], self._last = round(now - self._last, 2), now
+    on_message: OnMessage
 
 
-class Count:
-    """Turns "so many more tokens" into "so many of all"; how many come is known at the end."""
+Progress = bool | OnProgress | ProgressOutput
+"""What a caller says of progress: True for a bar on standard error where a person waits (a terminal
+or a notebook), False for none, or a function that is called with the amounts."""
 
-    def __init__(self, progress: Progress, text: TextWindows, synthetic: int, clock: Clock) -> None:
-        self._progress, self._text, self._synthetic, self._clock = progress, text, synthetic, clock
-        self._done, self._total = 0, 0
-        self.of_model(0)
 
-    def of_model(self, tokens: int) -> None:
-        """The model has read so many more."""
-        self._done += tokens
-        self._progress(self._done, self._text.max_tokens + self._synthetic)
+class ProgressBar:
+    """Callback of work as it goes on: it moves a bar, and estimates once what time is left."""
 
-    def twin_begins(self, tokens: int) -> None:
-        """The model is done, and its twin is to read so many."""
-        self._total = self._done + tokens
-        self._clock.lap("measure")
+    def __init__(
+        self,
+        on_progress: OnProgress,
+        on_message: OnMessage,
+        *,
+        at_most: bool = False,
+        on_size: OnSize | None = None,
+    ) -> None:
+        self._on_progress, self._on_message = on_progress, on_message
+        self._bound = "at most about" if at_most else "about"
+        self._on_size = on_size
+        self._start: tuple[float, int] | None = None
+        self._done, self._is_estimate_shown = 0, False
 
-    def of_twin(self, tokens: int) -> None:
-        """The twin has read so many more."""
-        self._done += tokens
-        self._progress(self._done, self._total)
+    def __call__(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        self._on_progress(done, total)
+        if done < self._done:  # another part with its own sum
+            self._start = None
+        if self._start is None and done > 0:  # the first step warms up, and says little
+            self._start, self._is_estimate_shown = (time.perf_counter(), done), False
+        self._done = done
+        seconds = self._seconds_left(total)
+        if seconds is not None and not self._is_estimate_shown:
+            self._is_estimate_shown = True
+            if seconds >= LONG_SECONDS:
+                self.say(f"{self._bound} {duration(seconds)} to go, estimated from the first part")
 
-    def of_examples(self, done: int, total: int) -> None:
-        """So much of what examples are cut out of is read."""
-        self._progress(self._done + done, self._done + total)
+    def say(self, line: str) -> None:
+        """Tell the user a line."""
+        self._on_message(line)
+
+    def writes(self, count: int, folder: object) -> None:
+        """Tell how many bytes will go into a folder, if they are many."""
+        if self._on_size is not None:
+            self._on_size(count, folder)
+        elif count >= LARGE_BYTES:
+            self.say(f"about {data_size(count)} will be written to {folder}")
+
+    def _seconds_left(self, total: int) -> float | None:
+        """The time that the rest takes at the rate so far; None before that is known."""
+        if self._start is None:
+            return None
+        begun, before = self._start
+        elapsed = time.perf_counter() - begun
+        if self._done <= before or elapsed < SAMPLE_SECONDS:
+            return None
+        return elapsed / (self._done - before) * (total - self._done)
+
+
+@contextmanager
+def progress_bar(
+    progress: Progress,
+    doing: str = "reading attention",
+    *,
+    unit: str = "tokens",
+    loads: bool = True,
+    at_most: bool = False,
+) -> Iterator[ProgressBar]:
+    """Callback of work as it goes on, as its caller wants to see it; the bar goes when it ends.
+
+    Args:
+        progress: what the caller said.
+        doing: the words before the bar.
+        unit: what is counted.
+        loads: whether a model is loaded first, which the bar says.
+        at_most: whether the work may end before its sum is reached, as `classify` does.
+    """
+    if not isinstance(progress, bool | ProgressOutput):
+        yield ProgressBar(progress, silent, on_size=getattr(progress, "writes", silent))
+        return
+    waits = progress is not False and person_waits()
+    on_message = progress.on_message if isinstance(progress, ProgressOutput) else silent
+    if not waits:
+        yield ProgressBar(silent, on_message, at_most=at_most)
+        return
+    with _drawn_bar(unit, loads=loads) as bar:
+
+        def draw(done: int, total: int) -> None:
+            begins, bar.bar_format = bar.bar_format is not None or bar.delay <= 0 == bar.n, None
+            bar.total = total
+            bar.set_description(doing, refresh=False)
+            bar.update(done - bar.n)
+            if begins:  # else it would go on saying that the model is loaded for a while
+                bar.refresh()
+
+        show_message = on_message if isinstance(progress, ProgressOutput) else _print_line
+        yield ProgressBar(draw, show_message, at_most=at_most)
+
+
+def person_waits() -> bool:
+    """True where somebody sees a bar: standard error is a terminal, or this a notebook's kernel."""
+    return (sys.stderr is not None and sys.stderr.isatty()) or in_notebook()
+
+
+def in_notebook() -> bool:
+    """True in a notebook's kernel, by the rule of `tqdm.auto`."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "ipykernel.zmqshell" in sys.modules and shell is not None
+
+
+def above_bars() -> AbstractContextManager[Any]:
+    """Within it lines can be printed to standard error; bars go away before and come back after."""
+    if "tqdm" not in sys.modules:
+        return nullcontext()
+    from tqdm import tqdm
+
+    lines: AbstractContextManager[Any] = tqdm.external_write_mode(file=sys.stderr)
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """A time in words, no finer than an estimate is.
+
+    >>> duration(42.3), duration(151), duration(9_000)
+    ('40 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{max(10, round(seconds, -1)):.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5_400 else f"{seconds / 3600:.1f} hours"
+
+
+def data_size(count: float | int) -> str:
+    """A number of bytes in words.
+
+    >>> data_size(194_600_000), data_size(2_300), data_size(3.2e9)
+    ('195 MB', '0.0 MB', '3.2 GB')
+    """
+    if count < 1e9:
+        return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
+    return f"{count / 1e9:.1f} GB"
+
+
+@contextmanager
+def _drawn_bar(unit: str, *, loads: bool) -> Iterator[Any]:
+    with warnings.catch_warnings():  # without ipywidgets a notebook gets a bar of text
+        warnings.simplefilter("ignore")
+        from tqdm.auto import tqdm
+    with tqdm(
+        total=None,
+        desc=LOADING if loads else None,
+        bar_format="{desc}" if loads else None,
+        unit=f" {unit}",
+        unit_scale=True,
+        leave=False,
+        **_width(),
+        delay=0 if loads else QUIET_SECONDS,
+        file=sys.stderr,
+        disable=False,
+    ) as bar:
+        yield bar
+
+
+def _width() -> dict[str, Any]:
+    """Width of a bar: the terminal's, or as most are where that does not know it."""
+    try:
+        known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (OSError, ValueError, AttributeError):
+        known = False
+    return {"dynamic_ncols": True} if known else {"ncols": COLUMNS, "nrows": ROWS}
+
+
+def _print_line(line: str) -> None:
+    with above_bars():
+        print(line, file=sys.stderr)
+
+
+def silent(*arguments: Any) -> None:
+    """Nothing is shown."""

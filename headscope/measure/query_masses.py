@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,14 +11,14 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.example import Wanted
-from headscope.measure.gather import Ask, Cells, T, read_cells
-from headscope.measure.kept import Kept, Place
+from headscope.measure.example import ExampleRequest
+from headscope.measure.gather import Cells, CellsOf, T, read_cells
+from headscope.measure.pattern_buffer import PatternBuffer, PatternKey
+from headscope.measure.progress import OnProgress
 from headscope.models.load import Model
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation
 
-Progress = Callable[[int, int], None]
 PASSES = 2
 """Times that a sample is read at most: for the masses of all queries, and for what is shown of
 those that are chosen."""
@@ -33,7 +33,7 @@ class Reading:
         sample: Sequence[Window],
         relations: Sequence[Relation],
         batch_tokens: int,
-        progress: Progress,
+        progress: OnProgress,
     ) -> None:
         self.model, self.sample, self.relations = model, sample, relations
         self.targets = cache(self._targets)
@@ -41,22 +41,22 @@ class Reading:
         self._done, self._total = 0, PASSES * sum(map(len, sample))
 
     def _targets(self, window: int, relation: int) -> Pairs:
-        asked = self.relations[relation]
-        known = self.sample[window].stimulus in asked.stimuli
-        return asked.pairs(self.sample[window]) if known else no_pairs()
+        scored = self.relations[relation]
+        known = self.sample[window].stimulus in scored.stimuli
+        return scored.pairs(self.sample[window]) if known else no_pairs()
 
     def only_once(self) -> None:
         """It will not be read a second time."""
         self._total //= PASSES
 
-    def read(self, chosen: Sequence[int], ask: Ask[T]) -> Iterator[tuple[T, ndarray]]:
+    def read(self, members: Sequence[int], cells_of: CellsOf[T]) -> Iterator[tuple[T, ndarray]]:
         """The attention in the cells that are asked for in the chosen windows of the sample."""
-        windows = [self.sample[i] for i in chosen]
+        windows = [self.sample[i] for i in members]
         self._total -= sum(map(len, self.sample)) - sum(map(len, windows))
         return read_cells(
             self.model,
             windows,
-            lambda rows, length: ask([chosen[i] for i in rows], length),
+            lambda rows, length: cells_of([members[i] for i in rows], length),
             batch_tokens=self._batch_tokens,
             progress=self._advance,
         )
@@ -77,63 +77,67 @@ class Queries(NamedTuple):
 _NONE = Queries(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class _Asked(NamedTuple):
+class _TargetCells(NamedTuple):
     """A relation's targets in a batch: cells, flat within head 0, and what they add up to."""
 
     flat: Int[ndarray, " cell"]
-    place: Int[ndarray, " cell"]
+    term: Int[ndarray, " cell"]
     """Which of the queries each cell belongs to."""
     window: Int[ndarray, " query"]
     query: Int[ndarray, " query"]
 
 
-def masses(reading: Reading, wanted: Sequence[Wanted], kept: Kept | None = None) -> list[Queries]:
-    """For each wanted head and relation the mass of every query of the sample.
+def masses(
+    reading: Reading, requests: Sequence[ExampleRequest], buffer: PatternBuffer | None = None
+) -> list[Queries]:
+    """For each requested head and relation the mass of every query of the sample.
 
     Args:
         reading: of the sample.
-        wanted: heads and relations.
-        kept: keeps the patterns of these heads, if given; nothing is read a second time then.
+        requests: heads and relations.
+        buffer: keeps the patterns of these heads, if given; nothing is read a second time then.
     """
     heads = reading.model.heads
 
-    def ask(members: Sequence[int], length: int) -> Iterator[Cells[Any]]:
-        asked = {
-            relation: _asked(
+    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[Any]]:
+        cells_by_relation = {
+            relation: _target_cells(
                 [reading.targets(i, relation) for i in members], members, heads, length
             )
-            for relation in {want.relation for want in wanted}
+            for relation in {want.relation for want in requests}
         }
-        for number, want in enumerate(wanted):
-            own = asked[want.relation]
-            if len(own.flat):
-                yield Cells(want.layer, want.head, own.flat, (number, own))
-        if kept is not None:
-            yield from kept.ask(members, length)
+        for number, want in enumerate(requests):
+            cells = cells_by_relation[want.relation]
+            if len(cells.flat):
+                yield Cells(want.layer, want.head, cells.flat, (number, cells))
+        if buffer is not None:
+            yield from buffer.all_cells(members, length)
 
-    parts: list[list[Queries]] = [[_NONE] for _ in wanted]
-    if kept is not None:
+    parts: list[list[Queries]] = [[_NONE] for _ in requests]
+    if buffer is not None:
         reading.only_once()
-    for what, values in reading.read(range(len(reading.sample)), ask):
-        if kept is not None and isinstance(what, Place):
-            kept.keep(what, values)
+    for what, values in reading.read(range(len(reading.sample)), cells_of):
+        if buffer is not None and isinstance(what, PatternKey):
+            buffer.store(what, values)
             continue
-        number, own = what
-        parts[number].append(Queries(np.bincount(own.place, values), own.window, own.query))
-    return [Queries(*map(np.concatenate, zip(*each, strict=True))) for each in parts]
+        number, cells = what
+        parts[number].append(Queries(np.bincount(cells.term, values), cells.window, cells.query))
+    return [Queries(*map(np.concatenate, zip(*queries, strict=True))) for queries in parts]
 
 
-def _asked(targets: Sequence[Pairs], members: Sequence[int], heads: int, length: int) -> _Asked:
+def _target_cells(
+    targets: Sequence[Pairs], members: Sequence[int], heads: int, length: int
+) -> _TargetCells:
     """The targets of a relation in each window of a batch, put together."""
     row = np.repeat(np.arange(len(members)), [len(pairs) for pairs in targets])
     query, key, owner = (
         np.concatenate([getattr(pairs, name) for pairs in targets])
         for name in ("query", "key", "owner")
     )
-    owners, place = np.unique(row * length + owner, return_inverse=True)
-    return _Asked(
+    owners, term = np.unique(row * length + owner, return_inverse=True)
+    return _TargetCells(
         flat=(row * heads * length + query) * length + key,
-        place=place,
+        term=term,
         window=np.asarray(members)[owners // length],
         query=owners % length,
     )

@@ -1,4 +1,4 @@
-"""Which batch of a run is read when: made from windows alone, before any model is at hand."""
+"""The order of a run's batches, made from windows alone, before any model is at hand."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches
-from headscope.measure.deal import Chunk, chunks
+from headscope.measure.block_assignment import Chunk, chunks
 from headscope.measure.tally import MIN_BLOCKS
+from headscope.stimuli import STIMULI
+from headscope.stimuli.stimulus import Rounds
 
 Choose = Callable[[Sequence[Window]], set[int]]
 EQUAL = 4_096
@@ -46,7 +48,7 @@ class Step:
 
     @property
     def merges(self) -> Int[ndarray, " block"] | None:
-        """How the blocks of the sums so far are merged before this batch's are added, if at all."""
+        """Merging of the blocks of the sums so far, before this batch's are added, if any."""
         return None if self.opens is None else self.opens.merge
 
 
@@ -79,26 +81,24 @@ def rounds_of(
         batch_tokens: see `schedule`.
         share: likewise.
     """
-    for own in chunks(rounds):
-        yield _steps(own, batch_tokens, share)
+    for chunks_of_round in chunks(rounds):
+        yield _steps(chunks_of_round, batch_tokens, share)
 
 
-def _steps(own: Iterable[Chunk], batch_tokens: int, share: Choose) -> Iterator[Step]:
-    for chunk in own:
+def _steps(chunks_of_round: Iterable[Chunk], batch_tokens: int, share: Choose) -> Iterator[Step]:
+    for chunk in chunks_of_round:
         shared = share(chunk.windows)
         opens: Chunk | None = chunk
         for again in (True, False):
             rows = np.array([i for i in range(len(chunk.windows)) if (i in shared) == again], int)
             windows = [chunk.windows[i] for i in rows]
-            profiled = {
-                place: chunk.profiled[i] for place, i in enumerate(rows) if i in chunk.profiled
-            }
+            profiled = {row: chunk.profiled[i] for row, i in enumerate(rows) if i in chunk.profiled}
             for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
                 yield Step(batch, opens, again)
                 opens = None
 
 
-def split(text: Iterable[Window], looks: Sequence[int]) -> Iterator[Iterator[Window]]:
+def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Iterator[Window]]:
     """A text in rounds that end after so many tokens each, counted from its beginning.
 
     >>> windows = [Window(str(i), np.arange(9), ("a",) * 9) for i in range(6)]
@@ -107,27 +107,27 @@ def split(text: Iterable[Window], looks: Sequence[int]) -> Iterator[Iterator[Win
     """
     windows, tokens = iter(text), 0
 
-    def until(look: int | float) -> Iterator[Window]:
+    def until(end: int | float) -> Iterator[Window]:
         nonlocal tokens
-        while tokens < look and (window := next(windows, None)) is not None:
+        while tokens < end and (window := next(windows, None)) is not None:
             tokens += len(window)
             yield window
 
-    for look in (*looks, float("inf")):
-        yield until(look)
+    for end in (*interim_tokens, float("inf")):
+        yield until(end)
 
 
-PORTION = 2 * MIN_BLOCKS
+ROUND_DOCUMENTS = 2 * MIN_BLOCKS
 """Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
-IN_PORTIONS = ("pairs", "repeat", "facts", "words")
-"""Stimuli of which a run reads as much as it needs."""
 
 
-def portion(window: Window) -> int:
+def round_of(window: Window) -> int:
     """The round, counted from 0, in which a window of another stimulus than text is read.
 
-    >>> [portion(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
+    >>> [round_of(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
     ...  for i in (0, 15, 16, 63)]
     [0, 0, 1, 3]
     """
-    return max(0, window.document) // PORTION if window.stimulus in IN_PORTIONS else 0
+    if STIMULI[window.stimulus].rounds is not Rounds.DOCUMENTS:
+        return 0
+    return max(0, window.document) // ROUND_DOCUMENTS

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
-from headscope.measure.looks import hit_shares, looks_at, owner_of
-from headscope.measure.part import Part, SinglePart
+from headscope.measure.reduce_tile import CellReduction, TileReduction
+from headscope.measure.row_requests import hit_shares, request_of_cell, row_requests
 from headscope.measure.tally import grained
-from headscope.models.engines.engine import Cells, Look, Picked, Tile
+from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.pairs import distinct_values
 from headscope.relations.relation import PairSet, Relation, find
 
@@ -30,7 +30,7 @@ warnings.filterwarnings("ignore", message="(?s).*Sparse CSR tensor support is in
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What one layer's rows add to the tally: a row per block and relation of the batch."""
+    """Sums over one layer's rows, a row per block and relation of the batch."""
 
     target: Float[ndarray, "row head"]
     control: Float[ndarray, "row head"]
@@ -45,20 +45,22 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
-    looks: tuple[Look, ...]
-    """What is read of each layer: the tiles, or in long windows chosen rows and single cells."""
-    parts: tuple[Part | SinglePart, ...]
-    """Of each look what it adds."""
+    requests: tuple[PatternRegion, ...]
+    """Attention that is read of each layer: the tiles; of long windows some rows and cells."""
+    reductions: tuple[TileReduction | CellReduction, ...]
+    """Of each request how its values add up."""
 
-    def sums(self, parts: Sequence[tuple[Tensor, Tensor]]) -> Sums:
-        """What all parts found, summed by block and relation."""
-        mass, hits = (_numpy(sum(each, torch.zeros(()))) for each in zip(*parts, strict=True))
+    def sums(self, values: Sequence[tuple[Tensor, Tensor]]) -> Sums:
+        """The values of all requests, summed by block and relation."""
+        mass, hits = (_numpy(sum(part, torch.zeros(()))) for part in zip(*values, strict=True))
         rows = len(self.block)
         return Sums(mass[:rows], mass[rows:], hits)
 
     def to(self, device: torch.device | str) -> Selection:
         """The same selection with its tensors on a device."""
-        return replace(self, parts=tuple(part.to(device) for part in self.parts))
+        return replace(
+            self, reductions=tuple(reduction.to(device) for reduction in self.reductions)
+        )
 
 
 def select(
@@ -69,28 +71,32 @@ def select(
     Draws are seeded by the run's seed and the window's own text, so that they do not depend on
     batches or on the order of documents.
     """
-    found = [
+    pairs_found = [
         (row, int(block), index, result)
         for row, (window, block) in enumerate(zip(batch.windows, batch.blocks, strict=True))
-        for index, result in _find_all(window, relations, seed)
+        for index, result in find_all(window, relations, seed)
     ]
-    if not found:
+    if not pairs_found:
         return None
     rows, row_of = np.unique(
-        [block * len(relations) + index for _, block, index, _ in found], return_inverse=True
+        [block * len(relations) + index for _, block, index, _ in pairs_found], return_inverse=True
     )
     length = max(map(len, batch.windows))
-    targets, controls = (_side(found, row_of, side, length) for side in ("targets", "controls"))
+    targets, controls = (
+        _side(pairs_found, row_of, side, length) for side in ("targets", "controls")
+    )
     both = _Side(
         np.concatenate([targets.row, controls.row + len(rows)]),
         np.concatenate([targets.cell, controls.cell]),
         np.concatenate([targets.weight, controls.weight]),
     )
-    shares = [hit_shares(batch.windows[window], result.targets) for window, *_, result in found]
+    shares = [
+        hit_shares(batch.windows[window], result.targets) for window, *_, result in pairs_found
+    ]
     hits = replace(targets, weight=targets.weight * np.concatenate(shares))
     hits = hits.take((hits.cell % length > 0) & (hits.weight > 0))
-    looks = looks_at(batch.windows, tiles, hits.cell // length, both.cell, heads=heads)
-    results = [result for *_, result in found]
+    requests = row_requests(batch.windows, tiles, hits.cell // length, both.cell, heads=heads)
+    results = [result for *_, result in pairs_found]
 
     def total(values: Sequence[Any]) -> ndarray:
         summed = np.zeros((len(rows), *np.shape(values[0])))
@@ -102,10 +108,10 @@ def select(
         relation=rows % len(relations),
         queries=total([len(result.targets.queries) for result in results]).astype(np.int64),
         chance=grained(
-            total([_chance(batch.windows[window], result) for window, *_, result in found])
+            total([_chance(batch.windows[window], result) for window, *_, result in pairs_found])
         ),
-        looks=looks,
-        parts=tuple(_parts(looks, both, hits, (len(rows), length, heads))),
+        requests=requests,
+        reductions=tuple(_reductions(requests, both, hits, (len(rows), length, heads))),
     )
 
 
@@ -132,20 +138,21 @@ class _Side:
         )
 
 
-def _parts(
-    looks: Sequence[Look], cells: _Side, hits: _Side, shape: tuple[int, int, int]
-) -> Iterator[Part | SinglePart]:
-    """What each look adds; every cell belongs to one of them."""
+def _reductions(
+    requests: Sequence[PatternRegion], cells: _Side, hits: _Side, shape: tuple[int, int, int]
+) -> Iterator[TileReduction | CellReduction]:
+    """The reduction of each request's values; every cell belongs to one of them."""
     rows, length, _ = shape
     of_cells, of_hits = (
-        _split(owner_of(looks, each.cell, length), len(looks)) for each in (cells, hits)
+        _split(request_of_cell(requests, side.cell, length), len(requests))
+        for side in (cells, hits)
     )
-    for look, own, own_hits in zip(looks, of_cells, of_hits, strict=True):
-        if isinstance(look, Cells):
-            flat = (look.window * length + look.queries) * length + look.keys
-            yield SinglePart(cells.take(own).matrix(2 * rows, flat))
+    for request, cell_rows, hit_rows in zip(requests, of_cells, of_hits, strict=True):
+        if isinstance(request, Entries):
+            flat = (request.window * length + request.queries) * length + request.keys
+            yield CellReduction(cells.take(cell_rows).matrix(2 * rows, flat))
         else:
-            yield _part(look, cells.take(own), hits.take(own_hits), shape)
+            yield _tile_reduction(request, cells.take(cell_rows), hits.take(hit_rows), shape)
 
 
 def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
@@ -154,25 +161,25 @@ def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
     return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
 
 
-def _part(
-    look: Tile | Picked, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]
-) -> Part:
+def _tile_reduction(
+    request: Tile | QueryRows, all_cells: _Side, targets: _Side, shape: tuple[int, int, int]
+) -> TileReduction:
     rows, length, heads = shape
     cells, target_cells = distinct_values(all_cells.cell), distinct_values(targets.cell)
-    queries = look.shape[1]
+    queries = request.shape[1]
     head = torch.arange(heads) * queries
 
     def row(cell: ndarray) -> Int[ndarray, " cell"]:
         """Its place among the rows of head 0."""
         window, query = np.divmod(cell // length, length)
-        if isinstance(look, Picked):
-            return np.searchsorted(look.queries, query)
-        first = look.windows.start
-        return np.asarray((window - first) * heads * queries + query - look.queries.start)
+        if isinstance(request, QueryRows):
+            return np.searchsorted(request.queries, query)
+        first = request.windows.start
+        return np.asarray((window - first) * heads * queries + query - request.queries.start)
 
-    flat = torch.from_numpy(row(cells) * look.keys + cells % length)
-    return Part(
-        cells=flat[:, None] + head * look.keys,
+    flat = torch.from_numpy(row(cells) * request.keys + cells % length)
+    return TileReduction(
+        cells=flat[:, None] + head * request.keys,
         targets=torch.from_numpy(np.searchsorted(cells, target_cells)),
         target_rows=torch.from_numpy(row(target_cells))[:, None] + head,
         mass=all_cells.matrix(2 * rows, cells),
@@ -180,9 +187,13 @@ def _part(
     )
 
 
-def _find_all(
+def find_all(
     window: Window, relations: Sequence[Relation], seed: int
 ) -> Iterator[tuple[int, PairSet]]:
+    """Cells of each relation that has some in a window, with the place of the relation.
+
+    Draws are seeded by the run's seed, the relation and the window's own text.
+    """
     text = _number("\0".join(window.strings))
     for index, relation in enumerate(relations):
         # each relation has its own stream: leaving a type out changes no other type's draws
@@ -202,25 +213,21 @@ def _number(text: str) -> int:
 
 
 def _side(
-    found: Sequence[tuple[int, int, int, PairSet]], row_of: ndarray, side: str, length: int
+    pairs_found: Sequence[tuple[int, int, int, PairSet]], row_of: ndarray, side: str, length: int
 ) -> _Side:
-    parts = [getattr(result, side) for *_, result in found]
+    parts = [getattr(result, side) for *_, result in pairs_found]
     cells = [
         (window * length + part.query) * length + part.key
-        for (window, *_), part in zip(found, parts, strict=True)
+        for (window, *_), part in zip(pairs_found, parts, strict=True)
     ]
     row = np.repeat(row_of, [len(part) for part in parts])
     return _Side(row, np.concatenate(cells), np.concatenate([part.weight for part in parts]))
 
 
-def _chance(window: Window, found: PairSet) -> float:
-    """The mass of a uniform head, summed over queries: a query at q spreads over q + 1 keys.
-
-    In an encoder over all of the window's.
-    """
-    if window.both_ways:
-        return float(found.targets.weight.sum() / len(window))
-    return float((found.targets.weight / (found.targets.query + 1)).sum())
+def _chance(window: Window, pairs: PairSet) -> float:
+    """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
+    targets = pairs.targets
+    return float((targets.weight / window.attention_kind.row_end(targets.query, len(window))).sum())
 
 
 def _numpy(sums: Tensor) -> ndarray:

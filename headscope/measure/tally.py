@@ -11,10 +11,13 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.errors import RunError
+from headscope.stimuli import STIMULI
+from headscope.stimuli.stimulus import MAX_DOCUMENTS, MIN_DOCUMENTS
+from headscope.stimuli.text import TEXT
 
-BLOCKS = 64
+BLOCKS = MAX_DOCUMENTS
 """Documents are dealt into blocks like cards; intervals come from resampling blocks."""
-MIN_BLOCKS = 8
+MIN_BLOCKS = MIN_DOCUMENTS
 """Fewer blocks than this cannot say how sure they are: no interval, no q value, no tag."""
 PROFILES = 16
 """Windows that are profiled at most. A profile describes and decides nothing, so that its cost need
@@ -24,7 +27,15 @@ OFFSETS = 9
 CORNER = 10
 """Tokens of the corner on which variability is measured (Vig & Belinkov 2019 use 10)."""
 SIDE = 24
-"""Tokens at the beginning of a window whose mean pattern is kept, as a picture of the head."""
+"""Tokens of a window whose mean pattern is kept, as a picture of the head."""
+PICTURED = tuple(row.name for row in STIMULI.values() if row.picture and row is not TEXT)
+"""Stimuli beside text of which mean patterns are kept."""
+PICTURE_TITLES = {
+    row.name: row.picture.format(side=SIDE, half=SIDE // 2, start=SIDE // 2 - 1)
+    for row in STIMULI.values()
+    if row.picture
+}
+"""By stimulus what a picture shows; the first token, where heads rest, is left out of it."""
 
 GRAIN = 2.0**-24
 """What is added to a tally is a multiple of this, finer than the rounding of single precision.
@@ -41,9 +52,9 @@ def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
 class Profile:
     """Sums that describe a head's pattern on at most 16 text windows.
 
-    All are sums over the queries from position 1 on; `queries` counts them, and `corner` and
-    `mean` hold cells of patterns. What they mean is said where they are divided:
-    `headscope.measure.profile`.
+    All are sums over the queries from position 1 on; `queries` counts them, and `corner`,
+    `mean` and `stimulus_mean`, which alone is of other windows, hold cells of patterns. What they
+    mean is said where they are divided: `headscope.measure.profile`.
     """
 
     queries: Float[ndarray, ""]
@@ -60,6 +71,9 @@ class Profile:
     mean: Float[ndarray, "layer head pixel"]
     mean_queries: Float[ndarray, " query"]
     """Of each query position the windows that `mean` is summed over."""
+    stimulus_mean: Float[ndarray, "stimulus layer head pixel"]
+    """The same as `mean` on windows of each of `PICTURED`."""
+    stimulus_queries: Float[ndarray, "stimulus query"]
 
     @classmethod
     def zeros(cls, layers: int, heads: int) -> Profile:
@@ -79,13 +93,15 @@ class Profile:
             corner=np.zeros((PROFILES, *per_head, CORNER * CORNER)),
             mean=np.zeros((*per_head, SIDE * SIDE)),
             mean_queries=np.zeros(SIDE),
+            stimulus_mean=np.zeros((len(PICTURED), *per_head, SIDE * SIDE)),
+            stimulus_queries=np.zeros((len(PICTURED), SIDE)),
         )
 
     def __iadd__(self, other: Profile) -> Profile:
         """Add another profile of the same layers and heads."""
-        for each in fields(Profile):
-            array = getattr(self, each.name)
-            array += getattr(other, each.name)
+        for column in fields(Profile):
+            array = getattr(self, column.name)
+            array += getattr(other, column.name)
         return self
 
 
@@ -128,7 +144,7 @@ class Tally:
 
     @property
     def layers(self) -> int:
-        """How many layers are read."""
+        """Number of layers that are read."""
         return int(self.target.shape[2])
 
     @property
@@ -136,10 +152,17 @@ class Tally:
         """Number of heads in a layer."""
         return int(self.target.shape[3])
 
+    @property
+    def size(self) -> int:
+        """Bytes of all sums."""
+        return sum(array.nbytes for array in self.arrays().values())
+
     def arrays(self) -> dict[str, ndarray]:
         """Every array by name, those of the profile as `profile.NAME`; not copies."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
-        return own | {f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)}
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NO_ARRAYS}
+        return arrays | {
+            f"profile.{f.name}": getattr(self.profile, f.name) for f in fields(Profile)
+        }
 
     def add_to(self, other: Tally) -> None:
         """Add these sums to another's."""
@@ -165,9 +188,9 @@ class Tally:
                 f"layers × {self.heads} heads, and {len(other.relations)} × {other.layers} × "
                 f"{other.heads}"
             )
-        theirs = other.arrays()
+        other_arrays = other.arrays()
         for name, array in self.arrays().items():
-            array += theirs[name]
+            array += other_arrays[name]
         return self
 
 
@@ -175,8 +198,8 @@ _NO_ARRAYS = ("relations", "profile", "numbers")
 
 
 @dataclass
-class Pass:
-    """One reading of a run's batches: the sums so far, and how much is in them."""
+class ReadState:
+    """The state of one reading of a run's batches: its sums so far, and how much is in them."""
 
     tally: Tally
     batches: int = 0
@@ -184,12 +207,12 @@ class Pass:
     """Padding left out."""
     halved: int = 0
     """Batches that did not fit into memory as they were."""
-    ended: dict[str, Ended] = field(default_factory=dict)
-    """Stimuli of which no more is read."""
+    stopped: dict[str, StoppedEarly] = field(default_factory=dict)
+    """Stimuli that are read no further."""
 
 
-class Ended(NamedTuple):
-    """When the reading of a stimulus ended before there was no more of it."""
+class StoppedEarly(NamedTuple):
+    """The round after which a stimulus was read no further, though there was more of it."""
 
     rounds: int
     """So many of it were read."""

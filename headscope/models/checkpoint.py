@@ -1,4 +1,4 @@
-"""What a model's weight files are, decided before any is opened, and what their headers state.
+"""A model's weight files, decided before any is opened, and what their headers state.
 
 transformers reads `model.safetensors` if it is there, otherwise every file that
 `model.safetensors.index.json` names, and nothing else; so does headscope count, check and hash.
@@ -16,6 +16,8 @@ from typing import Any
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError
+from headscope.models.gguf_files import gguf_shapes
+from headscope.models.packages import check_packages
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -45,13 +47,13 @@ class Checkpoint:
         return self.path.is_file()
 
     def sha256(self) -> dict[str, str]:
-        """Of each file, by its name within the folder."""
+        """Checksums by the names of the files within the folder."""
         root = self.path.parent if self.is_gguf else self.path
         return {file.relative_to(root).as_posix(): file_sha256(file) for file in self.files}
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Of all tensors as the headers state them; nothing else is read.
+        """Shapes of all tensors as the headers state them; nothing else is read.
 
         Raises:
             ModelError: a file is damaged, or two hold the same tensor.
@@ -73,6 +75,7 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
+        check_packages(f"{name}: a GGUF file", ["gguf"])
         return Checkpoint(path, (path,))
     if not (path / CONFIG).is_file():
         raise ModelError(
@@ -91,21 +94,21 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
         ModelError: an index that leads elsewhere, or names what is missing or a pickle; or weights
             that transformers would take from somewhere else.
     """
-    there = sorted(file.name for file in folder.iterdir())
-    other = [file for file in there if _OTHER_WEIGHTS.fullmatch(file)]
-    if other:
+    names = sorted(file.name for file in folder.iterdir())
+    foreign = [file for file in names if _OTHER_WEIGHTS.fullmatch(file)]
+    if foreign:
         raise ModelError(
-            f"{name}: {other[0]} belongs to an adapter or a distributed checkpoint, which changes "
-            "what is loaded; merge it into one model and save that, or take the file away"
+            f"{name}: {foreign[0]} belongs to an adapter or a distributed checkpoint, which "
+            "changes what is loaded; merge it into one model and save that, or take the file away"
         )
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     if (folder / INDEX).is_file():
         return _indexed(name, folder)
-    found = [file for file in there if file.endswith(".safetensors")]
-    if found:
+    weights = [file for file in names if file.endswith(".safetensors")]
+    if weights:
         raise ModelError(
-            f"{name}: has {found[0]}, but neither {WEIGHTS} nor {INDEX}, which are what "
+            f"{name}: has {weights[0]}, but neither {WEIGHTS} nor {INDEX}, which are what "
             "transformers reads; rename the file, or save the model again"
         )
     return ()
@@ -128,43 +131,24 @@ def safetensors_shapes(files: tuple[Path, ...]) -> Shapes:
     for path in files:
         try:
             with safe_open(path, framework="np") as file:
-                own = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118, this is no dict
+                file_shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118, this is no dict
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path}: not a safetensors file: {error}") from error
-        twice = sorted(own.keys() & shapes.keys())
-        if twice:
-            raise ModelError(f"{path}: {twice[0]} is in another of the model's files, too")
-        shapes |= own
+        duplicates = sorted(file_shapes.keys() & shapes.keys())
+        if duplicates:
+            raise ModelError(f"{path}: {duplicates[0]} is in another of the model's files, too")
+        shapes |= file_shapes
     return shapes
-
-
-def gguf_shapes(path: Path) -> Shapes:
-    """The shapes that a GGUF file states, in elements, however they are quantised.
-
-    Raises:
-        ModelError: not a GGUF file, or the package that reads them is not installed.
-    """
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        raise ModelError(
-            f"{path}: needs a package that is not installed: pip install 'headscope[gguf]'"
-        ) from error
-    try:
-        reader = GGUFReader(path)
-    except Exception as error:  # gguf raises many kinds for a file that it cannot read
-        raise ModelError(f"{path}: not a GGUF file: {error}") from error
-    return {each.name: tuple(int(size) for size in each.shape) for each in reader.tensors}
 
 
 def _indexed(name: str, folder: Path) -> tuple[Path, ...]:
     """The files that a folder's index names, each in the folder; nothing but the index is read."""
     index = folder / INDEX
     weight_map = _weight_map(index)
-    named = sorted(set(weight_map.values()))
-    for file in named:
+    names = sorted(set(weight_map.values()))
+    for file in names:
         _check_inside(index, file)
-    files = tuple(folder / file for file in named)
+    files = tuple(folder / file for file in names)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise ModelError(
@@ -179,18 +163,18 @@ def _weight_map(index: Path) -> dict[str, str]:
         content: Any = json.loads(index.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{index}: not an index of safetensors files: {error}") from error
-    found = content.get("weight_map") if isinstance(content, dict) else None
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if (
-        not isinstance(found, dict)
-        or not found
-        or not all(isinstance(file, str) for file in found.values())
+        not isinstance(weight_map, dict)
+        or not weight_map
+        or not all(isinstance(file, str) for file in weight_map.values())
         or not isinstance(content.get("metadata"), dict)
     ):
         raise ModelError(
             f"{index}: not an index of safetensors files: it should hold metadata, and a "
             "weight_map from the name of each tensor to a file"
         )
-    return found
+    return weight_map
 
 
 def _check_inside(index: Path, file: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether a device computes what the processor computes, on a short text, before it is believed.
+"""Check that a device computes what the processor computes, on a short text.
 
 Some do not, and without an error: on Apple's `mps` TransformerLens once gave wrong results for
 whole models (its issue 1178).
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headscope.attention_kind import CAUSAL, CROSS
 from headscope.errors import ModelError
-from headscope.models.layout import has_stacks, looks_both_ways, read_layout
-from headscope.models.quiet import quiet
+from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.quiet_transformers import quiet_logging
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
@@ -28,11 +29,11 @@ REFERENCE = ("cpu", "meta")
 _PATTERNS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 _STATES = ("last_hidden_state", "encoder_last_hidden_state")
 
-Seen = dict[str, Tensor]
+Outputs = dict[str, Tensor]
 """What a network computes on a short text, by its name, on the processor."""
 
 
-def moved(name: str, network: Any, device: str) -> Any:
+def move_checked(name: str, network: Any, device: str) -> Any:
     """The network on a device, once it computes there what it computes on the processor.
 
     Args:
@@ -45,9 +46,9 @@ def moved(name: str, network: Any, device: str) -> Any:
     """
     if not _compared(device):
         return network.to(device)
-    expected = _look(name, network)
+    expected = _outputs(name, network)
     network = network.to(device)
-    _compare(name, device, network.dtype, expected, _look(name, network))
+    _compare(name, device, network.dtype, expected, _outputs(name, network))
     return network
 
 
@@ -63,8 +64,8 @@ def check_device(name: str, network: Any) -> None:
     """
     device = str(network.get_input_embeddings().weight.device)
     if _compared(device):
-        expected = _look(name, _on_processor(network))
-        _compare(name, device, network.dtype, expected, _look(name, network))
+        expected = _outputs(name, _on_processor(network))
+        _compare(name, device, network.dtype, expected, _outputs(name, network))
 
 
 def _compared(device: str) -> bool:
@@ -73,57 +74,60 @@ def _compared(device: str) -> bool:
 
 def _on_processor(network: Any) -> Any:
     """A copy; the tensors of the network itself stay where they are."""
-    places: dict[int, Any] = {}
+    copies: dict[int, Any] = {}
     for tensor in chain(network.parameters(), network.buffers()):
         plain = tensor.detach().cpu()
-        as_it_was = isinstance(tensor, nn.Parameter)
-        places[id(tensor)] = nn.Parameter(plain, requires_grad=False) if as_it_was else plain
-    return copy.deepcopy(network, places)
+        is_parameter = isinstance(tensor, nn.Parameter)
+        copies[id(tensor)] = nn.Parameter(plain, requires_grad=False) if is_parameter else plain
+    return copy.deepcopy(network, copies)
 
 
-def _look(name: str, network: Any) -> Seen:
+def _outputs(name: str, network: Any) -> Outputs:
     embedding = network.get_input_embeddings().weight
-    length = min(TOKENS, read_layout(name, network.config).context or TOKENS)
+    length = min(TOKENS, read_dimensions(name, network.config).context or TOKENS)
     tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
-    how: dict[str, Any] = {"output_attentions": True}
-    if not looks_both_ways(network.config):
-        how["use_cache"] = False
-    if has_stacks(network.config):
-        how["decoder_input_ids"] = tokens
+    options: dict[str, Any] = {"output_attentions": True}
+    kinds = attention_kinds(network.config)
+    if CAUSAL in kinds:
+        options["use_cache"] = False
+    if CROSS in kinds:
+        options["decoder_input_ids"] = tokens
     try:
-        with torch.inference_mode(), quiet():
-            found = network.base_model(tokens, **how)
+        with torch.inference_mode(), quiet_logging():
+            output = network.base_model(tokens, **options)
     except Exception as error:  # a model's own code may fail in any way
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(
             f"{name}: the model fails on a short text on {embedding.device}: {reason:.300}"
         ) from error
-    return dict(_numbers(found))
+    return dict(_numbers(output))
 
 
-def _numbers(found: Any) -> Iterator[tuple[str, Tensor]]:
+def _numbers(output: Any) -> Iterator[tuple[str, Tensor]]:
     for kind in _PATTERNS:
-        for layer, pattern in enumerate(getattr(found, kind, None) or ()):
+        for layer, pattern in enumerate(getattr(output, kind, None) or ()):
             if isinstance(pattern, Tensor):  # a layer of a hybrid may have none
                 yield f"layer {layer} of {kind}", pattern.float().cpu()
     for kind in _STATES:
-        if isinstance(states := getattr(found, kind, None), Tensor):
+        if isinstance(states := getattr(output, kind, None), Tensor):
             states = states.float().cpu()
             yield kind, states / states.abs().max().clamp_min(1e-9)
 
 
-def _compare(name: str, device: str, dtype: torch.dtype, expected: Seen, got: Seen) -> None:
+def _compare(
+    name: str, device: str, dtype: torch.dtype, expected: Outputs, outputs: Outputs
+) -> None:
     """Refuse the first that differs by more than rounding."""
-    for what, own in expected.items():
-        other = got.get(what)
-        if other is None or other.shape != own.shape:
-            raise ModelError(f"{name}: on {device} the model gives no {what}, and on cpu it does")
-        off = (other - own).abs().nan_to_num(nan=torch.inf)
-        place = int(off.argmax())
-        if float(off.flatten()[place]) > TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]):
-            mine, theirs = (float(each.flatten()[place]) for each in (own, other))
+    for part, reference in expected.items():
+        computed = outputs.get(part)
+        if computed is None or computed.shape != reference.shape:
+            raise ModelError(f"{name}: on {device} the model gives no {part}, and on cpu it does")
+        difference = (computed - reference).abs().nan_to_num(nan=torch.inf)
+        worst = int(difference.argmax())
+        if float(difference.flatten()[worst]) > TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]):
+            on_cpu, on_device = (float(values.flatten()[worst]) for values in (reference, computed))
             raise ModelError(
-                f"{name}: {device} computes something else than the processor: {what} has "
-                f"{theirs:.6g} where cpu has {mine:.6g}, on a short text: a known fault of some "
-                "devices. Run with --device cpu, or with another version of torch"
+                f"{name}: {device} computes something else than the processor: {part} has "
+                f"{on_device:.6g} where cpu has {on_cpu:.6g}, on a short text: a known fault of "
+                "some devices. Run with --device cpu, or with another version of torch"
             )

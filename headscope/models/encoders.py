@@ -11,8 +11,9 @@ from transformers import (
     AutoModelForSeq2SeqLM,
 )
 
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
 from headscope.errors import ModelError
-from headscope.models.layout import Layout, has_stacks, looks_both_ways
+from headscope.models.layout.dimensions import AttentionDimensions, attention_kinds
 
 LONGEST = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
@@ -40,48 +41,51 @@ def network_class(name: str, config: Any) -> Any:
             f"{name}: a {config.model_type} has disentangled attention, whose scores are sums of "
             "products with positions too, gathered anew for each pair; headscope does not read it"
         )
-    if has_stacks(config):
+    kinds = attention_kinds(config)
+    if CROSS in kinds:
         return AutoModelForSeq2SeqLM
-    if not looks_both_ways(config):
+    if CAUSAL in kinds:
         return AutoModelForCausalLM
-    stated = (config.architectures or [_WITH_MASKS])[0]
-    if stated.endswith(_WITH_MASKS) or stated in _SAME_AS_MASKED:
+    architecture = (config.architectures or [_WITH_MASKS])[0]
+    if architecture.endswith(_WITH_MASKS) or architecture in _SAME_AS_MASKED:
         return AutoModelForMaskedLM
     return AutoModel
 
 
-def cut_note(stated: Layout, asked: int | None, context: int) -> tuple[str, ...]:
-    """What is to be said where longer windows were asked for than are read of an encoder.
+def cut_note(
+    dimensions: AttentionDimensions, requested: int | None, context: int
+) -> tuple[str, ...]:
+    """Note that windows of an encoder are shorter than those that were asked for.
 
     Args:
-        stated: what its configuration says.
-        asked: tokens of the longest window that was asked for; None for the longest there is.
+        dimensions: as its configuration states them.
+        requested: tokens of the longest window that was asked for; None for the longest there is.
         context: its longest input.
     """
     longest = min(context, LONGEST)
-    if asked is None or asked <= longest or not (stated.both_ways or stated.stacks):
+    if requested is None or requested <= longest or BIDIRECTIONAL not in dimensions.attention_kinds:
         return ()
-    return (f"windows of {asked:,} tokens were asked for; an encoder's are cut at {longest:,}",)
+    return (f"windows of {requested:,} tokens were asked for; an encoder's are cut at {longest:,}",)
 
 
-def refuse_encoder(model: Any, what: str) -> None:
+def refuse_encoder(model: Any, task: str) -> None:
     """Refuse what is about predicting the next token.
 
     Args:
         model: a loaded model.
-        what: was asked for, for the message.
+        task: what was asked for, for the message.
 
     Raises:
         ModelError: the model is an encoder, or has one beside its decoder.
     """
-    if model.stacks:
+    if model.parts:
         raise ModelError(
-            f"{model.name}: {what} is about predicting the next token of one text, and a model "
+            f"{model.name}: {task} is about predicting the next token of one text, and a model "
             f"with an encoder and a decoder ({model.architecture}) reads two; {_WORK}"
         )
-    if model.both_ways:
+    if not model.attention_kind.predicts_next:
         raise ModelError(
-            f"{model.name}: {what} is about predicting the next token, and an encoder "
+            f"{model.name}: {task} is about predicting the next token, and an encoder "
             f"({model.architecture}) predicts none; {_WORK}"
         )
 

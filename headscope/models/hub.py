@@ -29,7 +29,7 @@ def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> t
     Raises:
         ModelError: no such model or revision, no permission, or the hub cannot be reached.
     """
-    asked = f"{name} at {revision}" if revision else name
+    wanted_model = f"{name} at {revision}" if revision else name
     try:
         # one question with a short timeout first: the download itself retries for long
         commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
@@ -40,10 +40,12 @@ def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> t
         ) from error
     except GatedRepoError as error:
         raise ModelError(
-            f"{asked}: the hub asks for permission; log in with `hf auth login`"
+            f"{wanted_model}: the hub asks for permission; log in with: hf auth login"
         ) from error
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise ModelError(f"{asked}: the hub has no such model or revision; {WAYS_ON}") from error
+        raise ModelError(
+            f"{wanted_model}: the hub has no such model or revision; {WAYS_ON}"
+        ) from error
     except (OSError, HfHubHTTPError, RuntimeError) as error:
         return _from_cache(name, revision, files, error)
     except Exception as error:
@@ -61,10 +63,10 @@ def _from_cache(
             name, revision=revision, allow_patterns=list(files), local_files_only=True
         )
     except OSError as error:
-        asked = f"{name!r} at {revision}" if revision else repr(name)
+        wanted_model = f"{name!r} at {revision}" if revision else repr(name)
         cause = str(reason).strip().split("\n")[0]
         raise ModelError(
-            f"{asked} is no local folder, and the Hugging Face hub cannot be reached ({cause}); "
-            f"{WAYS_ON}"
+            f"{wanted_model} is no local folder, and the Hugging Face hub cannot be reached "
+            f"({cause}); {WAYS_ON}"
         ) from error
     return Path(folder), Path(folder).name

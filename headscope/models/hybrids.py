@@ -19,11 +19,11 @@ ONLY_FUSED = (
 
 
 def hybrid_note(others: Sequence[int]) -> tuple[str, ...]:
-    """What the reader of a hybrid's results is told; nothing of any other model."""
+    """Note on the layers of a hybrid that are not read; none of any other model."""
     return (f"{told_of(others)}: what they mix is not read",) if others else ()
 
 
-def check_in(model: Any, layer: int, head: int) -> None:
+def check_head_exists(model: Any, layer: int, head: int) -> None:
     """Refuse a head that a model has not.
 
     Args:
@@ -34,10 +34,10 @@ def check_in(model: Any, layer: int, head: int) -> None:
     Raises:
         RunError: it has no such layer, or not so many heads, or that layer has no heads at all.
     """
-    name = head_name(layer, head, model.naming)
+    name = head_name(layer, head, model.head_names)
     if layer in model.others:
         raise RunError(f"no head {name} in {model.name}: {told_of(model.others)}")
     last = model.attention_layers[-1]
     if layer > last or head >= model.heads:
-        most = head_name(last, model.heads - 1, model.naming)
-        raise RunError(f"no head {name} in {model.name}; they go up to {most}")
+        last_name = head_name(last, model.heads - 1, model.head_names)
+        raise RunError(f"no head {name} in {model.name}; they go up to {last_name}")

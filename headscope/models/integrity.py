@@ -1,4 +1,4 @@
-"""Whether the weights that a file holds are the weights of the model that its configuration names.
+"""Checks that the weights that a file holds are those of the model that its configuration names.
 
 transformers draws at random what a file lacks, leaves out what it does not know, and reports both
 in words only. Here each is an error, or a note for what cannot change what the heads compute.
@@ -15,6 +15,7 @@ import torch
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import Shapes, plain_name
+from headscope.models.layout.tensors import BUFFER
 
 COUNTS = (
     "n_layer",
@@ -32,6 +33,10 @@ COUNTS = (
     "hidden_size",
     "head_dim",
     "intermediate_size",
+    "n_inner",
+    "d_ff",
+    "d_kv",
+    "ffn_dim",
     "vocab_size",
     "n_positions",
     "max_position_embeddings",
@@ -40,11 +45,6 @@ COUNTS = (
 )
 """Numbers of a configuration that are at least 1 wherever they are given."""
 _LAYERS, _POSITIONS = COUNTS[:5], COUNTS[-4:]
-BUFFER = re.compile(
-    r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention)?\.(?:masked_)?bias"
-    r"|.*inv_freq|(?:.*\.)?position_ids|rope_(?:freqs|factors_\w+)(?:\.weight)?"
-)
-"""Causal masks, positions and rotary frequencies, which old files store beside the parameters."""
 _NUMBERED = re.compile(r"(?:^|\.)([A-Za-z_]\w*)\.(\d+)\.")
 _LISTED = 3
 _RANDOM = "transformers would draw them at random"
@@ -66,7 +66,7 @@ def check_counts(name: str, config: Mapping[Any, Any], shapes: Shapes | None) ->
         ModelError: a count is not a whole number of at least 1, or there are more layers than
             tensors to make them of, or it is more than all numbers in the weights.
     """
-    most = inf if shapes is None else sum(map(prod, shapes.values()))
+    numbers_in_all = inf if shapes is None else sum(map(prod, shapes.values()))
     for key, value in config.items():
         if isinstance(value, Mapping):
             check_counts(name, value, shapes)
@@ -83,15 +83,15 @@ def check_counts(name: str, config: Mapping[Any, Any], shapes: Shapes | None) ->
                 f"{name}: its configuration gives {key} as {value:,}, but the weights are "
                 f"{len(shapes):,} tensors, too few for as many layers; {_CHECK}"
             )
-        if key not in _POSITIONS and value > most:
+        if key not in _POSITIONS and value > numbers_in_all:
             raise ModelError(
                 f"{name}: its configuration gives {key} as {value:,}, but the weights are "
-                f"{most:,} numbers in all; {_CHECK}"
+                f"{numbers_in_all:,} numbers in all; {_CHECK}"
             )
 
 
 def check_fit(
-    name: str, info: Mapping[str, Collection[Any]], shapes: Shapes, own: Collection[str]
+    name: str, info: Mapping[str, Collection[Any]], shapes: Shapes, tensor_names: Collection[str]
 ) -> list[str]:
     """Compare what transformers expects of a file with what the file holds.
 
@@ -99,7 +99,7 @@ def check_fit(
         name: of the model, for messages.
         info: `output_loading_info` of transformers: missing, mismatched and unexpected tensors.
         shapes: of all tensors in the file.
-        own: names of the network's tensors.
+        tensor_names: of the network.
 
     Returns:
         Notes on tensors that are not read and need not be.
@@ -108,15 +108,15 @@ def check_fit(
         ModelError: a tensor is missing, has another shape, or belongs to a layer or a module
             that is loaded without it.
     """
-    errors = [str(each).strip().split("\n")[0] for each in info.get("error_msgs", ())]
+    errors = [str(message).strip().split("\n")[0] for message in info.get("error_msgs", ())]
     if errors:
         raise ModelError(f"{name}: transformers cannot load this model: {errors[0]}")
     mismatched: list[Mismatch] = sorted(info["mismatched_keys"])
     if mismatched:
-        key, found, expected = mismatched[0]
+        key, in_file, expected = mismatched[0]
         raise ModelError(
             f"{name}: {_count(mismatched)} not the shape that the configuration says: {key} is "
-            f"{_sides(found)} in the file and {_sides(expected)} by the configuration; {_CHECK}"
+            f"{_sides(in_file)} in the file and {_sides(expected)} by the configuration; {_CHECK}"
         )
     missing = sorted(info["missing_keys"], key=_in_order)
     if missing:
@@ -125,7 +125,7 @@ def check_fit(
             f"{_CHECK}"
         )
     unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
-    return _check_unread(name, unread, [plain_name(key) for key in shapes], own)
+    return _check_unread(name, unread, [plain_name(key) for key in shapes], tensor_names)
 
 
 def check_names(name: str, shapes: Shapes, prefix: str) -> list[str]:
@@ -139,15 +139,15 @@ def check_names(name: str, shapes: Shapes, prefix: str) -> list[str]:
     Raises:
         ModelError: two tensors of the file would be loaded into one.
     """
-    places: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for key in shapes:
-        place = plain_name(key).removeprefix(f"{prefix}." if prefix else "")
-        if place in places:
+        plain = plain_name(key).removeprefix(f"{prefix}." if prefix else "")
+        if plain in by_name:
             raise ModelError(
-                f"{name}: {places[place]} and {key} are both in the weights, and would be loaded "
+                f"{name}: {by_name[plain]} and {key} are both in the weights, and would be loaded "
                 "into the same place; one of them is to be deleted"
             )
-        places[place] = key
+        by_name[plain] = key
     changed = [key for key in shapes if plain_name(key) != key]
     if not changed:
         return []
@@ -190,31 +190,31 @@ def check_size(name: str, shapes: Shapes, sizes: Mapping[str, int], layers: int)
     Raises:
         ModelError: there are more layers than the configuration says, or numbers left over.
     """
-    numbers = [int(found[1]) for key in shapes if (found := re.match(r"blk\.(\d+)\.", key))]
+    numbers = [int(match[1]) for key in shapes if (match := re.match(r"blk\.(\d+)\.", key))]
     if numbers and max(numbers) >= layers:
         raise ModelError(
             f"{name}: the file says {layers} layers and holds tensors of layer {max(numbers)}, "
             f"which would be left out; {_CHECK}"
         )
-    held = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
+    in_file = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
     expected = sum(sizes.values())
-    if held != expected:
+    if in_file != expected:
         raise ModelError(
-            f"{name}: the file holds {held:,} numbers and the model that it describes has "
+            f"{name}: the file holds {in_file:,} numbers and the model that it describes has "
             f"{expected:,}: transformers would draw at random or leave out what does not fit"
         )
 
 
 def _check_unread(
-    name: str, unread: Collection[str], held: Collection[str], own: Collection[str]
+    name: str, unread: Collection[str], in_file: Collection[str], tensor_names: Collection[str]
 ) -> list[str]:
     if not unread:
         return []
     # by both names, where transformers has another name for a module than the file
-    read = [*own, *(key for key in held if key not in unread)]
+    read = [*tensor_names, *(key for key in in_file if key not in unread)]
     modules = {key.rpartition(".")[0] for key in read} - {""}
-    layers = _layers_left_out(unread, held, own)
-    for wrong, what in (
+    layers = _layers_left_out(unread, in_file, tensor_names)
+    for wrong, owner in (
         (layers, "a layer that the configuration leaves out"),
         (
             [key for key in unread if key.rpartition(".")[0] in modules],
@@ -223,29 +223,31 @@ def _check_unread(
     ):
         if wrong:
             first = _listed(sorted(wrong, key=_in_order))
-            raise ModelError(f"{name}: {_count(wrong)} of {what}: {first}; {_CHECK}")
+            raise ModelError(f"{name}: {_count(wrong)} of {owner}: {first}; {_CHECK}")
     listed = _listed(sorted(unread, key=_in_order))
     return [f"not read, because the model has no such part: {listed}"]
 
 
 def _layers_left_out(
-    unread: Collection[str], held: Collection[str], own: Collection[str]
+    unread: Collection[str], in_file: Collection[str], tensor_names: Collection[str]
 ) -> list[str]:
     """The held tensors of layers that the network does not have, in a stack of layers that it has.
 
     All of such a layer: some of its names look to transformers like the masks of old files, and
     are not reported.
     """
-    layers = {key: found[0] for key in held if (found := _NUMBERED.findall(key))}
-    there = {found[0] for key in own if (found := _NUMBERED.findall(key))}
-    stacks = {stack for stack, _ in there}
-    beyond = {layers[key] for key in unread if key in layers and layers[key][0] in stacks} - there
+    layers = {key: numbered[0] for key in in_file if (numbered := _NUMBERED.findall(key))}
+    in_network = {numbered[0] for key in tensor_names if (numbered := _NUMBERED.findall(key))}
+    stacks = {stack for stack, _ in in_network}
+    beyond = {
+        layers[key] for key in unread if key in layers and layers[key][0] in stacks
+    } - in_network
     return [key for key, layer in layers.items() if layer in beyond]
 
 
 def _listed(names: list[str]) -> str:
-    rest = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+    unlisted = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {unlisted} more" if unlisted > 0 else "")
 
 
 def _count(tensors: Collection[Any]) -> str:

@@ -8,31 +8,32 @@ Nothing from the hub is executed (`trust_remote_code` stays off) and no pickle i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headscope.errors import ChoiceError, ModelError
-from headscope.heads import Stacks
-from headscope.models.activations import fuse_activations
-from headscope.models.adapter import adapter_sha256, find_adapter, merged
+from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.errors import ModelError
+from headscope.heads import HeadNames
+from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
-from headscope.models.device import moved
-from headscope.models.encoders import LONGEST, network_class
+from headscope.models.device import move_checked
+from headscope.models.device_map import check_device_map, device_map_note
+from headscope.models.encoder_decoder import decoder_start, with_stacks
+from headscope.models.encoders import LONGEST, cut_note, network_class
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
-from headscope.models.engines.modules import other_layers
-from headscope.models.in_stacks import in_stacks, start_of
-from headscope.models.layout import read_layout
-from headscope.models.loading import DEVICE_MAPS, DTYPES, Loading
+from headscope.models.engines.kernels import fuse_activations
+from headscope.models.gguf_cache import cache_model, cached_folder
+from headscope.models.hybrids import hybrid_note
+from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions
+from headscope.models.layout.modules import layers_without_softmax
+from headscope.models.load_options import DTYPES, LoadOptions
 from headscope.models.locate import locate
-from headscope.models.notes import notes_on
-from headscope.models.quiet import quiet
+from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.models.unpacked import keep_unpacked, using_unpacked
 from headscope.models.weights import examine, load_weights, read_config
 
 
@@ -56,14 +57,15 @@ class Model:
     revision: str
     """The hub's commit; empty for local files."""
     weights_sha256: dict[str, str]
-    both_ways: bool = False
-    """Whether a token sees those after it too, as in an encoder."""
-    stack: str = ""
-    """The letter of the stack that this is of a model with several, as in `headscope.heads`."""
-    stacks: tuple[Model, ...] = ()
-    """Each stack of a model with an encoder and a decoder as a model of its own."""
+    attention_kind: AttentionKind = CAUSAL
+    """Of its heads; of an encoder with a decoder that of the decoder."""
+    parts: tuple[Model, ...] = ()
+    """Encoder, decoder and cross-attention, where it has them, each as a model of its own."""
+    side: str = ""
+    """Of such a part the side of translated text that it reads, as in `headscope.corpus.aligned`;
+    empty of a model by itself, which reads any text."""
     target: Tokenizer | None = None
-    """Of heads across, for what the decoder reads."""
+    """Of cross-attention, for what the decoder reads."""
     others: tuple[int, ...] = ()
     """Of a hybrid the numbers of the layers that have no softmax attention."""
     notes: tuple[str, ...] = ()
@@ -77,21 +79,27 @@ class Model:
 
         Of an encoder every row is read whole, and of a longer window some rows are left out.
         """
-        return min(self.context, LONGEST) if self.both_ways else self.context
+        return min(self.context, LONGEST) if self.attention_kind.sees_future else self.context
 
     @property
-    def naming(self) -> Stacks:
-        """How its heads are called."""
-        return Stacks(
-            tuple(each.stack for each in self.stacks), tuple(each.layers for each in self.stacks)
+    def readings(self) -> tuple[Model, ...]:
+        """What is read of it one after the other: each has one kind of attention, and one text."""
+        return self.parts or (self,)
+
+    @property
+    def head_names(self) -> HeadNames:
+        """Names of its heads."""
+        return HeadNames(
+            tuple(part.attention_kind.letter for part in self.parts),
+            tuple(part.layers for part in self.parts),
         )
 
     def at(self, layer: int) -> tuple[Model, int]:
-        """The stack that a layer belongs to, and its number there; of one stack the model."""
-        for each in self.stacks:
-            if layer < each.layers:
-                return each, layer
-            layer -= each.layers
+        """The reading that a layer belongs to, and its number there."""
+        for part in self.parts:
+            if layer < part.layers:
+                return part, layer
+            layer -= part.layers
         return self, layer
 
     @property
@@ -114,12 +122,12 @@ class Model:
         return bridge
 
 
-def load_model(name: str, **how: Any) -> Model:
+def load_model(name: str, **options: Any) -> Model:
     """Load a language model and check that its patterns are attention patterns.
 
     Args:
         name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
-        how: fields of `headscope.models.loading.Loading`.
+        options: fields of `headscope.models.load_options.LoadOptions`.
 
     Raises:
         ModelError: not found, not loadable, or its patterns do not sum to 1, look ahead, or
@@ -127,64 +135,64 @@ def load_model(name: str, **how: Any) -> Model:
             the fused engine does not know, and that one was asked for.
         ChoiceError: no such dtype, engine or device map.
     """
-    asked = Loading(**how)
-    if asked.device_map is not None:
-        _check_map(asked)
-        asked = replace(asked, engine="fused")
-    adapter = None if asked.adapter is None else find_adapter(asked.adapter)
-    device = _device(asked.device)
-    path, commit = locate(name, asked.revision)
+    load_options = LoadOptions(**options)
+    if load_options.device_map is not None:
+        check_device_map(load_options)
+        load_options = replace(load_options, engine="fused")
+    adapter = None if load_options.adapter is None else find_adapter(load_options.adapter)
+    device = _device(load_options.device)
+    path, commit = locate(name, load_options.revision)
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
-    hf_model, backend, unread = _read(name, checkpoint, sha256, asked)
+    hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
     if adapter is not None:
-        hf_model, sha256 = merged(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
-    with quiet():
-        if asked.device_map is None:
-            hf_model = moved(name, hf_model, device)
+        hf_model, sha256 = merge_adapter(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
+    with quiet_logging():
+        if load_options.device_map is None:
+            hf_model = move_checked(name, hf_model, device)
         else:
             device = str(hf_model.get_input_embeddings().weight.device)
         return model_around(
             name,
             hf_model,
             backend,
-            asked,
+            load_options,
             notes=unread,
             device=device,
-            dtype=asked.dtype,
+            dtype=load_options.dtype,
             revision=commit,
             weights_sha256=sha256,
         )
 
 
 def _read(
-    name: str, checkpoint: Checkpoint, sha256: dict[str, str], asked: Loading
+    name: str, checkpoint: Checkpoint, sha256: dict[str, str], options: LoadOptions
 ) -> tuple[Any, Any, tuple[str, ...]]:
     """The network, its tokenizer, and notes on what of its files is not read."""
 
     def read(files: Checkpoint) -> tuple[Any, Any, tuple[str, ...]]:
-        network, unread = load_weights(name, files, DTYPES[asked.dtype], asked.device_map)
-        with quiet():
+        network, unread = load_weights(name, files, DTYPES[options.dtype], options.device_map)
+        with quiet_logging():
             return network, load_tokenizer(name, files.path), unread
 
     if not checkpoint.is_gguf:
         return read(checkpoint)
     (key,) = sha256.values()
-    with using_unpacked(key) as folder:
+    with cached_folder(key) as folder:
         if folder is not None:
             return read(find_checkpoint(name, folder))
-    found = read(checkpoint)
-    with quiet():
-        keep_unpacked(key, found[0], found[1])
-    return found
+    loaded = read(checkpoint)
+    with quiet_logging():
+        cache_model(key, loaded[0], loaded[1])
+    return loaded
 
 
 def model_around(
     name: str,
     network: Any,
     backend: Any,
-    asked: Loading,
+    options: LoadOptions,
     *,
     notes: tuple[str, ...],
     **facts: Any,
@@ -195,7 +203,7 @@ def model_around(
         name: what the model is called.
         network: a language model with eager attention, in evaluation mode and on its device.
         backend: its tokenizer, as transformers loads it.
-        asked: its `bos`, `engine` and `longest` are heeded.
+        options: its `bos`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
         facts: the other fields of `Model` that the network does not say.
 
@@ -203,38 +211,49 @@ def model_around(
         ModelError: see `load_model`.
     """
     fuse_activations(network)
-    stated = read_layout(name, network.config)
-    if not stated.stacks:
-        stated = replace(stated, others=other_layers(network, stated.layers))
-    bos = start_of(name, network, backend, asked.bos) if stated.stacks else asked.bos
+    dimensions = read_dimensions(name, network.config)
+    bos = options.bos
+    if dimensions.stack_layers:
+        bos = decoder_start(name, network, backend, bos)
+    else:
+        dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
+    kind = dimensions.attention_kind
     tokenizer = Tokenizer(
-        backend, name=name, bos=bos, rows=_rows(network), both_ways=stated.both_ways
+        backend, name=name, bos=bos, rows=_embedding_rows(network), attention_kind=kind
     )
-    context = stated.longest_input(name)
-    longest = min(asked.longest or context, context)
-    chosen, more = choose_engine(
-        name, network, backend, stated, asked=asked.engine, longest=longest
+    context = dimensions.longest_input(name)
+    longest = min(options.longest or context, context)
+    engine, engine_notes = choose_engine(
+        name, network, backend, dimensions, engine_name=options.engine, longest=longest
     )
     model = Model(
         name=name,
-        engine=chosen,
+        engine=engine,
         tokenizer=tokenizer,
         architecture=network.config.architectures[0],
-        layers=len(stated.attention_layers),
-        heads=stated.heads,
-        key_value_heads=stated.key_value_heads,
+        layers=len(dimensions.attention_layers),
+        heads=dimensions.heads,
+        key_value_heads=dimensions.key_value_heads,
         context=context,
-        vocabulary_size=_rows(network),
-        both_ways=stated.both_ways,
-        others=stated.others,
-        notes=(*notes, *more, *notes_on(network, stated, asked.longest, context)),
+        vocabulary_size=_embedding_rows(network),
+        attention_kind=kind,
+        others=dimensions.others,
+        notes=(*notes, *engine_notes, *_notes(network, dimensions, options.longest, context)),
         **facts,
     )
-    if stated.stacks:
-        return in_stacks(model, backend)
+    if dimensions.stack_layers:
+        return with_stacks(model, backend)
     layers = model.attention_layers
-    check_patterns(chosen, name, model.heads, model.vocabulary_size, model.device, layers=layers)
+    check_patterns(engine, name, model.heads, model.vocabulary_size, model.device, layers=layers)
     return model
+
+
+def _notes(
+    network: Any, dimensions: AttentionDimensions, longest: int | None, context: int
+) -> tuple[str, ...]:
+    """The devices of its parts, the layers that are not read, and the cut of its texts."""
+    devices, layers = device_map_note(network), hybrid_note(dimensions.others)
+    return (*devices, *layers, *cut_note(dimensions, longest, context))
 
 
 def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | None = None) -> Path:
@@ -251,7 +270,7 @@ def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | No
     """
     path, _ = locate(name, revision)
     config, _ = examine(name, find_checkpoint(name, path))
-    with quiet():
+    with quiet_logging():
         if getattr(config, "quantization_config", None) is not None:
             del config.quantization_config
         torch.manual_seed(seed)
@@ -260,33 +279,20 @@ def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | No
     return folder
 
 
-def _rows(hf_model: Any) -> int:
-    """Of the embedding: one for each token that the model knows."""
+def _embedding_rows(hf_model: Any) -> int:
+    """Rows of the embedding: one for each token that the model knows."""
     return int(hf_model.get_input_embeddings().weight.shape[0])
 
 
-def _device(asked: str) -> str:
-    if asked == "auto":
+def _device(device: str) -> str:
+    if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=asked)
+        torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"device {asked!r} is not to be had here: {reason}") from error
-    return asked
-
-
-def _check_map(asked: Loading) -> None:
-    if asked.device_map not in DEVICE_MAPS:
-        raise ChoiceError("device map", str(asked.device_map), DEVICE_MAPS)
-    if asked.device != "auto":
-        raise ModelError(f"--device-map chooses the devices; leave --device {asked.device} out")
-    if asked.adapter is not None:
-        raise ModelError("--adapter is merged on one device; merge, save, and spread that model")
-    if asked.engine == "lens":
-        raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
-    if find_spec("accelerate") is None:
-        raise ModelError("--device-map needs accelerate; install it with: pip install accelerate")
+        raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
+    return device
 
 
 def _check_layout(name: str, path: Path) -> None:
@@ -295,4 +301,4 @@ def _check_layout(name: str, path: Path) -> None:
     Building takes time, and some of transformers' own code looks for a compiler then (RWKV).
     """
     if path.is_dir():  # the header of a GGUF takes seconds, and its layouts all have heads
-        read_layout(name, read_config(name, path)).longest_input(name)
+        read_dimensions(name, read_config(name, path)).longest_input(name)

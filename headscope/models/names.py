@@ -25,7 +25,7 @@ def title_of(model: str) -> str:
 
 
 def run_name(model: str) -> str:
-    """What a model's run folder is called when no other name is given.
+    """The name of a model's run folder when no other name is given.
 
     >>> run_name("EleutherAI/pythia-1.4b"), run_name("../models/tiny.gguf")
     ('pythia-1.4b', 'tiny')
@@ -35,10 +35,12 @@ def run_name(model: str) -> str:
     """
     name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
     short = name[:-5] if name.lower().endswith(".gguf") else name
-    found = next((each for each in (short, name) if each not in _NO_NAMES), None)
-    if found is None:
+    folder = next(
+        (name_or_stem for name_or_stem in (short, name) if name_or_stem not in _NO_NAMES), None
+    )
+    if folder is None:
         raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
-    return found
+    return folder
 
 
 _NO_NAMES = ("", ".", "..")

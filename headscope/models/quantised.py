@@ -6,15 +6,14 @@ What the heads then compute with are the values that the quantised weights stand
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
 from headscope.errors import ModelError
+from headscope.models.packages import check_packages
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "bitsandbytes": ("bitsandbytes", "accelerate"),
@@ -36,7 +35,7 @@ _FIELD = "quantization_config"
 
 @dataclass(frozen=True)
 class Quantised:
-    """How the weights of a folder are quantised."""
+    """The quantisation of a folder's weights."""
 
     method: str
     """As transformers calls it: `bitsandbytes`, `gptq`, `awq`, …"""
@@ -51,7 +50,7 @@ class Quantised:
 
 
 def quantised(name: str, config: Any) -> Quantised | None:
-    """How the weights are quantised; None where the configuration says nothing of it.
+    """The quantisation of the weights; None where the configuration says nothing of it.
 
     Args:
         name: of the model, for messages.
@@ -60,81 +59,76 @@ def quantised(name: str, config: Any) -> Quantised | None:
     Raises:
         ModelError: it says something that is no quantisation.
     """
-    stated = getattr(config, _FIELD, None)
-    if stated is None:
-        stated = getattr(config.get_text_config(), _FIELD, None)
-    if stated is None:
+    fields = getattr(config, _FIELD, None)
+    if fields is None:
+        fields = getattr(config.get_text_config(), _FIELD, None)
+    if fields is None:
         return None
-    if not isinstance(stated, Mapping):
-        stated = stated.to_dict() if hasattr(stated, "to_dict") else {}
-    four, eight = (bool(stated.get(f"load_in_{bits}bit")) for bits in (4, 8))
-    method = stated.get("quant_method") or ("bitsandbytes" if four or eight else None)
+    if not isinstance(fields, Mapping):
+        fields = fields.to_dict() if hasattr(fields, "to_dict") else {}
+    four, eight = (bool(fields.get(f"load_in_{bits}bit")) for bits in (4, 8))
+    method = fields.get("quant_method") or ("bitsandbytes" if four or eight else None)
     if method is None:
         raise ModelError(
             f"{name}: its {_FIELD} names no quant_method, so that nobody knows what its weights "
             "stand for; headscope reads what transformers reads, such as bitsandbytes, gptq, awq"
         )
     method = str(getattr(method, "value", method))[:40]
-    found = [stated[key] for key in _BITS if isinstance(stated.get(key), int)]
-    bits = 4 if four else 8 if eight or "fp8" in method else found[0] if found else None
-    kinds = [stated[key] for key in _KINDS if isinstance(stated.get(key), str)]
+    bit_counts = [fields[key] for key in _BITS if isinstance(fields.get(key), int)]
+    bits = 4 if four else 8 if eight or "fp8" in method else bit_counts[0] if bit_counts else None
+    kinds = [fields[key] for key in _KINDS if isinstance(fields.get(key), str)]
     kind = kinds[0][:40] if kinds and not eight else ""
     return Quantised(method, bits, kind)
 
 
-def check_library(name: str, how: Quantised) -> None:
+def check_library(name: str, quantisation: Quantised) -> None:
     """Refuse weights whose library is not there, before anything is built.
 
     Raises:
         ModelError: a package is missing; the message says which and what would do instead.
     """
-    lacks = [each for each in LIBRARIES.get(how.method, ()) if not _there(each)]
-    if lacks:
-        packages = [re.sub(r"[._]", "-", each) for each in lacks]
-        verb = "are" if len(packages) > 1 else "is"
-        raise ModelError(
-            f"{name}: its weights are quantised ({how}), which takes {' and '.join(packages)} to "
-            f"read, and {verb} not installed: pip install {' '.join(packages)}; or name a folder "
-            "of the same model that is not quantised, or a .gguf file of it"
-        )
+    check_packages(
+        f"{name}: its weights are quantised ({quantisation}), and reading them",
+        LIBRARIES.get(quantisation.method, ()),
+        "name a folder of the same model that is not quantised, or a .gguf file of it",
+    )
 
 
 def where_quantised(device_map: str | None) -> dict[str, Any]:
-    """Where transformers is to put such weights: their kernels may want a GPU from the start."""
+    """Devices that transformers is to put such weights on: kernels may want a GPU at once."""
     if device_map is not None:
         return {"device_map": device_map}
     return {"device_map": {"": "cuda"}} if torch.cuda.is_available() else {}
 
 
-def plain(network: Any, how: Quantised, dtype: torch.dtype) -> tuple[Any, tuple[str, ...]]:
+def dequantised(
+    network: Any, quantisation: Quantised, dtype: torch.dtype
+) -> tuple[Any, tuple[str, ...]]:
     """The network with plain matrices where its library can give them, and a note on its weights.
 
     Args:
         network: as transformers loads it.
-        how: from `quantised`.
+        quantisation: from `quantised`.
         dtype: of the matrices.
     """
-    told = f"its weights are quantised ({how})"
+    note = f"its weights are quantised ({quantisation})"
     as_dtype = str(dtype).removeprefix("torch.")
     if getattr(network, "hf_quantizer", None) is not None:
         try:
             network = network.dequantize(dtype=dtype)
         except NotImplementedError:
             return network, (
-                f"{told} and are read as they are: what takes weight matrices, such as the twin, "
+                f"{note} and are read as they are: what takes weight matrices, such as the twin, "
                 "is not to be had",
             )
-    return network.to(dtype), (f"{told} and are read as the {as_dtype} numbers they stand for",)
+    return network.to(dtype), (f"{note} and are read as the {as_dtype} numbers they stand for",)
 
 
 def note_in_memory(name: str, network: Any) -> tuple[str, ...]:
-    """What is to be said of a network that came with quantised weights; they stay as they are."""
-    how = quantised(name, network.config)
-    return () if how is None else (f"its weights are quantised ({how}) and are read as they are",)
-
-
-def _there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # the package that it would be part of is not there
-        return False
+    """Note on a network that came with quantised weights; they stay as they are."""
+    quantisation = quantised(name, network.config)
+    return (
+        ()
+        if quantisation is None
+        else (f"its weights are quantised ({quantisation}) and are read as they are",)
+    )

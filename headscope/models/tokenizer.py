@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from jaxtyping import Int
 from numpy import ndarray
 from transformers import AutoTokenizer
 
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
-from headscope.corpus.window import CAUSAL, Frame
+from headscope.corpus.window import NO_FRAME, Frame
 from headscope.errors import ModelError
+from headscope.models.gguf_files import lacking_tokenizer_entry
+from headscope.models.packages import missing_package
 
 FEWEST_TOKENS = 64
 """The longest random sequence draws this many different tokens."""
@@ -29,7 +33,7 @@ class Tokenizer:
         name: the model's name, for messages.
         bos: text of the token to put before each document; the tokenizer's own when None.
         rows: of the model's embedding; None where no model belongs to it.
-        both_ways: whether it is an encoder's, whose texts stand between two special tokens.
+        attention_kind: of the model; an encoder's texts stand between two special tokens.
 
     Raises:
         ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
@@ -43,7 +47,7 @@ class Tokenizer:
         name: str,
         bos: str | None = None,
         rows: int | None = None,
-        both_ways: bool = False,
+        attention_kind: AttentionKind = CAUSAL,
     ) -> None:
         if not getattr(backend, "is_fast", False):
             raise ModelError(
@@ -52,25 +56,26 @@ class Tokenizer:
             )
         self._backend = backend
         self.name = name
-        if both_ways and bos is None:
+        is_encoder = attention_kind.sees_future
+        if is_encoder and bos is None:
             bos = backend.cls_token or backend.bos_token
         self.bos_string, self.bos = _find_bos(backend, name, bos)
-        self.frame = _find_frame(backend) if both_ways else CAUSAL
+        self.frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
         """What closes each window, and whether its tokens see those after them."""
-        self.mask: int | None = backend.mask_token_id if both_ways else None
+        self.mask: int | None = backend.mask_token_id if is_encoder else None
         """The token that stands for one to be filled in."""
         self._text: dict[int, str] = {}
         self._rows = rows
         if rows is not None:
-            special = [each for each in (self.frame.end, self.mask) if each is not None]
+            special = [token for token in (self.frame.end, self.mask) if token is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
 
     def framed(self, bos: int, bos_string: str, frame: Frame) -> Tokenizer:
         """The same tokenizer for windows that begin and end in another way."""
-        other = copy.copy(self)
-        other.bos, other.bos_string, other.frame = bos, bos_string, frame
-        other._text = {bos: bos_string} if bos < 0 else {}  # no token of the vocabulary
-        return other
+        tokenizer = copy.copy(self)
+        tokenizer.bos, tokenizer.bos_string, tokenizer.frame = bos, bos_string, frame
+        tokenizer._text = {bos: bos_string} if bos < 0 else {}  # no token of the vocabulary
+        return tokenizer
 
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""
@@ -96,11 +101,16 @@ class Tokenizer:
             self._text.update(zip(new, texts, strict=True))
         return [self._text[token] for token in tokens]
 
-    def _check_ids(self, tokens: Sequence[int], where: str) -> None:
+    @cached_property
+    def longest_token(self) -> int:
+        """Characters of the longest token of its vocabulary."""
+        return max(map(len, self._backend.get_vocab()), default=1)
+
+    def _check_ids(self, tokens: Sequence[int], source: str) -> None:
         highest = max(tokens, default=0)
         if self._rows is not None and highest >= self._rows:
             raise ModelError(
-                f"{self.name}: token {highest} in {where} ({self.spell([highest])[0]!r}) has no "
+                f"{self.name}: token {highest} in {source} ({self.spell([highest])[0]!r}) has no "
                 f"embedding: the model has {self._rows:,} of them, numbered from 0; is the "
                 "tokenizer another model's?"
             )
@@ -132,31 +142,35 @@ def ordinary_ids(backend: Any) -> list[int]:
     return [token for token in backend.get_vocab().values() if token not in added]
 
 
-def _find_bos(backend: Any, name: str, asked: str | None) -> tuple[str, int]:
-    if asked is not None:
+def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
+    if text is not None:
         # an argument that is not UTF-8 comes with surrogates, which no tokenizer takes
-        if asked.encode("utf-8", "replace").decode() != asked:
-            raise ModelError(f"{name}: {asked!r:.60} is no Unicode text")
-        token = backend.convert_tokens_to_ids(asked)
-        if token is None or (token == backend.unk_token_id and asked != backend.unk_token):
-            raise ModelError(f"{name}: {asked!r} is not a token of its vocabulary")
-        return asked, int(token)
+        if text.encode("utf-8", "replace").decode() != text:
+            raise ModelError(f"{name}: {text!r:.60} is no Unicode text")
+        token = backend.convert_tokens_to_ids(text)
+        if token is None or (token == backend.unk_token_id and text != backend.unk_token):
+            raise ModelError(f"{name}: {text!r} is not a token of its vocabulary")
+        return text, int(token)
     if backend.bos_token_id is None:
-        rest = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
+        specials = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
         raise ModelError(
             f"{name}: its vocabulary has no beginning-of-text (BOS) token, and headscope puts one "
             "before every document, as TransformerLens does. Name the token to use with --bos"
-            + (f"; its special tokens are: {', '.join(dict.fromkeys(rest))}" if rest else "")
+            + (
+                f"; its special tokens are: {', '.join(dict.fromkeys(specials))}"
+                if specials
+                else ""
+            )
         )
     return backend.bos_token, int(backend.bos_token_id)
 
 
-def _find_frame(backend: Any) -> Frame:
+def _find_frame(backend: Any, attention_kind: AttentionKind) -> Frame:
     """An encoder's windows end with its separator, or with its end of text, if it has either."""
     end = backend.sep_token or backend.eos_token
     if end is None:
-        return Frame(both_ways=True)
-    return Frame(int(backend.convert_tokens_to_ids(end)), str(end), both_ways=True)
+        return Frame(attention_kind=attention_kind)
+    return Frame(int(backend.convert_tokens_to_ids(end)), str(end), attention_kind)
 
 
 def load_tokenizer(name: str, path: Path) -> Any:
@@ -165,14 +179,21 @@ def load_tokenizer(name: str, path: Path) -> Any:
     Raises:
         ModelError: transformers cannot load it.
     """
-    where: dict[str, Any] = {"pretrained_model_name_or_path": path}
+    source: dict[str, Any] = {"pretrained_model_name_or_path": path}
     if path.is_file():
-        where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+        source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:
         # without a word about it, transformers asks the user whether to run a tokenizer's own code
         return AutoTokenizer.from_pretrained(
-            **where, local_files_only=True, trust_remote_code=False
+            **source, local_files_only=True, trust_remote_code=False
         )
+    except ImportError as error:
+        raise missing_package(f"{name}: its tokenizer", error) from error
     except Exception as error:  # transformers raises many kinds for a folder that it cannot use
+        if path.is_file() and (entry := lacking_tokenizer_entry(path)) is not None:
+            raise ModelError(
+                f"{name}: its metadata has no {entry}, without which there is no tokenizer; "
+                "download or convert it again"
+            ) from error
         reason = str(error).strip().split("\n")[0]
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
 
+from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
+from headscope.models.config_values import check_values, find_entry
 from headscope.models.encoders import network_class
 from headscope.models.integrity import (
     check_counts,
@@ -22,11 +25,31 @@ from headscope.models.integrity import (
     check_names,
     check_size,
 )
-from headscope.models.layout import looks_both_ways, read_layout
-from headscope.models.quantised import check_library, plain, quantised, where_quantised
-from headscope.models.quiet import quiet
+from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.packages import missing_package
+from headscope.models.quantised import check_library, dequantised, quantised, where_quantised
+from headscope.models.quiet_transformers import quiet_logging
 
 _STRIP = {WRAPPERS.pattern: ""}
+
+
+def _activations() -> list[str]:
+    from transformers.activations import ACT2CLS
+
+    return sorted(ACT2CLS)
+
+
+def _rotary_kinds() -> list[str]:
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    return sorted({"default", *ROPE_INIT_FUNCTIONS})
+
+
+_KNOWN: Mapping[str, Callable[[], list[str]]] = {
+    r"act(?:ivation)?(?:_function|_fn)?$": _activations,
+    r"rope_type$": _rotary_kinds,
+}
+"""The names that transformers knows for an entry, by the end of the entry's path."""
 
 
 def load_weights(
@@ -45,16 +68,17 @@ def load_weights(
             that matters, of another shape, or holds no numbers; see `integrity`.
     """
     config, notes = examine(name, checkpoint)
-    how = None if checkpoint.is_gguf else quantised(name, config)
-    where = {} if device_map is None else {"device_map": device_map}
-    if how is not None:
-        where = where_quantised(device_map)
-    network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **where)
+    quantisation = None if checkpoint.is_gguf else quantised(name, config)
+    placement = {} if device_map is None else {"device_map": device_map}
+    if quantisation is not None:
+        placement = where_quantised(device_map)
+    network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
     check_fit(name, info, checkpoint.shapes, network.state_dict())
-    if how is not None:
-        with _one_sentence(name, f"its quantised weights ({how}) cannot be read"), quiet():
-            network, told = plain(network, how, dtype)
-        notes = (*notes, *told)
+    if quantisation is not None:
+        failed = f"its quantised weights ({quantisation}) cannot be read"
+        with _one_sentence(name, failed, config.to_dict()), quiet_logging():
+            network, weight_notes = dequantised(network, quantisation, dtype)
+        notes = (*notes, *weight_notes)
         if device_map is None:
             network.hf_device_map = {}  # on one device, and not spread
     check_finite(name, network)
@@ -62,7 +86,7 @@ def load_weights(
 
 
 def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[str, ...]]:
-    """Whether configuration and weights fit, by the headers of the files: no weight is read.
+    """Check that configuration and weights fit, by the headers of the files: no weight is read.
 
     Args:
         name: of the model, for messages.
@@ -78,12 +102,14 @@ def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[
     config = read_config(name, checkpoint.path, shapes=shapes)
     if checkpoint.is_gguf:
         network = empty_network(name, config)
-        sizes = {key: each.numel() for key, each in network.named_parameters()}
-        check_size(name, shapes, sizes, read_layout(name, config).layers)
+        sizes = {key: weight.numel() for key, weight in network.named_parameters()}
+        check_size(name, shapes, sizes, read_dimensions(name, config).layers)
         return config, ()
-    how = quantised(name, config)
-    if how is not None:  # packed as their library packs them, which is compared as they are loaded
-        check_library(name, how)
+    quantisation = quantised(name, config)
+    if (
+        quantisation is not None
+    ):  # packed as their library packs them, which is compared as they are loaded
+        check_library(name, quantisation)
         return config, ()
     network, info = _from_pretrained(
         name, checkpoint, config, device_map={"": "meta"}, dtype=torch.float32
@@ -105,29 +131,30 @@ def read_config(name: str, path: Path, *, shapes: Shapes | None = None) -> PreTr
     """
     file = path / CONFIG if path.is_dir() else path
     gguf = {"gguf_file": file.name} if file.suffix.lower() == ".gguf" else {}
-    with _one_sentence(name, "transformers cannot read its configuration"), quiet():
+    stated = {} if gguf else _stated(name, file)
+    with _one_sentence(name, "transformers cannot read its configuration", stated), quiet_logging():
         if not gguf:
-            stated = json.loads(file.read_text(encoding="utf-8"))
-            if not isinstance(stated, dict):
-                raise ModelError(f"{name}: {file.name} is no configuration: {stated!r:.40}")
             _check_weights_name(name, stated)
             check_counts(name, stated, shapes)
+            check_values(f"{name}: its configuration", stated)
         config = AutoConfig.from_pretrained(
             file.parent if gguf else file, local_files_only=True, trust_remote_code=False, **gguf
         )
         if gguf:
             check_counts(name, config.to_dict(), shapes)
+            check_values(f"{name}: its configuration", config.to_dict())
     return config
 
 
 def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
-    """What transformers builds for a configuration, on torch's `meta` device: no memory is taken
-    and no weight is drawn.
+    """Network that transformers builds for a configuration, on torch's `meta` device: no memory is
+    taken and no weight is drawn.
 
     Raises:
         ModelError: transformers has no language model for it, or cannot build it.
     """
-    with _one_sentence(name, "transformers cannot build this model"), torch.device("meta"):
+    failed = "transformers cannot build this model"
+    with _one_sentence(name, failed, config.to_dict()), torch.device("meta"):
         network: nn.Module = network_class(name, config).from_config(
             config, trust_remote_code=False
         )
@@ -135,20 +162,21 @@ def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
 
 
 def _from_pretrained(
-    name: str, checkpoint: Checkpoint, config: PreTrainedConfig, **how: Any
+    name: str, checkpoint: Checkpoint, config: PreTrainedConfig, **options: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The network, and what transformers says it found in the files."""
-    where: dict[str, Any] = {"pretrained_model_name_or_path": checkpoint.path}
+    source: dict[str, Any] = {"pretrained_model_name_or_path": checkpoint.path}
     if checkpoint.is_gguf:
         path = checkpoint.path
-        where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
+        source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     else:
-        where["key_mapping"] = _STRIP
-    with _one_sentence(name, "transformers cannot load this model"), quiet():
+        source["key_mapping"] = _STRIP
+    failed = "transformers cannot load this model"
+    with _one_sentence(name, failed, config.to_dict()), quiet_logging():
         # a shape that does not fit is reported with the others, and refused there
         network, info = network_class(name, config).from_pretrained(
-            **where,
-            **how,
+            **source,
+            **options,
             config=config,
             attn_implementation="eager",
             use_safetensors=True,
@@ -157,21 +185,49 @@ def _from_pretrained(
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    if looks_both_ways(config):  # what pools an encoder's last layer comes after all attention
+    # what pools an encoder's last layer comes after all attention
+    if CAUSAL not in attention_kinds(config):
         info["missing_keys"] = [key for key in info["missing_keys"] if "pooler." not in key]
     return network, info
 
 
+def _stated(name: str, file: Path) -> dict[str, Any]:
+    """Content of a config.json."""
+    try:
+        stated = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{name}: {file.name} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
+        raise ModelError(
+            f"{name}: {file.name} is not JSON: {error!s:.200}; download it again, or save the "
+            "model with transformers' save_pretrained"
+        ) from error
+    if not isinstance(stated, dict):
+        raise ModelError(
+            f"{name}: {file.name} is no configuration but {stated!r:.40}; it should be a group of "
+            "entries in braces, as transformers' save_pretrained writes it"
+        )
+    return stated
+
+
 @contextmanager
-def _one_sentence(name: str, failed: str) -> Iterator[None]:
-    """Any error of transformers, which raises many kinds, as a ModelError of one line."""
+def _one_sentence(name: str, failed: str, stated: Mapping[str, Any]) -> Iterator[None]:
+    """Any error of transformers, which raises many kinds, as a ModelError of one line.
+
+    Args:
+        name: of the model.
+        failed: what did not succeed, as the beginning of a sentence.
+        stated: the configuration, in which a name is looked for that transformers does not know.
+    """
     try:
         yield
     except HeadscopeError:
         raise
     except ImportError as error:
-        raise ModelError(f"{name}: needs a package that is not installed: {error}") from error
+        raise missing_package(f"{name}: reading it", error) from error
     except Exception as error:
+        if isinstance(error, KeyError) and error.args:
+            _check_known(name, stated, error.args[0])
         lines = [line.strip() for line in str(error).strip().split("\n")]
         # a field of a configuration is named in one line, and what is wrong with it in the next
         reason = " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__
@@ -180,11 +236,24 @@ def _one_sentence(name: str, failed: str) -> Iterator[None]:
         raise ModelError(f"{name}: {failed}: {reason}") from error
 
 
+def _check_known(name: str, stated: Mapping[str, Any], value: Any) -> None:
+    """Refuse a name that transformers has looked up in vain, by the entry that gives it."""
+    entry = find_entry(stated, value) if isinstance(value, str) else None
+    if entry is None:
+        return
+    known = next((names() for key, names in _KNOWN.items() if re.search(key, entry)), ())
+    ways = f"choose from: {', '.join(known)}" if known else "is it spelled as in other models?"
+    raise ModelError(
+        f"{name}: its configuration gives {entry} as {value!r:.60}, which transformers does not "
+        f"know; {ways}"
+    )
+
+
 def _check_weights_name(name: str, stated: dict[str, Any]) -> None:
     """A configuration may say that transformers is to read another file than its usual ones."""
-    asked = stated.get("transformers_weights")
-    if asked is not None:
+    file = stated.get("transformers_weights")
+    if file is not None:
         raise ModelError(
             f"{name}: its configuration names its weights by transformers_weights "
-            f"({asked!r:.60}); headscope reads model.safetensors, or what its index names"
+            f"({file!r:.60}); headscope reads model.safetensors, or what its index names"
         )

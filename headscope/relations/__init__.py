@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from headscope.arguments import Kind, made_by, takes
-from headscope.corpus.window import EXCERPT
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
     alignment,
@@ -28,8 +28,8 @@ from headscope.relations import (
 from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
 from headscope.relations.types import HeadType
-
-STIMULI = ("text", "repeat", "pairs", "facts", "words")
+from headscope.stimuli import FOR_RELATIONS
+from headscope.stimuli.text import EXCERPT
 
 _SHIPPED = (
     sink.TYPE,
@@ -73,13 +73,13 @@ def register(head_type: HeadType) -> HeadType:
 
 def head_types() -> dict[str, HeadType]:
     """All head types by name: those that ship, those of installed packages, those registered."""
-    shipped = {each.name: each for each in _SHIPPED}
+    shipped = {head_type.name: head_type for head_type in _SHIPPED}
     return shipped | _installed() | _registered
 
 
 @cache
 def _installed() -> dict[str, HeadType]:
-    found = {}
+    installed = {}
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             head_type = entry.load()
@@ -90,41 +90,40 @@ def _installed() -> dict[str, HeadType]:
         if not isinstance(head_type, HeadType):
             raise HeadscopeError(f"{entry.value} is no HeadType, as {ENTRY_POINTS} asks for")
         check_relations(head_type.relations)
-        found[head_type.name] = head_type
-    return found
+        installed[head_type.name] = head_type
+    return installed
 
 
 def _relations(value: Any) -> tuple[Relation, ...]:
-    found = tuple(value)
-    if not found or not all(isinstance(each, Relation) for each in found):
+    relations = tuple(value)
+    if not relations or not all(isinstance(relation, Relation) for relation in relations):
         raise TypeError
-    return found
+    return relations
 
 
 RELATIONS = Kind("a list of relations, of at least one", _relations)
 
 
 def relations_of(
-    types: Sequence[str] | None = None, *, both_ways: bool = False, across: bool = False
+    types: Sequence[str] | None = None, attention_kind: AttentionKind = CAUSAL
 ) -> list[Relation]:
     """The relations of these head types, of all types when None.
 
     Args:
         types: names of head types.
-        both_ways: whether an encoder is asked, whose tokens see those after them too.
-        across: whether heads are asked that look from a target at its source.
+        attention_kind: of the heads that are asked.
 
     Raises:
         ChoiceError: there is no such type.
     """
     known = check_types(types)
-    chosen = [each for each in known.values() if types is None or each.name in types]
-    if across:
-        return [relation for each in chosen for relation in each.across]
+    types_asked_for = [
+        head_type for head_type in known.values() if types is None or head_type.name in types
+    ]
     return [
         relation
-        for each in chosen
-        for relation in (each.both_ways if both_ways and each.both_ways else each.relations)
+        for head_type in types_asked_for
+        for relation in head_type.relations_of(attention_kind)
     ]
 
 
@@ -165,8 +164,8 @@ def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:
             raise HeadscopeError(f"two relations are called {relation.id}; names must differ")
         seen.add(relation.id)
         for stimulus in relation.stimuli:
-            if stimulus not in (*STIMULI, EXCERPT):
-                raise ChoiceError(f"stimulus for {relation.id}", stimulus, STIMULI)
+            if stimulus not in (*FOR_RELATIONS, EXCERPT.name):
+                raise ChoiceError(f"stimulus for {relation.id}", stimulus, FOR_RELATIONS)
         if relation.rule.beat_baseline_by is not None and relation.baseline is None:
             raise HeadscopeError(
                 f"{relation.id}: its rule asks to beat a simple rule (beat_baseline_by), but the "

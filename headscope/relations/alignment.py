@@ -11,10 +11,11 @@ from functools import partial
 
 import numpy as np
 
+from headscope.attention_kind import CROSS
 from headscope.corpus.window import Window
-from headscope.relations.across_rules import ACROSS, across_picks
+from headscope.relations.cross_attention_heuristics import ACROSS, across_picks
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
+from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.3
@@ -38,17 +39,17 @@ def translations(window: Window, *, ahead: bool) -> Pairs:
     """
     if not len(window.links):
         return no_pairs()
-    words, (own, other) = window.words, window.links.T
+    words, (target_word, other) = window.words, window.links.T
     query = words.first[other] - 1 if ahead else words.last[other]
-    return distinct(span_pairs(query, words.first[own], words.last[own]))
+    return distinct(span_pairs(query, words.first[target_word], words.last[target_word]))
 
 
 @draws_nothing
 def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, the other words of the source."""
     words, queries = window.words, targets.queries
-    own = np.flatnonzero(words.first < window.source)
-    query, row = (each.ravel() for each in np.meshgrid(queries, own, indexing="ij"))
+    source_words = np.flatnonzero(words.first < window.source)
+    query, row = (axis.ravel() for axis in np.meshgrid(queries, source_words, indexing="ij"))
     return without(span_pairs(query, words.first[row], words.last[row]), targets)
 
 
@@ -64,11 +65,11 @@ def on_the_diagonal(window: Window) -> Pairs:
     key = across_picks(window)[ACROSS.index("diagonal"), query]
     there = key >= 0
     row = np.searchsorted(words.last, key[there])
-    found = span_pairs(query[there], words.first[row], words.last[row])
+    diagonal = span_pairs(query[there], words.first[row], words.last[row])
     right = translations(window, ahead=False)
     size = len(window)
-    taken = np.isin(found.query * size + found.key, right.query * size + right.key)
-    return found.where(~taken)
+    is_target = np.isin(diagonal.query * size + diagonal.key, right.query * size + right.key)
+    return diagonal.where(~is_target)
 
 
 RELATIONS = tuple(
@@ -77,7 +78,7 @@ RELATIONS = tuple(
         name,
         partial(translations, ahead=ahead),
         other_words,
-        Rule(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(),
     )
     for name, ahead, meaning in (
@@ -92,7 +93,7 @@ TYPE = HeadType(
     colour="#7a4a12",
     marker="h",
     relations=(),
-    across=RELATIONS,
+    relations_by_kind={CROSS: RELATIONS},
     looks_at="the source words that a word of the target translates (models with an encoder and a "
     "decoder, on aligned text)",
     rivals="same query, other words of the source; where the diagonal or another simple rule is "
@@ -104,6 +105,6 @@ DIAGONAL = Relation(
     "diagonal",
     on_the_diagonal,
     other_words,
-    Rule(DIAGONAL_FLOOR, DIAGONAL_SOURCE, "the source word at the same share of the way"),
+    TagThresholds(DIAGONAL_FLOOR, DIAGONAL_SOURCE, "the source word at the same share of the way"),
 )
 """A positional relation across."""

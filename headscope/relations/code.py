@@ -11,10 +11,10 @@ from functools import partial
 
 from headscope.corpus.code.excerpts import DENSE
 from headscope.corpus.code.links import KINDS
-from headscope.corpus.window import EXCERPT
-from headscope.relations.pointing import nearest_candidate, other_candidates, pointed_to
-from headscope.relations.relation import Baseline, Relation, Rule
+from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
+from headscope.relations.relation import Baseline, Relation, TagThresholds
 from headscope.relations.types import HeadType
+from headscope.stimuli.text import EXCERPT, TEXT
 
 FLOOR = 0.1
 SOURCE = (
@@ -42,8 +42,8 @@ RELATIONS = tuple(
         kind,
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
-        Rule(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
-        stimuli=("text", EXCERPT) if kind in DENSE else ("text",),
+        TagThresholds(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
+        stimuli=(TEXT.name, EXCERPT.name) if kind in DENSE else (TEXT.name,),
         baseline=Baseline(
             partial(nearest_candidate, kind=kind), by_class=False, always_sought=True
         ),

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.controlled.word_repeats import STIMULUS
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.pairs import Pairs, no_pairs, pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
+from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
+from headscope.stimuli.words import WORDS
 
 FLOOR = 0.2
 SOURCE = (
@@ -59,10 +59,10 @@ def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     start = words.first[np.searchsorted(words.last, targets.key)]
     longest = int((words.last - words.first).max())
     end = np.minimum(start + longest, targets.query)
-    drawn = without(span_pairs(targets.query, start, end), targets)
+    ends = without(span_pairs(targets.query, start, end), targets)
     # together they count as one key, so that their masses are added up
-    many = np.bincount(drawn.owner, minlength=len(window))[drawn.owner]
-    return replace(drawn, share=1 / many)
+    many = np.bincount(ends.owner, minlength=len(window))[ends.owner]
+    return replace(ends, share=1 / many)
 
 
 def same_step(window: Window) -> Int[ndarray, " position"]:
@@ -71,12 +71,12 @@ def same_step(window: Window) -> Int[ndarray, " position"]:
     What an induction head finds that looks two tokens ahead, or three.
     """
     words = window.words
-    found = np.full(len(window), -1)
+    pick = np.full(len(window), -1)
     query, following = _following(words)
     if len(query):
         step = int(np.bincount((words.last - words.first)[following] + 1).argmax())
-        found[words.last[query]] = words.first[following] - 1 + step
-    return found
+        pick[words.last[query]] = words.first[following] - 1 + step
+    return pick
 
 
 def _following(words: WordTable) -> tuple[Int[ndarray, " query"], Int[ndarray, " query"]]:
@@ -98,14 +98,14 @@ RELATIONS = (
         "next-word",
         next_word_end,
         other_word_ends,
-        Rule(
+        TagThresholds(
             FLOOR,
             SOURCE,
             "the last token of the word that followed the same word before, in repeated random "
             "words of several tokens",
             beat_baseline_by=BEAT_RULE_BY,
         ),
-        stimuli=(STIMULUS,),
+        stimuli=(WORDS.name,),
         baseline=Baseline(same_step, by_class=False),
         matched=other_steps,
     ),
@@ -121,5 +121,5 @@ TYPE = HeadType(
     "this one before",
     rivals="same query, the ends of all other words; the other tokens of it or right "
     "behind it; the token so far behind the earlier copy as most words end",
-    behaviour=STIMULUS,
+    behaviour=WORDS.name,
 )

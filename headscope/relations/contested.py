@@ -9,44 +9,48 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.corpus.window import EXCERPT, Window
+from headscope.corpus.window import Window
+from headscope.relations.heuristics import picks, query_class
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
 from headscope.relations.relation import Relation, draws_nothing, targets_of
-from headscope.relations.simple_rules import picks, query_class
+from headscope.stimuli import STIMULI
 
 NATURAL, BUILT, MATCHED, SELF = "contested", "built", "matched", "own-position"
 """Parts of a relation that are summed beside it: its contested queries in natural text and in
 sentences made for the purpose, its second control, and what a query's own position gives it."""
 _PARTS = (NATURAL, BUILT, MATCHED, SELF)
-STIMULI = {NATURAL: ("text", "further", EXCERPT, "pairs", "facts", "words"), BUILT: ("built",)}
+CONTESTED_STIMULI = {
+    NATURAL: tuple(row.name for row in STIMULI.values() if row.contested == "natural"),
+    BUILT: tuple(row.name for row in STIMULI.values() if row.contested == "built"),
+}
 """Where contested queries are asked, whatever a relation's own stimuli are."""
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenBaseline:
     """The simple rule to beat for each class of query words."""
 
     rule: Int[ndarray, " class"]
-    """As places in `headscope.relations.simple_rules.RULES`."""
+    """As places in `headscope.relations.heuristics.RULES`."""
 
     def picks(self, relation: Relation, window: Window) -> Int[ndarray, " position"]:
         """The key that the rule names at each query, −1 where it names none."""
         rule = self.rule[query_class(window)]
-        found = picks(window)[rule, np.arange(len(window))]
-        own = None if relation.baseline is None else relation.baseline.own
-        if own is not None and not rule.all():
-            found = np.where(rule == 0, own(window), found)  # a relation's own is the first
-        return np.asarray(found)
+        pick = picks(window)[rule, np.arange(len(window))]
+        find_own = None if relation.baseline is None else relation.baseline.find
+        if find_own is not None and not rule.all():
+            pick = np.where(rule == 0, find_own(window), pick)  # a relation's own is the first
+        return np.asarray(pick)
 
 
 def rule_picks(relation: Relation, window: Window) -> Int[ndarray, "rule position"]:
     """What every rule picks, the relation's own in the first row."""
-    found = picks(window)
-    if relation.baseline is None or relation.baseline.own is None:
-        return found
-    found = found.copy()
-    found[0] = relation.baseline.own(window)
-    return found
+    every_pick = picks(window)
+    if relation.baseline is None or relation.baseline.find is None:
+        return every_pick
+    every_pick = every_pick.copy()
+    every_pick[0] = relation.baseline.find(window)
+    return every_pick
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,28 +58,30 @@ class _Contested:
     """A relation's targets at contested queries, and the rule's choice as their control."""
 
     relation: Relation
-    chosen: Chosen
+    baseline: ChosenBaseline
 
     def pairs(self, window: Window) -> Pairs:
-        return contested_pairs(self.relation, window, self.chosen)
+        return contested_pairs(self.relation, window, self.baseline)
 
     @draws_nothing
     def control(self, window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
         queries = targets.queries
-        key = self.chosen.picks(self.relation, window)[queries]
+        key = self.baseline.picks(self.relation, window)[queries]
         queries, key = queries[key >= 0], key[key >= 0]
         if not len(queries):
             return no_pairs()
-        drawn = span_pairs(queries, first_of_word(window, key), key, later=window.both_ways)
-        return without(drawn, targets)
+        rule_keys = span_pairs(
+            queries, first_of_word(window, key), key, attention_kind=window.attention_kind
+        )
+        return without(rule_keys, targets)
 
 
-def contested_pairs(relation: Relation, window: Window, chosen: Chosen) -> Pairs:
+def contested_pairs(relation: Relation, window: Window, baseline: ChosenBaseline) -> Pairs:
     """A relation's targets of the queries at which the simple rule is wrong."""
     targets = targets_of(relation, window)
     if not len(targets):
         return targets
-    return targets.take(is_contested(targets, chosen.picks(relation, window)))
+    return targets.take(is_contested(targets, baseline.picks(relation, window)))
 
 
 def is_contested(targets: Pairs, pick: Int[ndarray, " position"]) -> Bool[ndarray, " pair"]:
@@ -94,13 +100,13 @@ def first_of_word(window: Window, last: Int[ndarray, " pair"]) -> Int[ndarray, "
 
 
 def with_parts(
-    relations: Sequence[Relation], chosen: dict[str, Chosen], built: Iterable[str] = ()
+    relations: Sequence[Relation], baselines: dict[str, ChosenBaseline], built: Iterable[str] = ()
 ) -> list[Relation]:
     """The relations, and behind them the parts of each that are summed beside it.
 
     Args:
         relations: what is scored.
-        chosen: the rules to beat, by the relation's name.
+        baselines: the rules to beat, by the relation's name.
         built: relations that are asked in sentences made for the purpose too.
     """
     built = set(built)
@@ -108,11 +114,15 @@ def with_parts(
     for relation in relations:
         if relation.matched is not None:
             parts.append(_part(relation, MATCHED, control=relation.matched))
-        if relation.id in chosen:
-            own = _Contested(relation, chosen[relation.id])
+        if relation.id in baselines:
+            contested = _Contested(relation, baselines[relation.id])
             for name in (NATURAL, BUILT) if relation.id in built else (NATURAL,):
-                asked = {"pairs": own.pairs, "control": own.control, "stimuli": STIMULI[name]}
-                parts.append(_part(relation, name, **asked))
+                part = {
+                    "pairs": contested.pairs,
+                    "control": contested.control,
+                    "stimuli": CONTESTED_STIMULI[name],
+                }
+                parts.append(_part(relation, name, **part))
     return [*relations, *parts]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, pairs, without
 
@@ -28,7 +29,7 @@ def other_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
     >>> set(drawn.query.tolist()) | set(drawn.key.tolist()) <= {1, 3}
     True
     """
-    return _same_query(targets, np.arange(1, window.stop), rng, later=window.both_ways)
+    return _same_query(targets, np.arange(1, window.stop), rng, window.attention_kind)
 
 
 def keys_from(
@@ -36,16 +37,16 @@ def keys_from(
     targets: Pairs,
     rng: np.random.Generator,
     *,
-    later: bool = False,
+    attention_kind: AttentionKind = CAUSAL,
 ) -> Pairs:
-    """Same query, keys from a sorted pool of positions, strictly before the query unless `later`.
+    """Same query, keys from a sorted pool of positions; of a causal model strictly before it.
 
     >>> targets = pairs(np.array([9]), np.array([4]))
     >>> drawn = keys_from(np.array([2, 4, 20]), targets, np.random.default_rng(0))
     >>> set(drawn.key.tolist())
     {2}
     """
-    return _same_query(targets, pool, rng, strict=True, later=later)
+    return _same_query(targets, pool, rng, attention_kind, back=1)
 
 
 def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -64,28 +65,30 @@ def same_distance(window: Window, targets: Pairs, rng: np.random.Generator) -> P
     # which it does not reach what closes the text
     last = np.where(ahead > 0, window.stop - ahead, len(window)) - 1
     query = np.minimum(back + 1 + _below(last - back, rng), last)
-    drawn = pairs(query, query - distance, owner, later=window.both_ways)
-    return _no_targets(replace(drawn, share=np.repeat(targets.share, DRAWS)), targets)
+    seen = window.attention_kind.sees(query, query - distance)
+    query, distance, owner = query[seen], distance[seen], owner[seen]
+    controls = pairs(query, query - distance, owner, attention_kind=window.attention_kind)
+    return _no_targets(replace(controls, share=np.repeat(targets.share, DRAWS)[seen]), targets)
 
 
 def _same_query(
     targets: Pairs,
     pool: Int[ndarray, " position"],
     rng: np.random.Generator,
-    *,
-    strict: bool = False,
-    later: bool = False,
+    attention_kind: AttentionKind,
+    back: int = 0,
 ) -> Pairs:
+    """Same query, keys from a sorted pool; those that are seen so many places before the query."""
     owner = np.repeat(targets.queries, DRAWS)
-    choices = np.searchsorted(pool, owner, side="left" if strict else "right")
-    if later:
-        choices = np.full(len(owner), len(pool))
+    choices = attention_kind.count_seen(pool, owner - back)
     owner, choices = owner[choices > 0], choices[choices > 0]
     key = pool[_below(choices, rng)]
     # a token stands against a token, of a word's several too
     tokens, words = np.bincount(targets.owner), np.bincount(targets.owner, targets.share)
     share = (words / tokens.clip(1))[owner]
-    return _no_targets(replace(pairs(owner, key, later=later), share=share), targets)
+    return _no_targets(
+        replace(pairs(owner, key, attention_kind=attention_kind), share=share), targets
+    )
 
 
 def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarray, " draw"]:
@@ -93,6 +96,6 @@ def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarra
     return np.asarray(rng.random(len(bound)) * np.maximum(bound, 1), np.int64)
 
 
-def _no_targets(drawn: Pairs, targets: Pairs) -> Pairs:
+def _no_targets(controls: Pairs, targets: Pairs) -> Pairs:
     """Leave out drawn cells that are targets themselves, and keys at the first token."""
-    return without(drawn.take(drawn.key > 0), targets)
+    return without(controls.take(controls.key > 0), targets)

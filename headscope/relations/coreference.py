@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import MentionTable, Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, FindPicks, Relation, Rule, draws_nothing
+from headscope.relations.relation import Baseline, FindPicks, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -80,21 +81,21 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
         return no_pairs()
     other = mentions.entity[:, None] != mentions.entity[None, :]
     candidates = _eligible(window, rule) & other & mentions.agrees
-    alike = mentions.pronoun[:, None] == mentions.pronoun[None, :]
+    same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
     if rule is same_word:
         # the same word rarely names two entities: any other mention of the kind is a rival
-        candidates = _seen(window) & other & alike
-    own = candidates[query]
-    chosen = np.zeros_like(candidates)
-    of_its_kind = _beside(mentions, own & alike[antecedent], antecedent)
-    any_kind = _beside(mentions, own, antecedent)
+        candidates = _seen(window) & other & same_form
+    of_query = candidates[query]
+    is_rival = np.zeros_like(candidates)
+    of_its_kind = _neighbours(mentions, of_query & same_form[antecedent], antecedent)
+    any_kind = _neighbours(mentions, of_query, antecedent)
     none = ~np.asarray(of_its_kind.any(1))
-    np.logical_or.at(chosen, query, np.where(none[:, None], any_kind, of_its_kind))
+    np.logical_or.at(is_rival, query, np.where(none[:, None], any_kind, of_its_kind))
     # a rival's head word can be the antecedent's own ("Tom" in "Tom and Ann")
-    return without(_pairs(window, chosen), targets)
+    return without(_pairs(window, is_rival), targets)
 
 
-def _beside(
+def _neighbours(
     mentions: MentionTable,
     candidates: Bool[ndarray, "pair mention"],
     antecedent: Int[ndarray, " pair"],
@@ -124,14 +125,14 @@ def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
 
 def _nearest(window: Window, table: _Table) -> Int[ndarray, " position"]:
     last = window.mentions.last
-    found = np.full(len(window), -1)
+    pick = np.full(len(window), -1)
     rows = np.flatnonzero(table.any(1))
     if not len(rows):
-        return found
+        return pick
     # of two that are as far the earlier: the first of all that are the least far
     far = np.where(table, np.abs(last[None, :] - last[:, None]), len(window))
-    found[last[rows]] = last[far[rows].argmin(1)]
-    return found
+    pick[last[rows]] = last[far[rows].argmin(1)]
+    return pick
 
 
 def _seen(window: Window) -> _Table:
@@ -139,11 +140,10 @@ def _seen(window: Window) -> _Table:
 
     In an encoder those that begin after it ends, too.
     """
-    mentions = window.mentions
-    earlier = mentions.last[None, :] < mentions.first[:, None]
-    if window.both_ways:
-        earlier = earlier | (mentions.first[None, :] > mentions.last[:, None])
-    return np.asarray(earlier)
+    first, last = window.mentions.first, window.mentions.last
+    return window.attention_kind.sees_apart(
+        (first[:, None], last[:, None]), (first[None, :], last[None, :])
+    )
 
 
 def _eligible(window: Window, rule: Antecedents) -> _Table:
@@ -161,7 +161,7 @@ def _pairs(window: Window, table: _Table) -> Pairs:
     if not len(query):
         return no_pairs()
     places = mentions.last[query], mentions.first[key], mentions.last[key]
-    return distinct(span_pairs(*places, later=window.both_ways))
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 def _row(
@@ -176,7 +176,7 @@ def _row(
         name,
         partial(antecedents, rule=rule),
         partial(rivals, rule=rule),
-        Rule(FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(simple or partial(nearest_mention, rule=rule)),
     )
 
@@ -199,7 +199,7 @@ TYPE = HeadType(
     colour="#cc79a7",
     marker="v",
     relations=_rows("an earlier"),
-    both_ways=_rows("another"),
+    relations_by_kind={BIDIRECTIONAL: _rows("another")},
     looks_at="earlier mentions of the same entity by another word",
     rivals="same query, mentions of other entities nearer and farther; the nearest mention",
     behaviour="pronoun",

@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.asked import row_queries
 from headscope.relations.controls import keys_from
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import Relation, Rule
+from headscope.relations.query_sampling import row_queries
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.types import HeadType
 
 FLOOR = 0.2
@@ -48,21 +49,21 @@ def kinds(token: str) -> frozenset[str]:
         return frozenset()
     if not _SYMBOLS.isdisjoint(text):
         return frozenset()
-    found = {"punctuation"}
+    names = {"punctuation"}
     if any(char in _SENTENCE_END for char in text):
-        found.add("sentence-end")
+        names.add("sentence-end")
     if any(c in _OPEN_CLOSE or char in "\"'`" for c, char in zip(categories, text, strict=True)):
-        found.add("quote-bracket")
-    return frozenset(found)
+        names.add("quote-bracket")
+    return frozenset(names)
 
 
 def earlier_delimiters(window: Window, kind: str) -> Pairs:
     """Every query with all earlier tokens of this kind, in an encoder with all others."""
     queries, keys = row_queries(window), np.flatnonzero(_mask(window, kind))
-    if not window.both_ways:
+    if not window.attention_kind.sees_future:
         return earlier_keys(queries, keys)
     row, column = np.nonzero(queries[:, None] != keys[None, :])
-    return pairs(queries[row], keys[column], later=True)
+    return pairs(queries[row], keys[column], attention_kind=window.attention_kind)
 
 
 def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
@@ -81,22 +82,23 @@ def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> P
 
     In an encoder later keys too, and not what closes the text.
     """
-    plain = np.array([not own for own in kinds_of(window)])
+    plain = np.array([not kinds_of_token for kinds_of_token in kinds_of(window)])
     plain[0] = False
     plain[window.stop :] = False
-    return keys_from(np.flatnonzero(plain), targets, rng, later=window.both_ways)
+    pool = np.flatnonzero(plain)
+    return keys_from(pool, targets, rng, attention_kind=window.attention_kind)
 
 
 def kinds_of(window: Window) -> list[frozenset[str]]:
     """The delimiter kinds of each token of a window; none within a word or a number."""
-    found = [kinds(token) for token in window.strings]
+    by_token = [kinds(token) for token in window.strings]
     for position in window.inner:
-        found[position] = frozenset()
-    return found
+        by_token[position] = frozenset()
+    return by_token
 
 
 def _mask(window: Window, kind: str) -> Bool[ndarray, " token"]:
-    mask = np.array([kind in own for own in kinds_of(window)])
+    mask = np.array([kind in kinds_of_token for kinds_of_token in kinds_of(window)])
     mask[0] = False
     mask[window.stop :] = False
     return mask
@@ -109,7 +111,7 @@ def _row(kind: str, meaning: str) -> Relation:
         kind,
         find,
         no_delimiters,
-        Rule(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
+        TagThresholds(FLOOR, SOURCE, meaning, times_chance=TIMES_CHANCE),
     )
 
 
@@ -135,7 +137,9 @@ TYPE = HeadType(
     colour="#56b4e9",
     marker="s",
     relations=tuple(RELATIONS),
-    both_ways=tuple(_row(kind, meaning) for kind, meaning in _ON_BOTH_SIDES.items()),
+    relations_by_kind={
+        BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, meaning in _ON_BOTH_SIDES.items())
+    },
     looks_at="punctuation, ends of sentences, line breaks, quotes",
     rivals="same query, keys that are no delimiter",
     behaviour="text",

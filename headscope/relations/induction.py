@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 
 from headscope.corpus.window import Window
-from headscope.relations.asked import row_queries
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import Relation, Rule
+from headscope.relations.query_sampling import row_queries
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.types import HeadType
 
 FLOOR = 0.4
@@ -74,7 +74,7 @@ RELATIONS = [
         "repeat",
         partial(in_second_copy, shift=1),
         other_keys,
-        Rule(FLOOR, SOURCE, _AFTER_COPY),
+        TagThresholds(FLOOR, SOURCE, _AFTER_COPY),
         ("repeat",),
     ),
     Relation(
@@ -82,7 +82,7 @@ RELATIONS = [
         "duplicate",
         partial(in_second_copy, shift=0),
         other_keys,
-        Rule(FLOOR, SOURCE, _AT_COPY),
+        TagThresholds(FLOOR, SOURCE, _AT_COPY),
         ("repeat",),
     ),
     Relation(
@@ -90,7 +90,7 @@ RELATIONS = [
         "natural",
         follower_of_earlier_same,
         same_distance,
-        Rule(NATURAL_FLOOR, NATURAL_SOURCE, _AFTER_EARLIER),
+        TagThresholds(NATURAL_FLOOR, NATURAL_SOURCE, _AFTER_EARLIER),
     ),
 ]
 
@@ -100,8 +100,8 @@ TYPE = HeadType(
     colour="#d55e00",
     marker="D",
     relations=tuple(RELATIONS),
-    looks_at="on `[bos, r, r]` the token after the earlier copy, or the copy; in text what "
-    "followed the same token before",
+    looks_at="in repeated random tokens the token after the earlier copy, or the copy; in text "
+    "what followed the same token before",
     rivals="same query, other keys; in text the same distance",
     behaviour="repeat",
 )

@@ -13,19 +13,20 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import DRAWS, same_distance
+from headscope.relations.heuristics import FALLING_BACK, nearest, of_class, same_class
 from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
 from headscope.relations.relation import (
     Baseline,
     DrawControl,
     FindPairs,
     Relation,
-    Rule,
+    TagThresholds,
     draws_nothing,
 )
 from headscope.relations.rivals import spans, word_pairs, words_of_its_class
-from headscope.relations.simple_rules import FALLING_BACK, nearest, of_class, same_class
 from headscope.relations.types import HeadType
 
 FLOOR = 0.2
@@ -51,10 +52,10 @@ def next_of(window: Window, name: str) -> Pairs:
 def next_alike(window: Window) -> Pairs:
     """Every word with the next later word of its own class."""
     words = window.words
-    found = np.full(len(words), -1)
+    next_word = np.full(len(words), -1)
     earlier = same_class(words)
-    found[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
-    return _to_words(window, found)
+    next_word[earlier[earlier >= 0]] = np.flatnonzero(earlier >= 0)
+    return _to_words(window, next_word)
 
 
 def nearest_alike(window: Window) -> Pairs:
@@ -68,10 +69,12 @@ def same_word(window: Window) -> Pairs:
     In an encoder with the later ones too.
     """
     words = window.words
-    lemma, upos = (np.unique(each, return_inverse=True)[1] for each in (words.lemma, words.upos))
+    lemma, upos = (
+        np.unique(column, return_inverse=True)[1] for column in (words.lemma, words.upos)
+    )
     known = lemma * len(words) + upos
-    alike = (known[:, None] == known[None, :]) & of_class(words, "word")[:, None]
-    query, key = np.nonzero(alike if window.both_ways else np.tril(alike, k=-1))
+    is_same_word = (known[:, None] == known[None, :]) & of_class(words, "word")[:, None]
+    query, key = np.nonzero(is_same_word)
     return _cells(window, query, key)
 
 
@@ -79,28 +82,25 @@ def same_word(window: Window) -> Pairs:
 def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, words of the target's class but of another lemma, the next nearer and farther."""
     words = window.words
-    drawn = words_of_its_class(window, targets, rng)
-    if not len(drawn):
-        return drawn
-    query, key = word_pairs(words, drawn)
+    controls = words_of_its_class(window, targets, rng)
+    if not len(controls):
+        return controls
+    query, key = word_pairs(words, controls)
     other = words.lemma[query] != words.lemma[key]
-    return spans(words, query[other], key[other], targets, later=window.both_ways)
+    return spans(words, query[other], key[other], targets, attention_kind=window.attention_kind)
 
 
 def earlier_pieces(window: Window) -> Pairs:
     """Each later piece of a word with all earlier pieces of that word, in an encoder all others."""
     length = window.words.last - window.words.first
     query, key = [], []
-    for first, more in zip(window.words.first[length > 0], length[length > 0], strict=True):
-        later, earlier = _below_diagonal(int(more) + 1)
-        for side in (
-            ((later, earlier), (earlier, later)) if window.both_ways else ((later, earlier),)
-        ):
-            query.append(first + side[0])
-            key.append(first + side[1])
+    for first, pieces in zip(window.words.first[length > 0], length[length > 0], strict=True):
+        later, earlier = _below_diagonal(int(pieces) + 1)
+        query += [first + later, first + earlier]
+        key += [first + earlier, first + later]
     if not query:
         return no_pairs()
-    return pairs(np.concatenate(query), np.concatenate(key), later=window.both_ways)
+    return pairs(np.concatenate(query), np.concatenate(key), attention_kind=window.attention_kind)
 
 
 @cache
@@ -110,9 +110,9 @@ def _below_diagonal(size: int) -> tuple[ndarray, ndarray]:
 
 def across_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """The same distance from other queries, across the boundary of a word."""
-    drawn = same_distance(window, targets, rng)
+    controls = same_distance(window, targets, rng)
     word = np.searchsorted(window.words.first, np.arange(len(window)), side="right")
-    return drawn.take(word[drawn.query] != word[drawn.key])
+    return controls.take(word[controls.query] != word[controls.key])
 
 
 def first_piece(window: Window) -> Pairs:
@@ -135,9 +135,9 @@ def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
     return pairs(owner, first + between)
 
 
-def _to_words(window: Window, found: Int[ndarray, " word"]) -> Pairs:
-    query = np.flatnonzero(found >= 0)
-    return _cells(window, query, found[query])
+def _to_words(window: Window, word: Int[ndarray, " word"]) -> Pairs:
+    query = np.flatnonzero(word >= 0)
+    return _cells(window, query, word[query])
 
 
 def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
@@ -148,14 +148,14 @@ def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
 
 def _cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     words = window.words
-    apart = words.last[key] < words.first[query] if len(query) else np.empty(0, bool)
-    if window.both_ways and len(query):
-        apart = apart | (words.first[key] > words.last[query])
+    apart = window.attention_kind.sees_apart(
+        (words.first[query], words.last[query]), (words.first[key], words.last[key])
+    )
     query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, later=window.both_ways))
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:
@@ -164,7 +164,7 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
         name,
         find,
         control,
-        Rule(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(without=frozenset(same), by_class=False),
     )
 
@@ -212,19 +212,19 @@ _FIRST_PIECE = _row("first-piece", "the first piece of the word", first_piece, o
 
 def _within(which: str) -> tuple[Relation, Relation]:
     """What is asked of words and their pieces that are `earlier` or `other`."""
-    rule = Rule(FLOOR, SOURCE, f"{which} pieces of the same word")
-    told = f"{which} occurrences of the same word"
+    rule = TagThresholds(FLOOR, SOURCE, f"{which} pieces of the same word")
+    meaning = f"{which} occurrences of the same word"
     same: tuple[str, ...] = ("same-lemma", "first-same-lemma")
     if which != "earlier":
         same += ("later-same-lemma", "later-first-same-lemma")
     return (
-        _row("duplicate", told, same_word, other_words, *same),
+        _row("duplicate", meaning, same_word, other_words, *same),
         Relation("lexical", "in-word", earlier_pieces, across_words, rule),
     )
 
 
 RELATIONS = (*_NEAREST, _SAME_CLASS, *_within("earlier"), _FIRST_PIECE)
-BOTH_WAYS = (
+ON_BOTH_SIDES = (
     *_NEAREST,
     *_NEXT,
     _SAME_CLASS,
@@ -239,7 +239,7 @@ TYPE = HeadType(
     colour="#999933",
     marker="h",
     relations=RELATIONS,
-    both_ways=BOTH_WAYS,
+    relations_by_kind={BIDIRECTIONAL: ON_BOTH_SIDES},
     looks_at="the nearest word of a class, the same class, the same word, pieces of the same word",
     rivals="same query, other words of the class nearer and farther; where another simple rule is "
     "wrong, what that rule picks; for pieces the same distance across words",

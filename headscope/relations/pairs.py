@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.arguments import FLAG, Kind, maybe, takes
+from headscope.arguments import Kind, maybe, takes
+from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
 from headscope.errors import ShapeError
 
 
@@ -28,6 +29,8 @@ class Pairs:
     owner: Int[ndarray, " pair"]
     weight: Float[ndarray, " pair"]
     share: Float[ndarray, " pair"]
+    left_out: tuple[int, int] | None = None
+    """Of the pairs that were left out, as the query does not see the key, that of the last key."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -57,11 +60,17 @@ def _places(value: Any) -> ndarray:
 _PLACES = Kind("a row of whole numbers, the places of tokens", _places)
 
 
-@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES), later=FLAG)
+@takes(query=_PLACES, key=_PLACES, owner=maybe(_PLACES), attention_kind=ATTENTION_KIND)
 def pairs(
-    query: ndarray, key: ndarray, owner: ndarray | None = None, *, later: bool = False
+    query: ndarray,
+    key: ndarray,
+    owner: ndarray | None = None,
+    *,
+    attention_kind: AttentionKind | str = CAUSAL,
 ) -> Pairs:
-    """Cells of weight 1; keys after the query are left out, unless `later` keeps them.
+    """Cells of weight 1; keys that the query does not see are left out: those after it.
+
+    In an encoder every key is seen, as `attention_kind=window.attention_kind` says of any window.
 
     Raises:
         ShapeError: there are not as many of one as of the other.
@@ -70,17 +79,22 @@ def pairs(
     >>> found.query.tolist(), found.key.tolist()
     ([1, 2], [0, 1])
     """
-    if len({len(each) for each in (query, key, owner) if each is not None}) > 1:
+    if len({len(column) for column in (query, key, owner) if column is not None}) > 1:
         raise ShapeError(f"{len(query)} queries and {len(key)} keys; a pair has one of each")
     owner = query if owner is None else owner
-    return _cells(query, key, owner, np.ones(len(query)), later)
+    return _cells(query, key, owner, np.ones(len(query)), kind_of(attention_kind))
 
 
-def _cells(query: ndarray, key: ndarray, owner: ndarray, share: ndarray, later: bool) -> Pairs:
-    back = (key <= query) | later
-    if not back.all():
-        query, key, owner, share = query[back], key[back], owner[back], share[back]
-    return Pairs(query, key, owner, np.ones(len(query)), share)
+def _cells(
+    query: ndarray, key: ndarray, owner: ndarray, share: ndarray, attention_kind: AttentionKind
+) -> Pairs:
+    seen = attention_kind.sees(query, key)
+    left_out = None
+    if not seen.all():
+        last = int(np.where(seen, -1, key).argmax())
+        left_out = int(query[last]), int(key[last])
+        query, key, owner, share = query[seen], key[seen], owner[seen], share[seen]
+    return Pairs(query, key, owner, np.ones(len(query)), share, left_out)
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:
@@ -90,35 +104,40 @@ def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]
     [1, 3]
     """
     ordered = np.sort(values)
-    kept = np.ones(len(ordered), bool)
-    kept[1:] = ordered[1:] != ordered[:-1]
-    return np.asarray(ordered[kept])
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return np.asarray(ordered[is_first])
 
 
-def without(drawn: Pairs, targets: Pairs) -> Pairs:
+def without(controls: Pairs, targets: Pairs) -> Pairs:
     """The drawn cells that are no target cells, of which there is at least one.
 
     >>> drawn = pairs(np.array([5, 5]), np.array([1, 2]))
     >>> without(drawn, pairs(np.array([5]), np.array([2]))).key.tolist()
     [1]
     """
-    size = 1 + int(max(each.max(initial=0) for p in (targets, drawn) for each in (p.query, p.key)))
-    taken, own = (np.sort(targets.query * size + targets.key), drawn.query * size + drawn.key)
-    place = np.minimum(np.searchsorted(taken, own), len(taken) - 1)
-    return drawn.where(taken[place] != own)
+    size = 1 + int(
+        max(column.max(initial=0) for p in (targets, controls) for column in (p.query, p.key))
+    )
+    target_cells, control_cells = (
+        np.sort(targets.query * size + targets.key),
+        controls.query * size + controls.key,
+    )
+    position = np.minimum(np.searchsorted(target_cells, control_cells), len(target_cells) - 1)
+    return controls.where(target_cells[position] != control_cells)
 
 
-def distinct(found: Pairs) -> Pairs:
+def distinct(repeated: Pairs) -> Pairs:
     """Equal target cells counted once: two words can share a token.
 
     >>> len(distinct(pairs(np.array([5, 5]), np.array([2, 2]))))
     1
     """
-    size = int(max(found.query.max(initial=0), found.key.max(initial=0))) + 1
-    cell = found.query * size + found.key
+    size = int(max(repeated.query.max(initial=0), repeated.key.max(initial=0))) + 1
+    cell = repeated.query * size + repeated.key
     if len(distinct_values(cell)) == len(cell):
-        return found
-    return found.take(np.unique(cell, return_index=True)[1])
+        return repeated
+    return repeated.take(np.unique(cell, return_index=True)[1])
 
 
 def span_pairs(
@@ -127,11 +146,11 @@ def span_pairs(
     last: ndarray,
     owner: ndarray | None = None,
     *,
-    later: bool = False,
+    attention_kind: AttentionKind = CAUSAL,
 ) -> Pairs:
     """Every query with all positions of its span `first` … `last` (both included), one word.
 
-    Positions after the query are left out, unless `later` keeps them.
+    Positions that the query does not see are left out.
 
     >>> found = span_pairs(np.array([9]), np.array([3]), np.array([5]))
     >>> found.query.tolist(), found.key.tolist()
@@ -140,10 +159,11 @@ def span_pairs(
     owner = query if owner is None else owner
     length = np.asarray(last) - first + 1
     if (length == 1).all():
-        return _cells(query, first, owner, np.ones(len(query)), later)
+        return _cells(query, first, owner, np.ones(len(query)), attention_kind)
     row = np.repeat(np.arange(len(length)), length)
     step = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    return _cells(query[row], first[row] + step, owner[row], 1 / length[row], later)
+    share = 1 / length[row]
+    return _cells(query[row], first[row] + step, owner[row], share, attention_kind)
 
 
 def no_pairs() -> Pairs:
@@ -174,10 +194,13 @@ def balance(targets: Pairs, controls: Pairs) -> tuple[Pairs, Pairs]:
     ([5], [0.5, 0.5])
     """
     size = int(max(targets.owner.max(initial=0), controls.owner.max(initial=0))) + 1
-    wanted = np.bincount(targets.owner, weights=targets.share, minlength=size)
+    target_share = np.bincount(targets.owner, weights=targets.share, minlength=size)
     counted = controls.weight * controls.share
-    drawn = np.bincount(controls.owner, weights=counted, minlength=size)
-    kept = targets.where(drawn[targets.owner] > 0)
-    controls = controls.where(wanted[controls.owner] > 0)
-    weight = controls.weight * (wanted / np.where(drawn > 0, drawn, 1))[controls.owner]
-    return kept, Pairs(controls.query, controls.key, controls.owner, weight, controls.share)
+    control_share = np.bincount(controls.owner, weights=counted, minlength=size)
+    balanced = targets.where(control_share[targets.owner] > 0)
+    controls = controls.where(target_share[controls.owner] > 0)
+    weight = (
+        controls.weight
+        * (target_share / np.where(control_share > 0, control_share, 1))[controls.owner]
+    )
+    return balanced, Pairs(controls.query, controls.key, controls.owner, weight, controls.share)

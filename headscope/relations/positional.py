@@ -13,11 +13,12 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL, CROSS
 from headscope.corpus.window import Window
 from headscope.relations.alignment import DIAGONAL
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
-from headscope.relations.relation import FindPairs, Relation, Rule, draws_nothing
+from headscope.relations.relation import FindPairs, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
 OFFSETS = range(9)
@@ -54,41 +55,41 @@ def at_offset(window: Window, offset: int) -> Pairs:
 def ahead(window: Window, offset: int) -> Pairs:
     """Every query with the key `offset` positions on, what closes the window left out.
 
-    >>> window = Window("w", np.arange(5), ("a",) * 5, both_ways=True, ends=1)
+    >>> window = Window("w", np.arange(5), ("a",) * 5, attention_kind=BIDIRECTIONAL, ends=1)
     >>> found = ahead(window, 1)
     >>> list(zip(found.query.tolist(), found.key.tolist()))
     [(1, 2), (2, 3)]
     """
     end = window.copy_length + 1 if window.copy_length else window.stop
     query = np.arange(1, end - offset)
-    return pairs(query, query + offset, later=True)
+    return pairs(query, query + offset, attention_kind=window.attention_kind)
 
 
 def near_tokens(window: Window) -> Pairs:
     """Every query with the keys 1 to 4 back, in an encoder 1 to 4 ahead too; no special token."""
-    return _beside(window, np.arange(1, window.stop), range(1, NEAR + 1))
+    return _at_distances(window, np.arange(1, window.stop), range(1, NEAR + 1))
 
 
 @draws_nothing
 def tokens_before_those(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, the keys 5 to 12 back, in an encoder 5 to 12 ahead too."""
-    return _beside(window, targets.queries, range(NEAR + 1, 3 * NEAR + 1))
+    return _at_distances(window, targets.queries, range(NEAR + 1, 3 * NEAR + 1))
 
 
-def _beside(window: Window, queries: Int[ndarray, " query"], distances: range) -> Pairs:
-    back = [-distance for distance in distances]
-    steps = np.array([*back, *distances] if window.both_ways else back)
+def _at_distances(window: Window, queries: Int[ndarray, " query"], distances: range) -> Pairs:
+    steps = np.array([*(-distance for distance in distances), *distances])
     query, step = np.meshgrid(queries, steps, indexing="ij")
-    found = (query + step > 0) & (query + step < window.stop)
-    return pairs(query[found], (query + step)[found], later=window.both_ways)
+    is_in_text = (query + step > 0) & (query + step < window.stop)
+    query, key = query[is_in_text], (query + step)[is_in_text]
+    return pairs(query, key, attention_kind=window.attention_kind)
 
 
-def _rows(asked: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
+def _rows(offsets: Iterable[tuple[str, FindPairs, str]]) -> list[Relation]:
     rows = []
-    for name, find, place in asked:
-        on_text = Rule(FLOOR, SOURCE, place, companion=f"positional/{name}-random")
-        on_random = Rule(
-            FLOOR, SOURCE, f"{place}, in random tokens", companion=f"positional/{name}"
+    for name, find, meaning in offsets:
+        on_text = TagThresholds(FLOOR, SOURCE, meaning, companion=f"positional/{name}-random")
+        on_random = TagThresholds(
+            FLOOR, SOURCE, f"{meaning}, in random tokens", companion=f"positional/{name}"
         )
         rows.append(Relation("positional", name, find, other_keys, on_text))
         rows.append(
@@ -106,8 +107,8 @@ _BACK = _rows(
 )
 
 
-def _local(place: str) -> Relation:
-    rule = Rule(LOCAL_FLOOR, LOCAL_SOURCE, place, broad=True)
+def _local(meaning: str) -> Relation:
+    rule = TagThresholds(LOCAL_FLOOR, LOCAL_SOURCE, meaning, broad=True)
     return Relation("positional", "local", near_tokens, tokens_before_those, rule)
 
 
@@ -125,8 +126,10 @@ TYPE = HeadType(
     colour="#0072b2",
     marker="o",
     relations=tuple(RELATIONS),
-    both_ways=(*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
-    across=(DIAGONAL,),
+    relations_by_kind={
+        BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
+        CROSS: (DIAGONAL,),
+    },
     looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
     rivals="same query, other keys; for the four before, those before them",
     behaviour="text",

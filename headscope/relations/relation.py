@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
+from headscope.arguments import described
 from headscope.corpus.window import Window
-from headscope.relations.asked import asked
+from headscope.errors import HeadscopeError
 from headscope.relations.pairs import Pairs, balance
+from headscope.relations.query_sampling import queries_in_turn
 
 FindPairs = Callable[[Window], Pairs]
 DrawControl = Callable[[Window, Pairs, np.random.Generator], Pairs]
@@ -28,7 +30,7 @@ relation is marked as unreliable in that run."""
 
 
 @dataclass(frozen=True)
-class Rule:
+class TagThresholds:
     """What a tag asks of a head, beside the conditions that all relations share."""
 
     floor: float
@@ -51,14 +53,26 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class EffectRule(TagThresholds):
+    """Conditions of a tag by what a head writes; the floor is the least lift, in the unit."""
+
+    sign: int = 1
+    """−1 for a head that lowers what it is asked about."""
+    second: str = ""
+    """What the second control is, in words: "tokens that …"; empty where there is none."""
+    unit: str = "logits"
+    """Of the floor and of lifts: `logits` or `nats`."""
+
+
+@dataclass(frozen=True)
 class Baseline:
     """The simple rules that a head of a relation must know better than.
 
-    The best of `headscope.relations.simple_rules.RULES` is chosen by the text; queries where
+    The best of `headscope.relations.heuristics.RULES` is chosen by the text; queries where
     it is wrong are contested, and a tag is decided there.
     """
 
-    own: FindPicks | None = None
+    find: FindPicks | None = None
     """A rule of the relation's own beside those: the key at each query, −1 where it has none."""
     without: frozenset[str] = frozenset()
     """Rules that say what the relation says."""
@@ -80,11 +94,9 @@ class Relation:
     name: str
     pairs: FindPairs
     control: DrawControl
-    rule: Rule
+    rule: TagThresholds
     stimuli: tuple[str, ...] = ("text",)
-    """The windows that it reads: `text`, `repeat` (random tokens), `pairs` (related words),
-    `facts` (what several people have),
-    `words` (random words of several tokens)."""
+    """The windows that it reads, by their names in `headscope.stimuli`."""
     baseline: Baseline | None = None
     """The simple rules to beat, where there are any."""
     has_hits: bool = True
@@ -92,10 +104,124 @@ class Relation:
     matched: DrawControl | None = None
     """A second control, e.g. the same distance from other queries."""
 
+    def __post_init__(self) -> None:
+        for name in ("pairs", "control", "matched"):
+            find = getattr(self, name)
+            if find is not None and not _is_tested(find):
+                object.__setattr__(self, name, Checked(find, f"{self.id}: its {name}"))
+
     @property
     def id(self) -> str:
         """The relation's full name, e.g. `syntactic/obj:dep>head`."""
         return f"{self.type}/{self.name}"
+
+    @property
+    def sign(self) -> int:
+        """The side of 0 on which its lift must lie: 1, or −1 for what a head must lower."""
+        return 1
+
+    def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
+        """Its balanced targets and controls in a window of its stimuli; None when it has none."""
+        targets = queries_in_turn(window, targets_of(self, window))
+        if not len(targets):
+            return None
+        # seeding takes longer than most controls
+        rng = np.random.default_rng(seed) if _draws(self.control) else _UNUSED
+        controls = self.control(window, targets, rng)
+        targets, controls = balance(targets, controls)
+        return PairSet(targets, controls) if len(targets) else None
+
+
+def _is_tested(find: Callable[..., Pairs]) -> bool:
+    """Whether a function is one of headscope's, whose cells its tests check."""
+    home = getattr(getattr(find, "func", find), "__module__", None) or type(find).__module__
+    return home.partition(".")[0] == "headscope"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A function of one's own that finds pairs or controls, and whose cells are checked each time.
+
+    A position outside a window would read another window's attention or none, and so give a number
+    that means nothing.
+    """
+
+    func: Callable[..., Pairs]
+    name: str
+    """What an error calls it: `words/two-back: its pairs`."""
+
+    def __call__(self, window: Window, *options: object) -> Pairs:
+        """Its cells in a window.
+
+        Raises:
+            HeadscopeError: they are no `Pairs`, no whole numbers, outside the window, or in a
+                causal model's window keys after their query.
+        """
+        cells = self.func(window, *options)
+        if not isinstance(cells, Pairs):
+            raise HeadscopeError(f"{self.name} are {described(cells)}, expected hs.pairs(…)")
+        places = {"queries": cells.query, "keys": cells.key, "owners": cells.owner}
+        for name, column in places.items():
+            is_integer = isinstance(column, np.ndarray) and column.dtype.kind in "iu"
+            if not is_integer or column.ndim != 1:
+                kind = getattr(column, "dtype", type(column).__name__)
+                raise HeadscopeError(
+                    f"{self.name}: {name} are {kind}, expected a row of whole numbers, the places "
+                    "of tokens"
+                )
+        columns = places | {"weights": cells.weight, "shares": cells.share}
+        if len({len(column) for column in columns.values()}) > 1:
+            counts = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
+            raise HeadscopeError(f"{self.name} have {counts}; a pair has one of each")
+        size = len(window)
+        outside = np.any(
+            [(positions < 0) | (positions >= size) for positions in places.values()], axis=0
+        )
+        extent = f"window {window.name!r:.80} has the positions 0 to {size - 1}"
+        self._refuse(cells, outside, f"are outside their window; {extent}")
+        if cells.left_out is not None and max(cells.left_out) >= size:
+            raise HeadscopeError(f"{self.name}: {cells.left_out} is outside its window; {extent}")
+        unseen = ~window.attention_kind.sees(cells.query, cells.key)
+        self._refuse(cells, unseen, f"have the key after the query; {LATER}")
+        return cells
+
+    def _refuse(self, cells: Pairs, wrong: Bool[ndarray, " pair"], extent: str) -> None:
+        if not wrong.any():
+            return
+        rows = zip(cells.query[wrong][:MAX_LISTED], cells.key[wrong][:MAX_LISTED], strict=True)
+        listed = ", ".join(f"({query}, {key})" for query, key in rows)
+        ellipsis = ", …" if wrong.sum() > MAX_LISTED else ""
+        raise HeadscopeError(f"{self.name} (query, key) {listed}{ellipsis} {extent}")
+
+
+MAX_LISTED = 3
+"""Pairs that an error lists."""
+LATER = "a causal model's queries see no later key; swap the two, or leave such pairs out"
+KEPT_BY = "keep such pairs by attention_kind=window.attention_kind"
+
+
+def backward(relation: Relation, windows: Iterable[Window]) -> str:
+    """What is wrong with a relation of one's own that has no pair because its keys come later.
+
+    `hs.pairs` leaves such pairs out. Empty where some window has a pair, or none was left out.
+    """
+    if not isinstance(relation.pairs, Checked):
+        return ""
+    note = ""
+    for window in windows:
+        if window.stimulus not in relation.stimuli:
+            continue
+        targets = targets_of(relation, window)
+        if len(targets):
+            return ""
+        if targets.left_out is not None and not note:
+            query, key = targets.left_out
+            note = (
+                f"{relation.id}: every key comes after its query, as the pair ({query}, {key}) of "
+                f"window {window.name!r:.80}, and was left out; "
+                + (KEPT_BY if window.attention_kind.sees_future else LATER)
+            )
+    return note
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,32 +230,25 @@ class PairSet:
 
     targets: Pairs
     controls: Pairs
+    matched: Pairs | None = None
+    """Controls of a second kind, where they are of the same queries."""
 
 
 def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | None:
-    """The relation's balanced targets and controls in a window; None when it has none."""
-    if window.stimulus not in relation.stimuli:
-        return None
-    targets = asked(window, targets_of(relation, window))
-    if not len(targets):
-        return None
-    # seeding takes longer than most controls
-    rng = np.random.default_rng(seed) if _draws(relation.control) else _UNUSED
-    controls = relation.control(window, targets, rng)
-    targets, controls = balance(targets, controls)
-    return PairSet(targets, controls) if len(targets) else None
+    """The relation's targets and controls in a window; None when it has none."""
+    return relation.cells_in(window, seed) if window.stimulus in relation.stimuli else None
 
 
 def targets_of(relation: Relation, window: Window) -> Pairs:
     """What a relation finds in a window; kept for a while, as its parts ask for the same."""
     try:
-        return _found(relation.pairs, window)
+        return _checked(relation.pairs, window)
     except TypeError:  # a function that cannot be a key
         return relation.pairs(window)
 
 
 @lru_cache(maxsize=256)
-def _found(pairs: FindPairs, window: Window) -> Pairs:
+def _checked(pairs: FindPairs, window: Window) -> Pairs:
     return pairs(window)
 
 

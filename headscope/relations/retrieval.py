@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from headscope.corpus.controlled.facts import KIND, STIMULUS
-from headscope.relations.pointing import every_candidate, nearest_candidate, pointed_to
-from headscope.relations.relation import Baseline, Relation, Rule
+from headscope.relations.annotated_links import every_candidate, nearest_candidate, pointed_to
+from headscope.relations.relation import Baseline, Relation, TagThresholds
 from headscope.relations.types import HeadType
+from headscope.stimuli.facts import FACTS, KIND
 
 FLOOR = 0.1
 SOURCE = (
@@ -29,13 +29,13 @@ RELATIONS = (
         "value",
         partial(pointed_to, kind=KIND),
         partial(every_candidate, kind=KIND),
-        Rule(
+        TagThresholds(
             FLOOR,
             SOURCE,
             "what the text says of the one that is asked for, in other words",
             beat_baseline_by=BEAT_RULE_BY,
         ),
-        stimuli=(STIMULUS,),
+        stimuli=(FACTS.name,),
         baseline=Baseline(partial(nearest_candidate, kind=KIND), by_class=False),
     ),
 )
@@ -49,5 +49,5 @@ TYPE = HeadType(
     looks_at="from a question to what the text says of the one asked for, where the same words do "
     "not lead there",
     rivals="same query, what the text says of others, nearer and farther; the nearest of all",
-    behaviour=STIMULUS,
+    behaviour=FACTS.name,
 )

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
@@ -24,21 +25,21 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     words = window.words
     query, key = word_pairs(words, targets)
     rows, rivals = [query[:0]], [key[:0]]
-    taken = np.sort(query * len(words) + key)
+    target_cells = np.sort(query * len(words) + key)
     alone = np.ones(len(query), bool)
     for pair in _steps(words):
         if not alone.any():
             break
-        left = alone.copy()
+        is_free = alone.copy()
         for step in pair:
-            found = _skip(query, step[key], step, taken)
-            seen = (words.last[found] < words.last[query]) | window.both_ways
-            kept = left & (found >= 0) & seen
-            rows.append(query[kept])
-            rivals.append(found[kept])
-            alone &= ~kept
-    drawn = np.concatenate(rows), np.concatenate(rivals)
-    return spans(words, *drawn, targets, later=window.both_ways)
+            rival = _skip(query, step[key], step, target_cells)
+            seen = window.attention_kind.sees(words.last[query] - 1, words.last[rival])
+            is_valid = is_free & (rival >= 0) & seen
+            rows.append(query[is_valid])
+            rivals.append(rival[is_valid])
+            alone &= ~is_valid
+    words_drawn = np.concatenate(rows), np.concatenate(rivals)
+    return spans(words, *words_drawn, targets, attention_kind=window.attention_kind)
 
 
 def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
@@ -54,13 +55,13 @@ def spans(
     key: Int[ndarray, " pair"],
     targets: Pairs,
     *,
-    later: bool = False,
+    attention_kind: AttentionKind = CAUSAL,
 ) -> Pairs:
     """Words as cells, without those that are targets: two words can share a token."""
     if not len(query):
         return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
-    return without(span_pairs(*places, later=later), targets)
+    return without(span_pairs(*places, attention_kind=attention_kind), targets)
 
 
 @lru_cache(maxsize=8)
@@ -73,26 +74,28 @@ def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, nd
 def _neighbours(code: Int[ndarray, " word"]) -> tuple[ndarray, ndarray]:
     """The next and the previous word of the same class for each word, −1 at the ends."""
     order = np.argsort(code, kind="stable")
-    alike = code[order][1:] == code[order][:-1]
+    same_code = code[order][1:] == code[order][:-1]
     after, before = np.full((2, len(code)), -1)
-    after[order[:-1][alike]] = order[1:][alike]
-    before[order[1:][alike]] = order[:-1][alike]
+    after[order[:-1][same_code]] = order[1:][same_code]
+    before[order[1:][same_code]] = order[:-1][same_code]
     return after, before
 
 
 def _skip(
     query: Int[ndarray, " pair"],
-    found: Int[ndarray, " pair"],
+    rival: Int[ndarray, " pair"],
     step: Int[ndarray, " word"],
-    taken: Int[ndarray, " pair"],
+    target_cells: Int[ndarray, " pair"],
 ) -> Int[ndarray, " pair"]:
     """Go on past the query itself and words that are targets of the same query."""
-    found = found.copy()
-    left = np.arange(len(found))
-    while len(left):
-        own, other = query[left], found[left]
-        cell = own * len(step) + other
-        place = np.minimum(np.searchsorted(taken, cell), len(taken) - 1)
-        left = left[(other >= 0) & ((other == own) | (taken[place] == cell))]
-        found[left] = step[found[left]]
-    return found
+    rival = rival.copy()
+    open_rows = np.arange(len(rival))
+    while len(open_rows):
+        query_word, other = query[open_rows], rival[open_rows]
+        cell = query_word * len(step) + other
+        position = np.minimum(np.searchsorted(target_cells, cell), len(target_cells) - 1)
+        open_rows = open_rows[
+            (other >= 0) & ((other == query_word) | (target_cells[position] == cell))
+        ]
+        rival[open_rows] = step[rival[open_rows]]
+    return rival

@@ -16,7 +16,7 @@ from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
+from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -37,10 +37,9 @@ def related_words(window: Window, name: str) -> Pairs:
 
     In an encoder of the later ones too.
     """
-    query, key = _related_rows(window.words, name)
-    if window.both_ways:  # "related" holds both ways
-        query, key = np.concatenate([query, key]), np.concatenate([key, query])
-    return _pairs(window, query, key)
+    later, earlier = _related_rows(window.words, name)
+    # what is related to a word, the word is related to
+    return _pairs(window, np.append(later, earlier), np.append(earlier, later))
 
 
 @draws_nothing
@@ -57,16 +56,16 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
     key_word = _word_at(words, targets.key[targeted])
     for query, key in zip(query_word.tolist(), key_word.tolist(), strict=True):
         near = lexicon.any_relation(str(words.lemma[query]))
-        seen = len(words) if window.both_ways else query
-        alike = np.flatnonzero(words.upos[:seen] == words.upos[key])
-        chosen = [row for row in alike.tolist() if words.lemma[row] not in near]
-        nearer = [row for row in chosen if row > key][:1]
-        farther = [row for row in chosen if row < key][-1:]
+        is_seen = window.attention_kind.sees(words.last[[query]] - 1, words.last)
+        same_class = np.flatnonzero(is_seen & (words.upos == words.upos[key]))
+        unrelated = [row for row in same_class.tolist() if words.lemma[row] not in near]
+        nearer = [row for row in unrelated if row > key][:1]
+        farther = [row for row in unrelated if row < key][-1:]
         key_rows += nearer + farther
         query_rows += [query] * len(nearer + farther)
-    drawn = _pairs(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    controls = _pairs(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     # two words can share a token
-    return without(drawn, targets)
+    return without(controls, targets)
 
 
 def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
@@ -75,18 +74,18 @@ def nearest_of_class(window: Window) -> Int[ndarray, " position"]:
     In an encoder the nearest on either side.
     """
     words = window.words
-    found = np.full(len(window), -1)
+    pick = np.full(len(window), -1)
     classes = np.array([_CLASSES.get(upos, "") for upos in words.upos.tolist()], "U4")
     for name in dict.fromkeys(_CLASSES.values()):
-        own = np.flatnonzero(classes == name)
-        last = words.last[own]
-        found[last[1:]] = last[:-1]
-        if window.both_ways and len(own) > 1:
+        of_class = np.flatnonzero(classes == name)
+        last = words.last[of_class]
+        pick[last[1:]] = last[:-1]
+        if window.attention_kind.sees_future and len(of_class) > 1:
             gap = np.diff(last)
             ahead = np.append(gap[1:] < gap[:-1], False)
-            found[last[1:][ahead]] = last[2:][ahead[:-1]]
-            found[last[0]] = last[1]
-    return found
+            pick[last[1:][ahead]] = last[2:][ahead[:-1]]
+            pick[last[0]] = last[1]
+    return pick
 
 
 def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
@@ -109,14 +108,14 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
 
 def _pairs(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
     words = window.words
-    apart = words.last[key] < words.first[query] if len(query) else np.empty(0, bool)
-    if window.both_ways and len(query):
-        apart = apart | (words.first[key] > words.last[query])
+    apart = window.attention_kind.sees_apart(
+        (words.first[query], words.last[query]), (words.first[key], words.last[key])
+    )
     query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, later=window.both_ways))
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:
@@ -138,7 +137,7 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        Rule(FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_RULE_BY),
         ("text", "pairs"),
         Baseline(nearest_of_class),
     )

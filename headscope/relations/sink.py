@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from headscope.attention_kind import BIDIRECTIONAL, CROSS
 from headscope.corpus.window import NOTHING, Window
 from headscope.relations.controls import keys_from
 from headscope.relations.pairs import Pairs, no_pairs, pairs
-from headscope.relations.relation import Relation, Rule
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.types import HeadType
 
 FIRST_FLOOR = 0.5
@@ -47,7 +48,7 @@ def separator(window: Window) -> Pairs:
     """Every query with the token that closes an encoder's window, such as `[SEP]`."""
     query = np.arange(1, window.stop)
     return (
-        pairs(query, np.full_like(query, len(window) - 1), later=True)
+        pairs(query, np.full_like(query, len(window) - 1), attention_kind=window.attention_kind)
         if window.ends
         else no_pairs()
     )
@@ -74,11 +75,12 @@ def source_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
 
 def earlier_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, any earlier key but the first token; in an encoder any other of the text."""
-    return keys_from(np.arange(1, window.stop), targets, rng, later=window.both_ways)
+    pool = np.arange(1, window.stop)
+    return keys_from(pool, targets, rng, attention_kind=window.attention_kind)
 
 
 def resting_columns(window: Window) -> Pairs:
-    """No cells: they depend on the layer's attention; see `headscope.measure.resting`."""
+    """No cells: they depend on the layer's attention; see `headscope.measure.sink_columns`."""
     return no_pairs()
 
 
@@ -88,7 +90,7 @@ RELATIONS = (
         "first-token",
         first_token,
         earlier_keys,
-        Rule(FIRST_FLOOR, FIRST_SOURCE, "the first token, where heads rest"),
+        TagThresholds(FIRST_FLOOR, FIRST_SOURCE, "the first token, where heads rest"),
         has_hits=False,
     ),
     Relation(
@@ -96,7 +98,7 @@ RELATIONS = (
         "resting-column",
         resting_columns,
         earlier_keys,
-        Rule(COLUMN_FLOOR, COLUMN_SOURCE, "an early position where its whole layer rests"),
+        TagThresholds(COLUMN_FLOOR, COLUMN_SOURCE, "an early position where its whole layer rests"),
         has_hits=False,
     ),
 )
@@ -105,7 +107,7 @@ SEPARATOR = Relation(
     "separator",
     separator,
     earlier_keys,
-    Rule(SEPARATOR_FLOOR, SEPARATOR_SOURCE, "the separator that closes the text"),
+    TagThresholds(SEPARATOR_FLOOR, SEPARATOR_SOURCE, "the separator that closes the text"),
     has_hits=False,
 )
 """Asked of encoders alone."""
@@ -115,7 +117,7 @@ ACROSS = tuple(
         name,
         find,
         source_keys,
-        Rule(END_FLOOR, END_SOURCE, meaning, broad=True),
+        TagThresholds(END_FLOOR, END_SOURCE, meaning, broad=True),
         has_hits=False,
     )
     for name, find, meaning in (
@@ -133,8 +135,7 @@ TYPE = HeadType(
     colour="#b8b8b8",
     marker=".",
     relations=RELATIONS,
-    both_ways=(*RELATIONS, SEPARATOR),
-    across=ACROSS,
+    relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR), CROSS: ACROSS},
     looks_at="a resting place: the first token, or an early position where its layer rests",
     rivals="same query, other keys",
     behaviour="text",

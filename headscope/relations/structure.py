@@ -19,14 +19,14 @@ from headscope.corpus.structure.annotate import KINDS, rule_kind
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM
 from headscope.corpus.structure.numbers import NUMBER
 from headscope.corpus.window import Window
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs
-from headscope.relations.pointing import (
+from headscope.relations.annotated_links import (
     every_candidate,
     of_kind,
     other_candidates,
     pointed_to,
 )
-from headscope.relations.relation import Baseline, Relation, Rule, draws_nothing
+from headscope.relations.pairs import Pairs, no_pairs, span_pairs
+from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -48,12 +48,12 @@ def nearest_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     Of list items those are alike whose token is: in many tokenizers a marker that is indented is
     another token than one that is not, and so the same token tells the outermost list from others.
     """
-    found = of_kind(window, rule_kind(kind))
+    links = of_kind(window, rule_kind(kind))
     if kind == ITEM:
         indented = np.array([string[:1].isspace() for string in window.strings], bool)
-        found = found.take(indented[found.query] == indented[found.last])
+        links = links.take(indented[links.query] == indented[links.last])
     picks = np.full(len(window), -1)
-    np.maximum.at(picks, found.query, found.last)
+    np.maximum.at(picks, links.query, links.last)
     return picks
 
 
@@ -63,10 +63,10 @@ def same_kind(window: Window) -> Pairs:
     Where the query's token stands in the right number too, such as `%` or `th` or the same digit, a
     head of the same token is right; such queries are left out.
     """
-    found = pointed_to(window, NUMBER)
+    links = pointed_to(window, NUMBER)
     tokens = np.array([string.strip() for string in window.strings])
-    told = found.query[tokens[found.query] == tokens[found.key]]
-    return found.where(~np.isin(found.query, told))
+    same_token = links.query[tokens[links.query] == tokens[links.key]]
+    return links.where(~np.isin(links.query, same_token))
 
 
 @draws_nothing
@@ -84,8 +84,8 @@ def from_other_kinds(window: Window, targets: Pairs, rng: np.random.Generator) -
     )
     goal = np.full(len(window), -1)
     np.maximum.at(goal, right.query, right.last)
-    kept = between.last[other] > goal[right.query[row]]
-    row, other = row[kept], other[kept]
+    is_behind = between.last[other] > goal[right.query[row]]
+    row, other = row[is_behind], other[is_behind]
     if not len(row):
         return no_pairs()
     return span_pairs(between.last[other], right.first[row], right.last[row], right.query[row])
@@ -106,7 +106,7 @@ RELATIONS = tuple(
         kind,
         same_kind if kind == NUMBER else partial(pointed_to, kind=kind),
         partial(every_candidate if kind in ROWS else other_candidates, kind=kind),
-        Rule(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(partial(nearest_alike, kind=kind), by_class=False),
         matched=from_other_kinds if kind == NUMBER else None,
     )

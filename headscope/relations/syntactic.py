@@ -13,7 +13,7 @@ from functools import partial
 from headscope.corpus.deprels import DEPRELS
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
-from headscope.relations.relation import Baseline, Relation, Rule
+from headscope.relations.relation import Baseline, Relation, TagThresholds
 from headscope.relations.rivals import words_of_its_class
 from headscope.relations.syntactic_control import same_distance_same_class
 from headscope.relations.types import HeadType
@@ -39,14 +39,13 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     head = words.head[dependent]
     query, key = (head, dependent) if query_is_head else (dependent, head)
     # the whole key word must have been read before the query word begins to be complete
-    apart = words.last[key] < words.last[query]
-    if window.both_ways:
-        apart |= words.first[key] > words.last[query]
+    last = words.last[query]
+    apart = window.attention_kind.sees_apart((last, last), (words.first[key], words.last[key]))
     query, key = query[apart], key[apart]
     if not len(query):
         return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, later=window.both_ways))
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
@@ -57,7 +56,7 @@ RELATIONS = [
         f"{deprel}:{direction}",
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         words_of_its_class,
-        Rule(FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(),
         matched=same_distance_same_class,
     )

@@ -28,8 +28,7 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
     targets.
     """
     words = window.words
-    if window.both_ways:
-        targets = targets.take(targets.key < targets.owner)
+    targets = targets.where(targets.key < targets.owner)
     if window not in _unlinked:
         _unlinked[window] = _Unlinked(words)
     unlinked = _unlinked[window]
@@ -88,7 +87,7 @@ class _Unlinked:
         any_low = np.searchsorted(self.code, code, side="left")
         any_high = np.searchsorted(self.code, code + self.class_count, side="left")
         low, high = np.where(high > low, low, any_low), np.where(high > low, high, any_high)
-        found = np.repeat(high > low, DRAWS)
-        low, high, owner = (np.repeat(x, DRAWS)[found] for x in (low, high, owner))
+        is_drawn = np.repeat(high > low, DRAWS)
+        low, high, owner = (np.repeat(x, DRAWS)[is_drawn] for x in (low, high, owner))
         row = low + (rng.random(len(low)) * (high - low)).astype(np.int64)
         return self.query[row], self.key[row], owner

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 
+from headscope.attention_kind import AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations.relation import Relation
+from headscope.stimuli import FOR_RELATIONS
 
-BEHAVIOURS = ("repeat", "agreement", "pronoun", "text", "pairs", "facts", "words")
+BEHAVIOURS = (*FOR_RELATIONS, "agreement", "pronoun")
+"""What a type may predict: tokens of a stimulus, or which of two sentences is grammatical."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
@@ -31,10 +36,9 @@ class HeadType:
     letter: str
     """One letter, for where there is no colour."""
     relations: tuple[Relation, ...]
-    both_ways: tuple[Relation, ...] = ()
-    """What is asked instead of an encoder, whose tokens see those after them; the same if empty."""
-    across: tuple[Relation, ...] = ()
-    """What is asked of heads that look from a target at its source."""
+    """What is asked of causal heads, and of an encoder's where nothing else is said of them."""
+    relations_by_kind: Mapping[AttentionKind, tuple[Relation, ...]] = field(default_factory=dict)
+    """What is asked instead of heads of another kind of attention."""
     colour: str = "#8a6fdf"
     """Told apart by colour-blind readers too, among the others (Okabe and Ito 2008)."""
     marker: str = "X"
@@ -47,9 +51,8 @@ class HeadType:
     """False for a resting place: no head is of this type first that does anything else."""
     behaviour: str = "text"
     """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a
-    verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries,
-    in natural `text` or in `pairs` of related words, of `facts` that are asked for,
-    or in repeated random `words`."""
+    verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries
+    in another stimulus, such as natural `text`."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "unclassified":
@@ -64,6 +67,12 @@ class HeadType:
             )
         if self.behaviour not in BEHAVIOURS:
             raise ChoiceError(f"behaviour of {self.name}", self.behaviour, BEHAVIOURS)
-        for relation in (*self.relations, *self.both_ways, *self.across):
+        for relation in chain(self.relations, *self.relations_by_kind.values()):
             if relation.type != self.name:
                 raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")
+
+    def relations_of(self, attention_kind: AttentionKind) -> tuple[Relation, ...]:
+        """What is asked of heads of a kind of attention."""
+        # a source is another text than the query's: no relation within one text is asked of it
+        default = () if attention_kind.sees_source else self.relations
+        return self.relations_by_kind.get(attention_kind, default)

@@ -1,4 +1,4 @@
-"""How far a run has come, on disk: its sums and its place, written about every minute.
+"""The state of an unfinished run on disk: its sums and its place, written about every minute.
 
 After a kill the same command reads its windows again from the start, passes over the batches whose
 sums are here, and goes on. Sums add exactly, so that it ends with the same bytes.
@@ -10,23 +10,26 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import RunError
-from headscope.measure.stimuli import TextWindows
-from headscope.measure.tally import Ended, Pass
-from headscope.runs.lock import CHECKPOINT, unwritable
+from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.measure.tally import ReadState, StoppedEarly, Tally
+from headscope.runs.fallback import claim, fallback_folders, is_own, lacks_room
+from headscope.runs.folder import remove_own
+from headscope.runs.lock import CHECKPOINT, NEW, unwritable
 from headscope.runs.pattern_cache import UNREADABLE
+from headscope.runs.room import free_bytes, megabytes, tally_bytes
+from headscope.runs.state_file import read_state, write_state
 from headscope.runs.store import tally_of
-from headscope.runs.write import write_file
+from headscope.stimuli.text import TextWindows
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -38,13 +41,12 @@ _ADVICE = (
     "give the command of the run that was broken off to go on with it, add --overwrite to start "
     "anew, or choose another --out"
 )
-_FACTS, _DIGEST = "headscope", "sha256"
 _PASSES = ("model", "twin")
 _COUNTS = ("batches", "tokens", "halved")
 
 
 @dataclass
-class Checkpoint:
+class RunCheckpoint:
     """A run's two readings, and where they are kept."""
 
     work: Path | None
@@ -52,8 +54,8 @@ class Checkpoint:
     run: dict[str, Any]
     """What the run is: another one must not go on from its sums."""
     text: TextWindows
-    model: Pass
-    twin: Pass
+    model: ReadState
+    twin: ReadState
     every: float = EVERY
     _last: float = field(default_factory=time.monotonic)
 
@@ -61,10 +63,17 @@ class Checkpoint:
         """Write the checkpoint when it is time for it.
 
         Raises:
-            RunError: it cannot be written; the checkpoint before it is whole.
+            RunError: it cannot be written; the message says where the sums are, and how to go on.
         """
         if self.work is None or time.monotonic() - self._last < self.every:
             return
+        try:
+            self._write(self.work)
+        except (WriteError, SafetensorError) as error:
+            raise self.stopped(error) from error
+        self._last = time.monotonic()
+
+    def _write(self, folder: Path) -> None:
         facts = {
             "run": self.run,
             "code": _code(),
@@ -74,17 +83,63 @@ class Checkpoint:
                 name: {count: getattr(getattr(self, name), count) for count in _COUNTS}
                 for name in _PASSES
             },
-            "ended": self.model.ended,
+            "stopped": self.model.stopped,
         }
-        try:
-            _write(self.work, json.dumps(facts), self._arrays())
-        except SafetensorError as error:
-            raise unwritable(self.work / CHECKPOINT, error) from error
-        self._last = time.monotonic()
+        write_state(folder / CHECKPOINT, json.dumps(facts), self._arrays())
+
+    def stopped(self, error: Exception) -> RunError:
+        """The error of a run that cannot be written, whose sums are kept where they fit.
+
+        That is its workplace, where a checkpoint that cannot be replaced stays valid, or else one
+        of the `fallback_folders`; the same command finds them there.
+
+        Args:
+            error: what was said when it was written.
+        """
+        work = self.work
+        if work is None:
+            return RunError(str(error))
+        remove_own(work / NEW)  # half of a run folder is in the way of its sums
+        reason = str(error) if isinstance(error, HeadscopeError) else str(unwritable(work, error))
+        lacks = ""
+        if lacks_room(error):
+            lacks = f"free {megabytes(2 * self.bytes)} there"
+            with suppress(OSError):
+                lacks += f" ({megabytes(free_bytes(work))} are free)"
+        saved_in = self._save_anywhere()
+        if saved_in is None and not (work / CHECKPOINT).is_file():
+            lost = "the sums could be kept nowhere else and are lost"
+            return RunError(f"{reason}; {lost}; {lacks or 'put that right'} and start anew")
+        sums = f"the sums of {self.model.tokens:,} tokens are kept in {saved_in}"
+        if saved_in is None:
+            sums = f"the sums that were kept before in {work} are still there"
+        way = "and give the same command again, which goes on from there"
+        return RunError(f"{reason}; {sums}; {lacks or 'put that right'} {way}")
+
+    def _save_anywhere(self) -> Path | None:
+        """The folder where the sums were written just now; None where they do not fit anywhere."""
+        if self.work is None:
+            return None
+        for folder in (self.work, *fallback_folders(self.work)):
+            try:
+                self._write(folder if folder == self.work else claim(folder))
+            except (WriteError, SafetensorError, OSError):
+                if folder != self.work:
+                    with suppress(OSError):
+                        folder.rmdir()
+                continue
+            return folder
+        return None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the sums, of the twin's too where it is read."""
+        twin = bool((self.run.get("settings") or {}).get("twin", True))
+        return tally_bytes(self.model.tally) * (2 if twin else 1)
 
     @property
     def notes(self) -> list[str]:
-        """What the reader of the results should know about how it was read."""
+        """Notes for the reader of the results on how the text was read."""
         count = self.model.halved + self.twin.halved
         note = f"{count} batches did not fit into memory and were read in smaller ones"
         return [note] if count else []
@@ -106,17 +161,35 @@ class Checkpoint:
         Raises:
             RunError: what was kept is damaged, or of another run; the message says which.
         """
-        if self.work is None or not (self.work / CHECKPOINT).is_file():
+        if self.work is None:
             return ""
-        path = self.work / CHECKPOINT
+        if (self.work / CHECKPOINT).is_file():
+            self._take(self.work / CHECKPOINT)
+        self._take_newer()
+        if not self.model.batches and not self.twin.batches:
+            return ""
+        twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
+        return (
+            f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
+            f"in {self.model.batches:,} batches were read{twin}"
+        )
+
+    def _take(self, path: Path) -> None:
+        """Take over the sums of a file.
+
+        Raises:
+            RunError: it is damaged, or of another run; nothing is taken over.
+        """
         try:
-            facts, arrays = _read(path)
+            facts, arrays = read_state(path)
             unlike = next(_differences(facts, self.run, self.text), None)
             if unlike is None:
-                for name in _PASSES:
-                    found = _pass(path, facts["passes"][name], arrays, name, self)
-                    setattr(self, name, found)
-                self.model.ended = {name: Ended(*each) for name, each in facts["ended"].items()}
+                model, twin = (
+                    _pass(path, facts["passes"][name], arrays, name, self) for name in _PASSES
+                )
+                model.stopped = {
+                    stimulus: StoppedEarly(*values) for stimulus, values in facts["stopped"].items()
+                }
         except UNREADABLE as error:
             raise RunError(
                 f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
@@ -124,39 +197,34 @@ class Checkpoint:
             ) from error
         if unlike is not None:
             raise RunError(f"{path} is of another run than this: {unlike}; {_ADVICE}")
-        twin = f", and {self.twin.tokens:,} by the twin" if self.twin.batches else ""
-        return (
-            f"goes on with the run that was broken off: {self.model.tokens:,} tokens "
-            f"in {self.model.batches:,} batches were read{twin}"
-        )
+        self.model, self.twin = model, twin
+
+    def _take_newer(self) -> None:
+        """Take over the sums that did not fit beside the run, if they are further on."""
+        if self.work is None:
+            return
+        for folder in fallback_folders(self.work):
+            if not is_own(folder):
+                continue
+            other = replace(self)
+            with suppress(RunError):  # of another run that once had this name
+                other._take(folder / CHECKPOINT)
+                if _batches(other) > _batches(self):
+                    self.model, self.twin = other.model, other.twin
 
     def remove(self) -> None:
         """Forget what was kept: the run is complete, or starts anew."""
-        if self.work is not None:
-            (self.work / CHECKPOINT).unlink(missing_ok=True)
+        if self.work is None:
+            return
+        (self.work / CHECKPOINT).unlink(missing_ok=True)
+        for folder in filter(is_own, fallback_folders(self.work)):
+            with suppress(OSError):  # something else is in it
+                (folder / CHECKPOINT).unlink(missing_ok=True)
+                folder.rmdir()
 
 
-def _write(work: Path, facts: str, arrays: dict[str, ndarray]) -> None:
-    said = {_FACTS: facts, _DIGEST: _digest(facts, arrays)}
-    write_file(work / CHECKPOINT, lambda path: save_file(arrays, path, said), overwrite=True)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, ndarray]]:
-    with safe_open(path, "numpy") as file:
-        said = file.metadata() or {}
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-    if said.get(_DIGEST) != _digest(said.get(_FACTS, ""), arrays):
-        raise ValueError("its sha256 is not the one that it states")
-    return json.loads(said[_FACTS]), arrays
-
-
-def _digest(facts: str, arrays: dict[str, ndarray]) -> str:
-    digest = hashlib.sha256(facts.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"\0{name}\0{array.dtype.str}\0{arrays[name].shape}\0".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
+def _batches(checkpoint: RunCheckpoint) -> int:
+    return checkpoint.model.batches + checkpoint.twin.batches
 
 
 def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
@@ -197,13 +265,13 @@ def _pass(
     counts: dict[str, int],
     arrays: dict[str, ndarray],
     name: str,
-    checkpoint: Checkpoint,
-) -> Pass:
+    checkpoint: RunCheckpoint,
+) -> ReadState:
     empty = getattr(checkpoint, name).tally
     if not counts["batches"]:
-        return Pass(empty)
+        return ReadState(Tally.zeros(empty.relations, empty.numbers, empty.heads))
     start = f"{name}."
-    own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    tally = tally_of(path, own, empty.relations, (empty.numbers, empty.heads))
+    pass_arrays = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+    tally = tally_of(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
     batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
-    return Pass(tally, batches, tokens, halved)
+    return ReadState(tally, batches, tokens, halved)

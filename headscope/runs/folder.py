@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
-from headscope.runs.write import LEFT
+from headscope.runs.write import LEFTOVERS
 
 RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
 REPORT = "report.html"
@@ -20,7 +20,7 @@ PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"
 CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS, KEYS_FROM)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
-OWN = (RUN, *CHECKED, REPORT)
+RUN_FILES = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
 
 # the largest file of its kind by far: runs of 10,000 heads have a tenth of it. What is larger is
@@ -41,7 +41,7 @@ _MOST_BYTES = {
 
 
 def is_run(folder: Path) -> bool:
-    """Whether there is a run; False for what can be no folder at all."""
+    """True if there is a run; False for what can be no folder at all."""
     try:
         return (folder / RUN).is_file()
     except (OSError, ValueError):  # a name that is too long, or with a NUL in it
@@ -54,7 +54,7 @@ def check_foreign(path: Path) -> None:
     Raises:
         RunError: the file is one of a run's own.
     """
-    if path.name in OWN and is_run(path.parent):
+    if path.name in RUN_FILES and is_run(path.parent):
         raise RunError(f"{path} is a file of the run in {path.parent}; choose another")
 
 
@@ -75,7 +75,7 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def readable(folder: Path, name: str) -> Path:
+def readable_path(folder: Path, name: str) -> Path:
     """The path of a run's file that is about to be read.
 
     Raises:
@@ -95,8 +95,8 @@ def readable(folder: Path, name: str) -> Path:
 def remove_own(folder: Path) -> None:
     """Remove what headscope writes into a run folder, and the folder if nothing else is in it."""
     patterns = (folder / PATTERNS).parent
-    left = [path for each in (folder, patterns) for path in each.glob(LEFT)]
-    for path in [*(folder / name for name in OWN), *left]:
+    leftovers = [path for parent in (folder, patterns) for path in parent.glob(LEFTOVERS)]
+    for path in [*(folder / name for name in RUN_FILES), *leftovers]:
         path.unlink(missing_ok=True)
     for path in patterns, folder:
         with suppress(OSError):  # it holds something of the user's, or was never there
@@ -108,11 +108,11 @@ def move_others(folder: Path, to: Path) -> None:
 
     What the other has under the same name is kept there, and the file stays where it is.
     """
-    own = {folder / name for name in OWN}
+    run_files = {folder / name for name in RUN_FILES}
     patterns = (folder / PATTERNS).parent
     for path in [*folder.iterdir(), *(patterns.iterdir() if patterns.is_dir() else ())]:
         target = to / path.relative_to(folder)
-        if path in own or path == patterns or os.path.lexists(target):
+        if path in run_files or path == patterns or os.path.lexists(target):
             continue
         target.parent.mkdir(exist_ok=True)
         path.rename(target)
@@ -155,7 +155,7 @@ def check_files(folder: Path, stated: dict[str, str], *, signed: bool = True) ->
         if name not in stated:
             if os.path.lexists(path) and (signed or name != CAUSES):
                 raise RunError(f"{path}: not written with this run, whose {RUN} does not state it")
-        elif _sha256(readable(folder, name)) != stated[name]:
+        elif _sha256(readable_path(folder, name)) != stated[name]:
             raise altered(path)
 
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from headscope.arguments import ANYTHING, maybe, takes
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
-from headscope.evidence.judge import judge
-from headscope.evidence.result import Result
-from headscope.measure.accumulate import Prepared, add_counts, add_sums, layer_sums
+from headscope.measure.accumulate import PreparedBatch, add_counts, add_sums, layer_sums
 from headscope.measure.batches import Batch
-from headscope.measure.deal import deal, few_documents
+from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.profile import profiled_tiles
-from headscope.measure.resting import late_tiles
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
 from headscope.measure.selection import select
-from headscope.measure.survey import survey
+from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import looked_at, whole
+from headscope.models.engines.engine import full_tile, slice_pattern
 from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
-from headscope.runs.given import Pattern, arrays_of, windows_of
+from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows
+from headscope.statistics.judge_heads import judge
+from headscope.statistics.result import Result
+from headscope.statistics.run_info import RunInfo
+from headscope.stimuli.text import few_documents
 
 
 @takes(patterns=ANYTHING, windows=ANYTHING, tokens=ANYTHING, relations=maybe(RELATIONS))
@@ -36,6 +41,7 @@ def score_patterns(
     relations: Sequence[Relation] | None = None,
     name: str = "patterns",
     seed: int = 0,
+    progress: Progress = True,
 ) -> Result:
     """Score attention patterns without a model; the evidence is that of `headscope.classify`.
 
@@ -56,6 +62,8 @@ def score_patterns(
         relations: the relations to score instead of the table's.
         name: what the run calls this model.
         seed: seeds control draws and the bootstrap.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the windows done and the windows in all.
 
     Returns:
         A run's data. With fewer than 8 blocks of documents it has masses and controls, but no
@@ -66,34 +74,36 @@ def score_patterns(
             tokens do not spell the document.
         CorpusError: nothing in the documents can be scored for these types.
     """
-    texts = windows_of(windows, tokens)
+    texts = pattern_windows(windows, tokens)
     if relations is None:
-        relations = relations_of(types, both_ways=_both_ways(texts))
+        relations = relations_of(types, _attention_kind(texts))
     check_relations(relations)
-    found = survey(texts, relations)
-    parts = found.parts(relations)
-    tally = _tally(arrays_of(patterns, texts), texts, parts, seed)
-    info = {
-        "model": {"name": name, "layers": tally.layers, "heads": tally.heads},
-        "types": sorted({relation.type for relation in relations}),
-        "settings": {"seed": seed},
-        "engine": "given patterns",
-        "notes": _notes(texts),
-        **found.record(parts),
-    }
+    baselines = fit_baselines(texts, relations)
+    parts = baselines.parts(relations)
+    with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
+        steps = Steps(bar, len(texts))
+        tally = _tally(arrays_of(patterns, texts), texts, parts, seed, steps.advance)
+    info = RunInfo(
+        model={"name": name, "layers": tally.layers, "heads": tally.heads},
+        types=sorted({relation.type for relation in relations}),
+        settings={"seed": seed},
+        engine="given patterns",
+        notes=[*_notes(texts), *baselines.notes],
+        **baselines.record(parts),
+    )
     return judge(tally, relations, seed=seed, info=info)
 
 
-def _both_ways(windows: Sequence[Window]) -> bool:
-    """Whether the windows are an encoder's.
+def _attention_kind(windows: Sequence[Window]) -> AttentionKind:
+    """The kind of attention of all windows.
 
     Raises:
-        PatternError: some are, and some are not.
+        PatternError: some have another than others.
     """
-    sides = {window.both_ways for window in windows}
-    if len(sides) > 1:
+    kinds = {window.attention_kind for window in windows}
+    if len(kinds) > 1:
         raise PatternError("some windows are an encoder's and some are not; score them apart")
-    return sides == {True}
+    return kinds.pop() if kinds else CAUSAL
 
 
 def _notes(windows: Sequence[Window]) -> list[str]:
@@ -108,26 +118,28 @@ def _tally(
     windows: Sequence[Window],
     relations: Sequence[Relation],
     seed: int,
+    advance: Callable[[], None],
 ) -> Tally:
     """The sums over patterns, each a batch of its own; one pattern is in memory at a time."""
     tally: Tally | None = None
-    blocks, profiled = deal(windows)
+    blocks, profiled = assign_blocks(windows)
     for i, (array, window) in enumerate(pairs):
         layers, heads = array.shape[:2]
         if tally is None:
             tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
         batch = Batch([window], blocks[i : i + 1], {0: profiled[i]} if i in profiled else {})
-        block, late = whole(1, len(window)), late_tiles([window])
+        block, late = full_tile(1, len(window)), late_tiles([window])
         selection = select(batch, relations, [block], heads=heads, seed=seed)
         add_counts(tally, batch, selection)
         tokens = torch.from_numpy(window.tokens)[None]
-        own = profiled_tiles(batch, [block], heads=heads)
-        prepared = Prepared(batch, tokens, late, selection, own)
+        tiles = profiled_tiles(batch, [block], heads=heads)
+        prepared = PreparedBatch(batch, tokens, late, selection, tiles)
         for layer in range(layers):
             pattern = array[layer][None]
-            rows = ((look, looked_at(pattern, look)) for look in prepared.attended)
-            found = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
-            add_sums(tally, batch, selection, layer, found)
+            rows = ((request, slice_pattern(pattern, request)) for request in prepared.attention)
+            sums = layer_sums(prepared, tally.profile, layer, rows, logarithms=False)
+            add_sums(tally, batch, selection, layer, sums)
+        advance()
     if tally is None:
         raise PatternError("no windows: there is nothing to score")
     return tally

@@ -7,21 +7,21 @@ from pathlib import Path
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.evidence.columns import KEYS_FROM_COLUMNS
-from headscope.heads import Stacks, head_name
+from headscope.heads import HeadNames, head_name
 from headscope.runs.folder import KEYS_FROM
 from headscope.runs.tables import read_beside
+from headscope.statistics.columns import KEYS_FROM_COLUMNS
 
 _KINDS = {"layer": "int64", "head": "int64", "k_from": "str"}
 
 
-def read_keys_from(folder: Path, heads: pd.DataFrame, stacks: Stacks) -> pd.DataFrame | None:
+def read_keys_from(folder: Path, heads: pd.DataFrame, head_names: HeadNames) -> pd.DataFrame | None:
     """The table of a run folder; None where `headscope weights --keep` has not been run on it.
 
     Args:
         folder: of the run.
         heads: the run's, with `layer` and `head`.
-        stacks: how the run's heads are called.
+        head_names: how the run's heads are called.
 
     Raises:
         RunError: the file is no such table, no regular file, lies elsewhere, or names heads that
@@ -30,9 +30,9 @@ def read_keys_from(folder: Path, heads: pd.DataFrame, stacks: Stacks) -> pd.Data
     table = read_beside(folder, KEYS_FROM, KEYS_FROM_COLUMNS, _KINDS)
     if table is None:
         return None
-    known = {head_name(row.layer, row.head, stacks): row.layer for row in heads.itertuples()}
+    known = {head_name(row.layer, row.head, head_names): row.layer for row in heads.itertuples()}
     for row in table.itertuples():
-        name = head_name(row.layer, row.head, stacks)
+        name = head_name(row.layer, row.head, head_names)
         if name not in known:
             raise RunError(f"{folder / KEYS_FROM}: this table is damaged: the run has no {name}")
         if row.k_from and not known.get(row.k_from, row.layer) < row.layer:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from headscope.errors import ChoiceError, HeadscopeError
-from headscope.evidence.ranking import strongest
-from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE, is_sink, reasons, with_rules
-from headscope.evidence.undecided import undecided
 from headscope.heads import head_name, parse_head
 from headscope.runs.tables import table_to_csv
+from headscope.statistics.ranking import strongest
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_rules
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
@@ -30,27 +29,25 @@ _OF_THE_TYPE = (
 def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
     """The heads with this tag, the strongest first; or all, or those without a tag, by their lift.
 
-    Those are `unclassified`, and some of them `not identifiable`. The numbers of a tag are those of
+    Those are `unclassified` or `not identifiable`. The numbers of a tag are those of
     its own type, which need not be the head's primary one.
 
     Raises:
         ChoiceError: the run scored no such type.
     """
     heads = run.heads
-    if tag == UNCLASSIFIED:
-        heads = heads[heads["primary"] == UNCLASSIFIED]
-    elif tag == UNIDENTIFIABLE:
-        heads = heads.loc[undecided(heads, run.evidence).index]
+    if tag in NO_TYPE:
+        heads = heads[heads["primary"] == tag]
     elif tag is not None:
         types = sorted(set(run.evidence["type"]))
         if tag not in types:
-            raise ChoiceError("head type", tag, [*types, UNIDENTIFIABLE, UNCLASSIFIED])
+            raise ChoiceError("head type", tag, [*types, *NO_TYPE])
         best = strongest(run.evidence)
         best = with_rules(best[best["type"] == tag], run.rules)
         best["reason"] = reasons(best, run.rules)
-        own = best.assign(score=best["mass"])[["layer", "head", *_OF_THE_TYPE]]
+        scores = best.assign(score=best["mass"])[["layer", "head", *_OF_THE_TYPE]]
         keep = [column for column in heads.columns if column not in _OF_THE_TYPE]
-        return own.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]
+        return scores.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")
 
 
@@ -58,10 +55,10 @@ def tagged_types(run: Result) -> dict[str, list[Head]]:
     """For each type the heads that hold a tag of it, the sink's left out."""
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     tagged = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
-    found: dict[str, list[Head]] = {}
+    heads_by_type: dict[str, list[Head]] = {}
     for row in tagged[["type", "layer", "head"]].drop_duplicates().itertuples():
-        found.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
-    return found
+        heads_by_type.setdefault(str(row.type), []).append((int(row.layer), int(row.head)))
+    return heads_by_type
 
 
 def chosen_heads(run: Result, heads: str) -> list[Head]:
@@ -76,17 +73,17 @@ def chosen_heads(run: Result, heads: str) -> list[Head]:
     """
     known = [(int(layer), int(head)) for layer, head in run.heads[["layer", "head"]].to_numpy()]
     if heads in ("tagged", "all"):
-        tagged = {head for own in tagged_types(run).values() for head in own}
-        chosen = [head for head in known if heads == "all" or head in tagged]
+        tagged = {head for tagged_heads in tagged_types(run).values() for head in tagged_heads}
+        selected = [head for head in known if heads == "all" or head in tagged]
     else:
-        chosen = [parse_head(name) for name in heads.split(",")]
-        for head in chosen:
+        selected = [parse_head(name) for name in heads.split(",")]
+        for head in selected:
             if head not in known:
                 last = head_name(*known[-1])
                 raise HeadscopeError(f"no head {head_name(*head)} in this run; up to {last}")
-    if not chosen:
+    if not selected:
         raise HeadscopeError("no head of this run has a tag; name heads, or ask for --heads all")
-    return chosen
+    return selected
 
 
 def write_heads(heads: pd.DataFrame, format: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headscope.errors import RunError, RunStoppedError
 from headscope.runs.folder import move_others, remove_own
-from headscope.runs.write import LEFT, resolved
+from headscope.runs.write import LEFTOVERS, place_of
 
 try:
     import fcntl
@@ -36,8 +36,8 @@ def workplace(folder: Path) -> Iterator[Path]:
         RunStoppedError: the work was interrupted, and a checkpoint says how far it had come.
     """
     try:
-        place = resolved(folder)
-        work = place.with_name(f".{place.name}.partial")
+        destination = place_of(folder)
+        work = destination.with_name(f".{destination.name}.partial")
         if work.is_symlink():
             raise RunError(f"{work} is a link, and unfinished runs lie beside their folder")
         lock = _locked(work, folder)
@@ -45,7 +45,7 @@ def workplace(folder: Path) -> Iterator[Path]:
         raise unwritable(folder, error) from error
     try:
         try:
-            _tidy(work, place)
+            _tidy(work, destination)
         except OSError as error:
             raise unwritable(folder, error) from error
         yield work
@@ -57,7 +57,7 @@ def workplace(folder: Path) -> Iterator[Path]:
         ) from stop
     finally:
         with suppress(OSError):  # what cannot be removed now is put right by the next process
-            _tidy(work, place)
+            _tidy(work, destination)
             if not (work / CHECKPOINT).exists():
                 (work / LOCK).unlink()
                 work.rmdir()
@@ -95,13 +95,13 @@ def _locked(work: Path, folder: Path) -> int:
         os.close(lock)  # of a file that the process before this one has just removed
 
 
-def _tidy(work: Path, place: Path) -> None:
+def _tidy(work: Path, destination: Path) -> None:
     if (work / OLD).exists():
-        if place.exists():
-            move_others(work / OLD, place)
+        if destination.exists():
+            move_others(work / OLD, destination)
             remove_own(work / OLD)
         else:
-            (work / OLD).rename(place)
+            (work / OLD).rename(destination)
     remove_own(work / NEW)
-    for path in work.glob(LEFT):
+    for path in work.glob(LEFTOVERS):
         path.unlink()

@@ -19,7 +19,7 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.measure.example import STEPS, Example
 from headscope.measure.excerpt import stretches_left_out
-from headscope.runs.folder import INDEX, PATTERNS, encoded, readable
+from headscope.runs.folder import INDEX, PATTERNS, encoded, readable_path
 from headscope.runs.write import write_file
 
 UNREADABLE = (
@@ -72,10 +72,10 @@ def read_examples(
 
 
 def _checked_index(run_folder: Path) -> list[dict[str, Any]]:
-    """What the index says of each example, once the patterns have proved right."""
+    """Entries of the index for each example, once the patterns have proved right."""
     if not os.path.lexists(run_folder / INDEX):
         return []
-    index_file, patterns = readable(run_folder, INDEX), readable(run_folder, PATTERNS)
+    index_file, patterns = readable_path(run_folder, INDEX), readable_path(run_folder, PATTERNS)
     try:
         index = json.loads(index_file.read_text(encoding="utf-8"))
         examples: list[dict[str, Any]] = list(index["examples"])
@@ -146,7 +146,7 @@ def _check_facts(facts: dict[str, Any]) -> None:
         and isinstance(facts["tokens"], list)
         and all(type(number) is int for number in numbers)
         and all(isinstance(text, str) for text in texts)
-        and all(-1 <= place < size for place in places)
+        and all(-1 <= position < size for position in places)
         and isinstance(mass, int | float)
         and 0 <= mass <= 1 + TOLERANCE
         and _fits(size, **{name: facts[name] for name in _ADDED & facts.keys()})
@@ -164,7 +164,7 @@ def _fits(
     more_targets: Any = 0,
     masses: Any = (),
 ) -> bool:
-    """Whether the shown tokens lie in their window in order, and each gap has its attention."""
+    """True if the shown tokens lie in their window in order, and each gap has its attention."""
     if not isinstance(positions, list | tuple) or not isinstance(left_out, list | tuple):
         return False
     if not isinstance(masses, list | tuple) or len(masses) not in (0, STEPS):

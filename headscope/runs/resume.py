@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from headscope.errors import RunError
-from headscope.relations.relation import Rule
-from headscope.runs.checkpoint import Checkpoint
-from headscope.runs.folder import RUN, is_run, readable
-from headscope.runs.place import check_free
-from headscope.runs.record import read_record
+from headscope.relations.relation import TagThresholds
+from headscope.runs.checkpoint import RunCheckpoint
+from headscope.runs.folder import RUN, is_run, readable_path
+from headscope.runs.replace_folder import check_free
+from headscope.runs.room import check_room
+from headscope.runs.run_json import read_record
 
 
 def resume(
-    checkpoint: Checkpoint, folder: Path, *, overwrite: bool, tell: Callable[[str], None]
+    checkpoint: RunCheckpoint, folder: Path, *, overwrite: bool, on_message: Callable[[str], None]
 ) -> bool:
     """Take over the sums that an earlier process of this run kept, if it kept any.
 
@@ -25,14 +26,14 @@ def resume(
         checkpoint: the run's checkpoint, still empty.
         folder: the run folder.
         overwrite: start anew where the sums are of another run, or damaged.
-        tell: called with one line if there are sums.
+        on_message: called with one line if there are sums.
 
     Returns:
         Whether the run folder may be replaced. It may if the process before this one was killed
         between moving the finished run there and removing the checkpoint.
 
     Raises:
-        RunError: the sums are not usable, or a run is in the folder.
+        RunError: the sums are not usable, a run is in the folder, or its disk has no room.
     """
     try:
         line = checkpoint.load()
@@ -42,16 +43,17 @@ def resume(
         checkpoint.remove()
         line = f"starts anew, because {str(error).partition('; ')[0]}"
     if line:
-        tell(line)
+        on_message(line)
     overwrite = overwrite or (bool(line) and _is_this(folder, checkpoint.run))
     check_free(folder, overwrite=overwrite)
+    check_room(folder, checkpoint.bytes)
     return overwrite
 
 
 def run_facts(
-    info: dict[str, Any], rules: dict[str, Rule], versions: dict[str, str]
+    info: dict[str, Any], rules: dict[str, TagThresholds], versions: dict[str, str]
 ) -> dict[str, Any]:
-    """What a run is: all on which its sums depend, but for the corpora's content.
+    """Identity of a run: all on which its sums depend, but for the corpora's content.
 
     Args:
         info: what `run.json` says of it.
@@ -69,5 +71,5 @@ def run_facts(
 def _is_this(folder: Path, run: dict[str, Any]) -> bool:
     if not is_run(folder):
         return False
-    info, rules = read_record(readable(folder, RUN))
+    info, rules = read_record(readable_path(folder, RUN))
     return run_facts(info, rules, info["provenance"]["versions"]) == run

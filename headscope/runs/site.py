@@ -14,13 +14,13 @@ from pathlib import Path
 
 from headscope.errors import WriteError
 from headscope.runs.folder import encoded
-from headscope.runs.place import check_left
-from headscope.runs.write import new_folder, resolved, unwritable, write_file
+from headscope.runs.replace_folder import check_left
+from headscope.runs.write import check_writable, new_folder, resolved, unwritable_file, write_file
 
 
 @dataclass(frozen=True)
 class Site:
-    """What is written into such a folder."""
+    """The kind of pages that are written into such a folder."""
 
     word: str
     """What a message calls it."""
@@ -44,6 +44,7 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
         if os.path.lexists(folder) and not folder.is_dir():
             raise WriteError(f"{folder} is a file; --out names a folder")
         check_left(folder)
+        check_writable(folder)
         if not folder.is_dir() or not any(folder.iterdir()):
             return
         if not (folder / site.manifest).is_file():
@@ -54,9 +55,9 @@ def check_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> None:
             raise WriteError(
                 f"{folder} holds a {site.word} already; choose another --out, or add --overwrite"
             )
-        _own(folder, site)
+        _site_files(folder, site)
     except (OSError, ValueError) as error:
-        raise unwritable(folder, error) from error
+        raise unwritable_file(folder, error) from error
 
 
 @contextmanager
@@ -70,28 +71,30 @@ def new_site(folder: Path, *, overwrite: bool, site: Site = GALLERY) -> Iterator
     """
     check_site(folder, overwrite=overwrite, site=site)
     old: Path | None = None
-    kept: list[Path] = []
+    foreign_files: list[Path] = []
     try:
         with new_folder(folder) as new:
             yield new
-            own = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
-            text = json.dumps({"files": [*own, site.manifest]}, indent=1) + "\n"
+            site_files = sorted(
+                p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file()
+            )
+            text = json.dumps({"files": [*site_files, site.manifest]}, indent=1) + "\n"
             write_file(new / site.manifest, encoded(text))
-            place = resolved(folder)
-            if place.is_dir() and any(place.iterdir()):
-                kept = _others(place, site)
-                _check_ways(place, new, kept, site)
-                place.rename(new.with_name(f"{new.name}.old"))
+            destination = resolved(folder)
+            if destination.is_dir() and any(destination.iterdir()):
+                foreign_files = _others(destination, site)
+                _check_ways(destination, new, foreign_files, site)
+                destination.rename(new.with_name(f"{new.name}.old"))
                 old = new.with_name(f"{new.name}.old")
     except BaseException:
         if old is not None:
             old.rename(resolved(folder))
         raise
     if old is not None:
-        _move(kept, old, resolved(folder))
+        _move(foreign_files, old, resolved(folder))
 
 
-def _own(folder: Path, site: Site) -> set[str]:
+def _site_files(folder: Path, site: Site) -> set[str]:
     """The files that headscope wrote into a folder.
 
     Raises:
@@ -108,27 +111,28 @@ def _own(folder: Path, site: Site) -> set[str]:
         ) from error
 
 
-def _others(place: Path, site: Site) -> list[Path]:
+def _others(destination: Path, site: Site) -> list[Path]:
     """Files and links in such a folder that headscope did not write, as seen from there."""
-    own, found = _own(place, site), list[Path]()
-    for above, folders, names in os.walk(place):
+    site_files, others = _site_files(destination, site), list[Path]()
+    for above, folders, names in os.walk(destination):
         links = [name for name in folders if (Path(above) / name).is_symlink()]
-        every = [(Path(above) / name).relative_to(place) for name in (*names, *links)]
-        found += [path for path in every if path.as_posix() not in own]
-    return found
+        every = [(Path(above) / name).relative_to(destination) for name in (*names, *links)]
+        others += [path for path in every if path.as_posix() not in site_files]
+    return others
 
 
-def _check_ways(place: Path, new: Path, kept: Sequence[Path], site: Site) -> None:
-    for path in kept:
+def _check_ways(destination: Path, new: Path, foreign_files: Sequence[Path], site: Site) -> None:
+    for path in foreign_files:
         parts = [path, *path.parents[:-1]]
         if os.path.lexists(new / path) or any((new / part).is_file() for part in parts):
             raise WriteError(
-                f"{place / path} is in the way, and no {site.word} wrote it; move it elsewhere"
+                f"{destination / path} is in the way, and no {site.word} wrote it; move it "
+                "elsewhere"
             )
 
 
-def _move(kept: Sequence[Path], old: Path, place: Path) -> None:
-    for path in kept:
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        (old / path).rename(place / path)
+def _move(foreign_files: Sequence[Path], old: Path, destination: Path) -> None:
+    for path in foreign_files:
+        (destination / path).parent.mkdir(parents=True, exist_ok=True)
+        (old / path).rename(destination / path)
     shutil.rmtree(old, ignore_errors=True)

@@ -13,12 +13,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError
-from headscope.evidence.result import Result
-from headscope.heads import Stacks
+from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
-from headscope.runs.accounts import read_accounts
-from headscope.runs.causal import read_causes
-from headscope.runs.effects import read_effects
+from headscope.runs.causal_effects import read_causes
+from headscope.runs.effect_table import read_effects
 from headscope.runs.folder import (
     CAUSES,
     EFFECTS,
@@ -33,17 +31,19 @@ from headscope.runs.folder import (
     checksums,
     encoded,
     is_run,
-    readable,
+    readable_path,
 )
 from headscope.runs.keys_from import read_keys_from
 from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.means import read_means, write_means
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
-from headscope.runs.place import check_free, put
-from headscope.runs.places import inward, outward
-from headscope.runs.record import ATTENTION_LAYERS, SHA256, read_record, signed
+from headscope.runs.relative_paths import inward, outward
+from headscope.runs.replace_folder import check_free, put
+from headscope.runs.run_json import ATTENTION_LAYERS, SHA256, read_record, signed
+from headscope.runs.surrogate_table import read_accounts
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
 from headscope.runs.write import write_file
+from headscope.statistics.result import Result
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -109,19 +109,19 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         raise RunError(
             f"{folder!s:.200}: no run here ({RUN} is missing); write one with headscope classify"
         )
-    info, rules = read_record(readable(folder, RUN))
+    info, rules = read_record(readable_path(folder, RUN))
     files = info.pop("files", None)  # of this folder, not of the run
-    own = info["provenance"].pop(SHA256, None) is not None
+    signed_record = info["provenance"].pop(SHA256, None) is not None
     if files is not None:
-        check_files(folder, files, signed=own)
-    note = UNCHECKED if files is None else "" if own else UNSIGNED
+        check_files(folder, files, signed=signed_record)
+    note = UNCHECKED if files is None else "" if signed_record else UNSIGNED
     if note and note not in info.get("notes", ()):
         info["notes"] = [*info.get("notes", ()), note]
-    evidence = read_evidence(readable(folder, EVIDENCE))
-    heads = read_heads(readable(folder, HEADS))
+    evidence = read_evidence(readable_path(folder, EVIDENCE))
+    heads = read_heads(readable_path(folder, HEADS))
     try:
         stacks, numbers = (info["model"].get(name) for name in ("stacks", ATTENTION_LAYERS))
-        check_tables(heads, evidence, rules, Stacks.of(stacks), numbers)
+        check_tables(heads, evidence, rules, HeadNames.of(stacks), numbers)
     except RunError as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
     info = inward(info, folder)
@@ -130,18 +130,22 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         numbers = tuple(map(int, sorted(heads["layer"].unique())))
         shape = (numbers, int(heads["head"].max()) + 1)
         tally, twin = _read_tallies(
-            readable(folder, TALLY), (*rules, *info.get("parts", ())), shape
+            readable_path(folder, TALLY), (*rules, *info.get("parts", ())), shape
         )
-    beside = (
+    means, pictures = read_means(folder, heads)
+    study_tables = (
         read_causes(folder),
         read_accounts(folder),
         read_effects(folder, info.get("effects", {})),
-        read_means(folder, (heads["layer"].nunique(), int(heads["head"].max()) + 1)),
-        read_keys_from(folder, heads, Stacks.of(stacks)),
+        means,
+        read_keys_from(folder, heads, HeadNames.of(stacks)),
     )
-    if beside[1] is not None and "rule" not in heads:
+    if study_tables[1] is not None and "rule" not in heads:
         raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
-    return Result(heads, evidence, rules, info, tally, twin, StoredExamples(folder), *beside)
+    examples = StoredExamples(folder)
+    return Result(
+        heads, evidence, rules, info, tally, twin, examples, *study_tables, pictures=pictures
+    )
 
 
 UNCHECKED = (
@@ -154,7 +158,7 @@ UNSIGNED = (
 )
 
 
-def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) -> None:
+def _write(run: Result, folder: Path, destination: Path, report: Callable[[], str]) -> None:
     """Write a run into a folder that will be moved to its place."""
     write_file(folder / EVIDENCE, encoded(table_to_csv(run.evidence)))
     write_file(folder / HEADS, encoded(table_to_csv(run.heads)))
@@ -168,18 +172,19 @@ def _write(run: Result, folder: Path, place: Path, report: Callable[[], str]) ->
         write_file(folder / KEYS_FROM, encoded(table_to_csv(run.keys_from)))
     if run.examples:
         write_examples(run.examples, folder)
-    if run.means is not None:
-        write_means(run.means, folder)
+    if run.means is not None or run.pictures:
+        write_means(run.means, run.pictures, folder)
     write_file(folder / REPORT, encoded(report()))
     if run.tally is not None:
         arrays = dict(run.tally.arrays())
         if run.twin is not None:
-            arrays |= {f"{_TWIN}{name}": array for name, array in run.twin.arrays().items()}
-        whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        write_file(folder / TALLY, lambda path: save_file(whole, path))
+            twin_arrays = {k: v for k, v in run.twin.arrays().items() if k not in _STIMULUS_MEANS}
+            arrays |= {f"{_TWIN}{name}": array for name, array in twin_arrays.items()}
+        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        write_file(folder / TALLY, lambda path: save_file(contiguous, path))
     rules = {name: asdict(rule) for name, rule in run.rules.items()}
     # last, because it states what the others are
-    info = {**outward(run.info, place), "relations": rules, "files": checksums(folder)}
+    info = {**outward(run.info, destination), "relations": rules, "files": checksums(folder)}
     write_file(folder / RUN, record_bytes(signed(info)))
 
 
@@ -199,9 +204,9 @@ def _read_tallies(
     except UNREADABLE as error:
         raise RunError(f"{path}: no safetensors file of a run: {error!s:.200}") from error
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
-    own = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
+    model_arrays = {n: a for n, a in arrays.items() if not n.startswith(_TWIN)}
     return (
-        tally_of(path, own, relations, shape),
+        tally_of(path, model_arrays, relations, shape),
         tally_of(path, twin, relations, shape) if twin else None,
     )
 
@@ -219,25 +224,27 @@ def tally_of(
     """
     arrays = {name: array for name, array in arrays.items() if name not in _RETIRED}
     tally = Tally.zeros(relations, *shape)
-    wanted = tally.arrays()
-    arrays = {name: wanted[name] for name in _LATER} | arrays
-    if odd := sorted(wanted.keys() ^ arrays.keys()):
+    expected = tally.arrays()
+    arrays = {name: expected[name] for name in _LATER} | arrays
+    if odd := sorted(expected.keys() ^ arrays.keys()):
         raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
-    for name, array in wanted.items():
-        found = arrays[name]
-        if found.shape != array.shape or found.dtype != array.dtype:
+    for name, array in expected.items():
+        stored = arrays[name]
+        if stored.shape != array.shape or stored.dtype != array.dtype:
             raise RunError(
-                f"{path}: {name} has shape {found.shape} of {found.dtype}, expected {array.shape} "
-                f"of {array.dtype}"
+                f"{path}: {name} has shape {stored.shape} of {stored.dtype}, expected "
+                f"{array.shape} of {array.dtype}"
             )
-        if not np.isfinite(found).all():
+        if not np.isfinite(stored).all():
             raise RunError(f"{path}: {name} holds what is no finite number")
-        array[...] = found
+        array[...] = stored
     return tally
 
 
-_LATER = ("profile.sink", "profile.mean", "profile.mean_queries")
+_STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
+_LATER = ("profile.sink", "profile.mean", "profile.mean_queries", *_STIMULUS_MEANS)
 """Sums that earlier versions did not take: no model that they read had a learned sink, and no mean
-patterns were kept."""
+patterns were kept, or those of texts alone. A twin's on other stimuli are never written: nothing
+draws them."""
 _RETIRED = ("guesses", "baselines")
 """Sums of earlier versions that say nothing of heads."""

@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.evidence.columns import (
+from headscope.heads import PLAIN_NAMES, HeadNames
+from headscope.runs.folder import RUN, readable_path
+from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
     FIRST_EVIDENCE_COLUMNS,
     HEAD_COLUMNS,
     WRITE_COLUMNS,
 )
-from headscope.evidence.tags import NO, TAGGED, UNCLASSIFIED, VERDICTS
-from headscope.heads import ONE_STACK, Stacks
-from headscope.runs.folder import RUN, readable
+from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
 
 _TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text")
 _KINDS = {
@@ -69,7 +69,7 @@ def table_to_csv(table: pd.DataFrame) -> str:
 
 
 def read_evidence(path: Path) -> pd.DataFrame:
-    """`evidence.csv` as it was written; see `headscope.evidence.weigh.weigh`.
+    """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
     A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
     verdicts are its tags.
@@ -87,7 +87,7 @@ def read_evidence(path: Path) -> pd.DataFrame:
 
 
 def read_heads(path: Path) -> pd.DataFrame:
-    """`heads.csv` as it was written; see `headscope.evidence.tags.head_table`.
+    """`heads.csv` as it was written; see `headscope.statistics.tags.head_table`.
 
     A table of an older headscope has no column `mass`; its `score` is the same. Nor does it say
     what heads write, or have a `sink_share`; these are then blank. One of a run that was explained
@@ -123,8 +123,8 @@ def read_beside(
     """
     if not os.path.lexists(folder / name):
         return None
-    path = readable(folder, name)
-    missing = {each: "" for each in columns if kinds.get(each) != "str"}
+    path = readable_path(folder, name)
+    missing = {column: "" for column in columns if kinds.get(column) != "str"}
     try:
         table = pd.read_csv(
             path,
@@ -135,14 +135,14 @@ def read_beside(
     except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
         raise RunError(f"{path}: this table is damaged: {error!s:.200}") from error
     if list(table.columns) != columns:
-        named = ", ".join(map(str, table.columns))
+        columns_read = ", ".join(map(str, table.columns))
         raise RunError(
-            f"{path}: this table is damaged: the columns are {named:.300}, expected "
+            f"{path}: this table is damaged: the columns are {columns_read:.300}, expected "
             f"{', '.join(columns)}"
         )
-    for each in columns:
-        if kinds.get(each) == "str":
-            table[each] = table[each].map(unguard)
+    for column in columns:
+        if kinds.get(column) == "str":
+            table[column] = table[column].map(unguard)
     return table
 
 
@@ -150,7 +150,7 @@ def check_tables(
     heads: pd.DataFrame,
     evidence: pd.DataFrame,
     relations: Collection[str],
-    stacks: Stacks = ONE_STACK,
+    head_names: HeadNames = PLAIN_NAMES,
     numbers: Sequence[int] | None = None,
 ) -> None:
     """The two tables speak of the same heads, and of relations that the run knows.
@@ -161,7 +161,7 @@ def check_tables(
         heads: a row per head.
         evidence: a row per head × relation.
         relations: that the run knows.
-        stacks: of the model, where it has several.
+        head_names: how its heads are called.
         numbers: of the layers that have heads; all up to the last one if None.
 
     Raises:
@@ -169,34 +169,36 @@ def check_tables(
     """
     size = len(heads)
     layers, columns = (int(heads[axis].max()) + 1 if size else 0 for axis in ("layer", "head"))
-    place = None
+    row_of_layer = None
     if numbers is not None:
-        layers, place = len(numbers), {number: row for row, number in enumerate(numbers)}
-    places = _places(heads, columns, place)
+        layers, row_of_layer = len(numbers), {number: row for row, number in enumerate(numbers)}
+    places = _places(heads, columns, row_of_layer)
     # products first: a layer of a billion must not become a list of a billion places
     if not size or layers * columns != size or not np.array_equal(np.sort(places), range(size)):
         raise RunError(f"{size} rows of heads do not make layers × heads, each head once")
     ids = evidence["type"] + "/" + evidence["relation"]
     if unknown := sorted(set(ids) - set(relations)):
         raise RunError(f"the evidence has a relation {unknown[0]!r:.100} that {RUN} does not have")
-    known = {*evidence["type"], UNCLASSIFIED}
+    known = {*evidence["type"], *NO_TYPE}
     tags = {*heads["primary"], *heads["tags"].str.split(";").explode()} - {""}
     if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
         raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
-    for name, own in evidence.groupby(ids):
-        found = np.sort(_places(own, columns, place))
-        parts = [range(a * columns, b * columns) for _, a, b in stacks.starts()] or [range(size)]
-        if not any(np.array_equal(found, part) for part in parts):
+    for name, cells in evidence.groupby(ids):
+        rows = np.sort(_places(cells, columns, row_of_layer))
+        parts = [range(a * columns, b * columns) for _, a, b in head_names.starts()] or [
+            range(size)
+        ]
+        if not any(np.array_equal(rows, part) for part in parts):
             raise RunError(f"the evidence for {name!r:.100} does not have each head once")
     if evidence.empty:
         raise RunError("there is no evidence: the table has no rows")
 
 
-def _places(table: pd.DataFrame, columns: int, place: Mapping[int, int] | None) -> list[int]:
+def _places(table: pd.DataFrame, columns: int, row_of_layer: Mapping[int, int] | None) -> list[int]:
     """The number of each head in reading order; Python's integers do not overflow."""
     layers = table["layer"].tolist()
-    if place is not None:
-        layers = [place.get(layer, -1) for layer in layers]
+    if row_of_layer is not None:
+        layers = [row_of_layer.get(layer, -1) for layer in layers]
     pairs = zip(layers, table["head"].tolist(), strict=True)
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
@@ -216,7 +218,7 @@ def _read(path: Path, columns: list[str], optional: Sequence[Collection[str]]) -
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
     known = [columns]
     for group in optional:  # what a study adds, and what older versions lack
-        known += [[name for name in each if name not in group] for each in known]
+        known += [[name for name in group_names if name not in group] for group_names in known]
     if list(table.columns) not in known:
         raise RunError(
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "

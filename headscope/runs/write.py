@@ -13,9 +13,11 @@ from pathlib import Path
 
 from headscope.errors import WriteError
 
-LEFT = ".headscope-*.new"
+LEFTOVERS = ".headscope-*.new"
 """What a killed process can leave behind."""
 
+_PROBE = 4096
+"""Bytes that a disk must have room for, whatever is written there."""
 Fill = Callable[[Path], object]
 """What writes a file's content to a path that it is given."""
 
@@ -43,20 +45,20 @@ def write_files(files: Mapping[Path, bytes | Fill], *, overwrite: bool = False) 
     """
     for path in files:
         check_target(path, overwrite=overwrite)
-    beside: dict[Path, Path] = {}
+    temporary: dict[Path, Path] = {}
     placed: list[Path] = []
     try:
         for path, content in files.items():
-            beside[path] = _beside(path, content)
+            temporary[path] = _temporary_file(path, content)
         for path in files:
-            _move(beside[path], path, overwrite=overwrite)
+            _move(temporary[path], path, overwrite=overwrite)
             placed.append(path)
     except (OSError, ValueError) as error:
-        for made in () if overwrite else placed:
-            made.unlink()
-        raise unwritable(path, error) from error
+        for written in () if overwrite else placed:
+            written.unlink()
+        raise unwritable_file(path, error) from error
     finally:
-        for new in beside.values():
+        for new in temporary.values():
             with suppress(OSError):
                 new.unlink(missing_ok=True)
 
@@ -65,7 +67,8 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     """Refuse a file that must not or cannot be written, before minutes of work end there.
 
     Raises:
-        WriteError: it is there already (and `overwrite` is off), or it is a folder.
+        WriteError: it is there already (and `overwrite` is off), it is a folder, or its folder
+            takes no files.
     """
     try:
         if path.is_dir():
@@ -75,11 +78,37 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         for above in path.parents:
             if os.path.lexists(above) and not above.is_dir():
                 raise WriteError(f"{path} cannot be written: {above} is no folder")
+        if not _is_stream(path):
+            check_writable(path)
     except (OSError, ValueError) as error:
-        raise unwritable(path, error) from error
+        raise unwritable_file(path, error) from error
 
 
-def unwritable(path: Path, error: Exception) -> WriteError:
+def check_writable(path: Path) -> None:
+    """Refuse a file or folder that nothing can be put in the place of.
+
+    A file is written there and removed: rights alone do not say what a file system takes.
+
+    Raises:
+        WriteError: the folder that it lies in takes no files, or its disk is full.
+    """
+    try:
+        folder = existing(resolved(path).parent)
+        probe = folder / _name()
+        try:
+            probe.write_bytes(bytes(_PROBE))
+        finally:
+            probe.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise unwritable_file(path, error) from error
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    return next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
+
+
+def unwritable_file(path: Path, error: Exception) -> WriteError:
     """The error that says why a file or folder cannot be written."""
     reason = getattr(error, "strerror", None) or error
     return WriteError(f"{path!s:.200} cannot be written: {reason}")
@@ -95,27 +124,43 @@ def new_folder(folder: Path) -> Iterator[Path]:
         WriteError: a folder that holds something is there, or nothing can be written there.
     """
     try:
-        place = resolved(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        new = place.with_name(_name())
+        destination = place_of(folder)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        new = destination.with_name(_name())
         new.mkdir()
     except (OSError, ValueError) as error:
-        raise unwritable(folder, error) from error
+        raise unwritable_file(folder, error) from error
     try:
         yield new
         for path in new.rglob("*"):
             if path.is_file():
                 path.chmod(_rights(new) & 0o666)
                 _force(path)
-        new.rename(place)  # which refuses to replace a file, or a folder that holds something
+        new.rename(destination)  # which refuses to replace a file, or a folder that holds something
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise unwritable_file(folder, error) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
+def place_of(folder: Path) -> Path:
+    """The real path of a folder of results: one with a name, which another can be moved into.
+
+    Raises:
+        WriteError: it is the root of the file system.
+        OSError: it leads nowhere.
+    """
+    destination = resolved(folder)
+    if not destination.name:
+        raise WriteError(
+            f"{folder} is the root of the file system, which no folder of results can replace; "
+            f"name a folder in it, such as {destination / 'results'}"
+        )
+    return destination
+
+
 def resolved(path: Path) -> Path:
-    """Where a path leads; a loop of links is an OSError as every other fault of a path is.
+    """The real path; a loop of links is an OSError as every other fault of a path is.
 
     Raises:
         OSError: it leads nowhere.
@@ -126,7 +171,7 @@ def resolved(path: Path) -> Path:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
 
 
-def _beside(path: Path, content: bytes | Fill) -> Path:
+def _temporary_file(path: Path, content: bytes | Fill) -> Path:
     """A new file with the content, in the folder in which the path's file lies or will lie."""
     if _is_stream(path):  # a device or a pipe holds nothing that could be lost
         with path.open("wb") as stream:
@@ -174,7 +219,7 @@ def _move(new: Path, path: Path, *, overwrite: bool) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether something is there that is neither a file nor a folder."""
+    """True if something is there that is neither a file nor a folder."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -16,11 +16,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from headscope.errors import HeadscopeError
-from headscope.serve.guard import MOST_BYTES, Guard, said
+from headscope.serve.answers import head_told, predictions_told, read_told
+from headscope.serve.guard import MOST_BYTES, Guard, error_response
 from headscope.serve.live import Live
-from headscope.serve.page import asset, page_html
-from headscope.serve.told import head_told, predictions_told, read_told
-from headscope.serve.worker import BusyError, GoneError, Pause, Worker
+from headscope.serve.live_page import asset, page_html
+from headscope.serve.worker import BusyError, GoneError, Pause, QueryWorker
 
 GONE = 499
 """As nginx logs it: the client closed the request, and reads no answer."""
@@ -44,7 +44,7 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
     """
     if other is not None:
         _check_same_shape(live, other)
-    worker = Worker()
+    worker = QueryWorker()
     page = page_html(live, other)
 
     @asynccontextmanager
@@ -81,19 +81,19 @@ def serve_app(live: Live, other: Live | None = None, *, host: str = "127.0.0.1")
     return app
 
 
-def _answering(worker: Worker, question: Question) -> Callable[[Request], Any]:
+def _answering(worker: QueryWorker, question: Question) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         try:
             body = await _body(request)
             start = time.perf_counter()
-            found = await worker.answer(
+            answer_values = await worker.answer(
                 lambda pause: question(body, pause), request.is_disconnected
             )
-            return JSONResponse(found | {"seconds": round(time.perf_counter() - start, 3)})
+            return JSONResponse(answer_values | {"seconds": round(time.perf_counter() - start, 3)})
         except BusyError as error:
-            return said(503, str(error))
+            return error_response(503, str(error))
         except HeadscopeError as error:
-            return said(400, str(error))
+            return error_response(400, str(error))
         except (GoneError, ClientDisconnect):
             return Response(status_code=GONE)
 
@@ -131,13 +131,13 @@ def _string(body: Mapping[str, Any], name: str, default: str | None = None) -> s
 
 def _heads(body: Mapping[str, Any]) -> list[str]:
     heads = body.get("heads")
-    if not isinstance(heads, list) or not all(isinstance(each, str) for each in heads):
+    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
         raise HeadscopeError("'heads' must be a list of names such as L5H1")
     return heads
 
 
 def _check_same_shape(live: Live, other: Live) -> None:
-    shapes = [(len(each.model.attention_layers), each.model.heads) for each in (live, other)]
+    shapes = [(len(served.model.attention_layers), served.model.heads) for served in (live, other)]
     if shapes[0] != shapes[1]:
         one, two = (f"{layers} x {heads}" for layers, heads in shapes)
         raise HeadscopeError(
@@ -147,19 +147,19 @@ def _check_same_shape(live: Live, other: Live) -> None:
 
 
 async def _asset(request: Request) -> Response:
-    found = asset(request.path_params["name"])
-    if found is None:
-        return said(404, "nothing is there")
-    text, kind = found
+    content = asset(request.path_params["name"])
+    if content is None:
+        return error_response(404, "nothing is there")
+    text, kind = content
     return Response(text, media_type=kind)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     detail = error.detail if isinstance(error, HTTPException) else ""
-    return said(status, detail)
+    return error_response(status, detail)
 
 
 async def _failed(_: Request, error: Exception) -> Response:
     """What nobody foresaw, such as too little memory: the page says it, and the server goes on."""
-    return said(500, f"the model failed: {type(error).__name__}: {str(error)[:200]}")
+    return error_response(500, f"the model failed: {type(error).__name__}: {str(error)[:200]}")

@@ -50,8 +50,8 @@ class Guard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *own]}
+                security_headers = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *security_headers]}
             await send(message)
 
         refused = self._refused(scope["method"], Headers(scope=scope))
@@ -59,21 +59,23 @@ class Guard:
         await answer(scope, receive, with_headers)
 
     def _refused(self, method: str, headers: Headers) -> JSONResponse | None:
-        asked = headers.get("host", "")
-        if not is_own_host(asked, self.host):
-            return said(403, "this server does not go by that name; open the address it printed")
+        host = headers.get("host", "")
+        if not is_own_host(host, self.host):
+            return error_response(
+                403, "this server does not go by that name; open the address it printed"
+            )
         if method not in ("GET", "HEAD"):
-            if headers.get("origin", f"http://{asked}") != f"http://{asked}":
-                return said(403, "another site's page may not ask this server")
+            if headers.get("origin", f"http://{host}") != f"http://{host}":
+                return error_response(403, "another site's page may not ask this server")
             if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-                return said(403, "another site's page may not ask this server")
+                return error_response(403, "another site's page may not ask this server")
             if headers.get("content-type", "").split(";")[0].strip() != "application/json":
-                return said(415, "what is posted must be application/json")
+                return error_response(415, "what is posted must be application/json")
         return None
 
 
 def is_own_host(header: str, bound: str) -> bool:
-    """Whether the name in a `Host` header is this server's.
+    """True if the name in a `Host` header is this server's.
 
     >>> is_own_host("localhost:8000", "127.0.0.1"), is_own_host("evil.example", "127.0.0.1")
     (True, False)
@@ -89,7 +91,7 @@ def is_own_host(header: str, bound: str) -> bool:
 
 
 def is_address(name: str) -> bool:
-    """Whether it is the number of an address and no name."""
+    """True for the number of an address, False for a name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -97,6 +99,6 @@ def is_address(name: str) -> bool:
     return True
 
 
-def said(status: int, sentence: str) -> JSONResponse:
+def error_response(status: int, sentence: str) -> JSONResponse:
     """An answer that says what is wrong."""
     return JSONResponse({"error": sentence}, status)

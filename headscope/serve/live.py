@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,20 +13,21 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
-from headscope.evidence.result import Result
 from headscope.heads import check_head, parse_head
-from headscope.models.engines.engine import stream_patterns
-from headscope.models.hybrids import check_in
+from headscope.models.hybrids import check_head_exists
+from headscope.models.intervention import Intervention
 from headscope.models.load import Model
-from headscope.studies.ablate.rerun import Clean, Edit, Rerunner, Rows, silence
+from headscope.models.rerun import CleanRun, Rerunner, TokenRows, silenced
+from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.statistics.result import Result
 from headscope.views.show import check_unicode, text_window
 
 MOST_TOKENS = 256
 """Of a sentence: 1,024 heads' patterns of so many tokens are 268 MB."""
-KEPT = 256_000_000
+MAX_CACHED_BYTES = 256_000_000
 """Bytes of patterns that are kept of sentences that were read before; the last one always is."""
 BEST = 5
-HOW = ("mean", "zero")
+SILENCE_METHODS = ("mean", "zero")
 """Ways to silence a head; of one sentence no other row is there to exchange with."""
 
 Pause = Callable[[], None]
@@ -36,8 +35,8 @@ Pause = Callable[[], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a model makes of a sentence as a text that goes on."""
+class SentencePredictions:
+    """Predictions of a model on a sentence, read as a text that goes on."""
 
     losses: Float[ndarray, " position"]
     """In nats, of each token but the first."""
@@ -46,14 +45,14 @@ class Predictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class SentenceReading:
     """A sentence as a model read it."""
 
     tokens: tuple[str, ...]
     patterns: Float[Tensor, "layer head query key"]
-    clean: Clean | None
+    clean: CleanRun | None
     """What the untouched run left; None of a model that does not predict, or cannot be edited."""
-    predictions: Predictions | None
+    predictions: SentencePredictions | None
 
 
 class Live:
@@ -66,32 +65,35 @@ class Live:
     """
 
     def __init__(self, model: Model, run: Result | None = None) -> None:
-        if model.stacks:
+        if model.parts:
             raise ModelError(
                 f"{model.name} has an encoder and a decoder, which serve does not show; see a head "
-                "of it with `headscope show`"
+                "of it with headscope show"
             )
         self.model, self.run = model, run
         self.most = min(MOST_TOKENS, model.context)
         self.silent_because = ""
         """Why no head can be silenced, or nothing."""
         self._rerunner = self._make_rerunner()
-        self._kept: OrderedDict[str, Reading] = OrderedDict()
+        self._readings: OrderedDict[str, SentenceReading] = OrderedDict()
 
-    def read(self, text: str, pause: Pause = lambda: None) -> Reading:
+    def read(self, text: str, pause: Pause = lambda: None) -> SentenceReading:
         """Every head's pattern on a sentence, and what the model predicts there.
 
         Raises:
             HeadscopeError: the text is empty, too long, or no Unicode.
         """
-        if text in self._kept:
-            self._kept.move_to_end(text)
-            return self._kept[text]
+        if text in self._readings:
+            self._readings.move_to_end(text)
+            return self._readings[text]
         window = self.window(text)
         reading = self._read(window, pause)
-        self._kept[text] = reading
-        while len(self._kept) > 1 and sum(r.patterns.nbytes for r in self._kept.values()) > KEPT:
-            self._kept.popitem(last=False)
+        self._readings[text] = reading
+        while (
+            len(self._readings) > 1
+            and sum(r.patterns.nbytes for r in self._readings.values()) > MAX_CACHED_BYTES
+        ):
+            self._readings.popitem(last=False)
         return reading
 
     def window(self, text: str) -> Window:
@@ -105,7 +107,7 @@ class Live:
             )
         return window
 
-    def place(self, head: str) -> tuple[int, int]:
+    def position(self, head: str) -> tuple[int, int]:
         """The row of a head's layer in `Reading.patterns`, and its number in the layer.
 
         Raises:
@@ -116,8 +118,8 @@ class Live:
 
     def without(
         self, text: str, heads: Sequence[str], how: str = "mean", pause: Pause = lambda: None
-    ) -> Predictions:
-        """What the model predicts on a sentence with some heads silenced.
+    ) -> SentencePredictions:
+        """Predictions of the model on a sentence with some heads silenced.
 
         Args:
             text: the sentence.
@@ -130,26 +132,26 @@ class Live:
             HeadscopeError: no such head; the text cannot be read; or the model has no heads that
                 can be silenced.
         """
-        if how not in HOW:
-            raise ChoiceError("way to silence", how, HOW)
+        if how not in SILENCE_METHODS:
+            raise ChoiceError("way to silence", how, SILENCE_METHODS)
         by_layer: dict[int, list[int]] = {}
         for layer, head in dict.fromkeys(self._head(name) for name in heads):
             by_layer.setdefault(layer, []).append(head)
         clean = self.read(text, pause).clean
         if self._rerunner is None or clean is None:
             raise HeadscopeError(self.silent_because)
-        edits = {layer: silence(how, clean, layer, own, 0) for layer, own in by_layer.items()}
-        with self._pausing(pause):
-            return self._predictions(self._rerunner, clean, edits)
+        without = silenced(how, clean, by_layer) if by_layer else None
+        with self._rerunner.before_each_block(pause):
+            return self._predictions(self._rerunner, clean, without)
 
     def _head(self, name: str) -> tuple[int, int]:
         check_head(name)
         layer, head = parse_head(name)
-        check_in(self.model, layer, head)
+        check_head_exists(self.model, layer, head)
         return layer, head
 
     def _make_rerunner(self) -> Rerunner | None:
-        if self.model.both_ways:
+        if not self.model.attention_kind.predicts_next:
             self.silent_because = "an encoder predicts no next token: no head is silenced here"
             return None
         try:
@@ -158,49 +160,38 @@ class Live:
             self.silent_because = str(error)
             return None
 
-    def _read(self, window: Window, pause: Pause) -> Reading:
+    def _read(self, window: Window, pause: Pause) -> SentenceReading:
         patterns: list[Tensor] = []
 
-        def take(layer: int, pattern: Tensor) -> None:
+        def add(attention: LayerAttention) -> None:
             pause()
-            patterns.append(pattern[0].float().cpu())
+            patterns.extend(pattern[0].float().cpu() for pattern in attention.probabilities())
 
-        ids = torch.from_numpy(window.tokens)[None].to(self.model.device)
-        with torch.inference_mode():
-            stream_patterns(self.model.engine, ids, take)
+        stream_attention(self.model, [window], whole_patterns, add)
         clean, predictions = None, None
         if self._rerunner is not None:
-            with self._pausing(pause):
+            ids = torch.from_numpy(window.tokens)[None].to(self.model.device)
+            with self._rerunner.before_each_block(pause):
                 clean = self._rerunner.clean(_rows(ids))
-                predictions = self._predictions(self._rerunner, clean, {})
-        return Reading(tuple(window.strings), torch.stack(patterns), clean, predictions)
+                predictions = self._predictions(self._rerunner, clean, None)
+        return SentenceReading(tuple(window.strings), torch.stack(patterns), clean, predictions)
 
-    def _predictions(self, rerunner: Rerunner, clean: Clean, edits: dict[int, Edit]) -> Predictions:
-        told = rerunner.predictions(clean, edits)
+    def _predictions(
+        self, rerunner: Rerunner, clean: CleanRun, intervention: Intervention | None
+    ) -> SentencePredictions:
+        logarithms = rerunner.distributions(clean, intervention)
         ids = clean.rows.tokens[0]
-        losses = -told[:-1].gather(1, ids[1:, None])[:, 0]
-        best = told.topk(min(BEST, told.shape[1]))
+        losses = -logarithms[:-1].gather(1, ids[1:, None])[:, 0]
+        best = logarithms.topk(min(BEST, logarithms.shape[1]))
         words = self.model.tokenizer.spell(best.indices.flatten().tolist())
         pairs = list(zip(words, best.values.exp().flatten().tolist(), strict=True))
         width = best.values.shape[1]
         rows = [pairs[start : start + width] for start in range(0, len(pairs), width)]
-        return Predictions(losses.double().cpu().numpy(), rows)
-
-    @contextmanager
-    def _pausing(self, pause: Pause) -> Iterator[None]:
-        """Call it before each layer while something runs."""
-
-        def hook(_: Any, __: Any) -> None:
-            pause()
-
-        with ExitStack() as hooks:
-            for block in self._rerunner.blocks if self._rerunner is not None else ():
-                hooks.callback(block.register_forward_pre_hook(hook).remove)
-            yield
+        return SentencePredictions(losses.double().cpu().numpy(), rows)
 
 
-def _rows(ids: Tensor) -> Rows:
+def _rows(ids: Tensor) -> TokenRows:
     """One row of tokens, all of which but the first are predicted."""
     length = ids.shape[1]
     position = torch.arange(1, length, device=ids.device)
-    return Rows(ids, torch.tensor([length], device=ids.device), position * 0, position)
+    return TokenRows(ids, torch.tensor([length], device=ids.device), position * 0, position)

@@ -20,8 +20,8 @@ function smallPicture(read, row) {
   const canvas = el("canvas", { class: "thumb", width: side, height: side, "aria-hidden": "true" });
   canvas.redraw = () => {
     const pen = canvas.getContext("2d"), image = pen.createImageData(side, side);
-    paintInto(image.data, side, read.cells[place], inkOf(row.mark), false);
-    if (isSplit(read)) paintInto(image.data, side, read.other.cells[place], inkOf(row.mark), true);
+    paintInto(image.data, side, read.cells[place], inkOf(row.primary), false);
+    if (isSplit(read)) paintInto(image.data, side, read.other.cells[place], inkOf(row.primary), true);
     pen.putImageData(image, 0, 0);
   };
   canvas.redraw();
@@ -37,15 +37,15 @@ function isSplit(read) {
 
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
-  const strength = row.primary === UNCLASSIFIED || rests(row.mark) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const tell = (event) => showTip(`${name} – ${tags.join(", ") || label(row.mark)}\n${number(read.sinks[place])} of its attention on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of it lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
+  const strength = untyped(row.primary) || rests(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
+  const tell = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of it lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
   return el("button", {
-    type: "button", class: `cell type-${typeClass(row.mark)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
-    "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}`, onclick: () => { showTip(""); choose(name); },
+    type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
+    "aria-label": `${name}, ${tags.join(", ") || row.primary}`, onclick: () => { showTip(""); choose(name); },
     onmouseenter: tell, onmouseleave: () => showTip(""), onfocus: tell, onblur: () => showTip(""),
   }, smallPicture(read, row), el("i", { class: "sink", "aria-hidden": "true", style: `height:${Math.round(100 * read.sinks[place])}%` }),
   isSplit(read) ? el("i", { class: "sink over", "aria-hidden": "true", style: `width:${Math.round(100 * read.other.sinks[place])}%` }) : "",
-  el("span", { class: "letter", "aria-hidden": "true" }, letter(row.mark)));
+  el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)));
 }
 
 function smallGrid(read, choose) {

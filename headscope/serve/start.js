@@ -81,9 +81,9 @@ const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Cho
 
 function drawHead(row) {
   const name = headName(row.layer, row.head), pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
-  const peers = [], view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(read.tokens, matrix, row.mark, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin: pinRow, peers })];
+  const peers = [], view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(read.tokens, matrix, row.primary, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin: pinRow, peers })];
   headBox.replaceChildren(
-    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
+    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
     read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, name)),
     ...(DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : []),
     ...view(shown.matrix, DATA.names[0]), ...(shown.other ? view(shown.other, DATA.names[1]) : []));
@@ -144,7 +144,7 @@ async function readWithout() {
 }
 
 /* The head that is shown before one is chosen: the largest lift of those that do more than rest. */
-const telling = () => DATA.rows.filter((row) => !untyped(row.mark) && !rests(row.mark)).sort((a, b) => b.lift - a.lift)[0];
+const telling = () => DATA.rows.filter((row) => !untyped(row.primary) && !rests(row.primary)).sort((a, b) => b.lift - a.lift)[0];
 
 /* The address as the state; what it asks that is not there is passed over. */
 function fromAddress() {

@@ -12,11 +12,11 @@ from headscope.errors import HeadscopeError
 
 MOST_WAITING = 16
 """Queries that may wait: more than a few people would ask at once."""
-LOOK = 0.05
+POLL_SECONDS = 0.05
 """Seconds between two looks whether the asker is still there."""
 
 Pause = Callable[[], None]
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 
 
 class GoneError(Exception):
@@ -27,7 +27,7 @@ class BusyError(HeadscopeError):
     """Too many queries wait already."""
 
 
-class Worker:
+class QueryWorker:
     """Runs one query at a time."""
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class Worker:
 
     async def answer(
         self,
-        query: Callable[[Pause], _Found],
+        query: Callable[[Pause], _Answer],
         is_gone: Callable[[], Awaitable[bool]],
-    ) -> _Found:
+    ) -> _Answer:
         """What a query finds, when its turn has come.
 
         Args:
@@ -63,7 +63,7 @@ class Worker:
             if stop.is_set():
                 raise GoneError
 
-        def run() -> _Found:
+        def run() -> _Answer:
             pause()
             return query(pause)
 
@@ -72,7 +72,7 @@ class Worker:
         job.add_done_callback(lambda _: self._stops.discard(stop))
         waited = asyncio.wrap_future(job)
         try:
-            while not (await asyncio.wait([waited], timeout=LOOK))[0]:
+            while not (await asyncio.wait([waited], timeout=POLL_SECONDS))[0]:
                 if await is_gone():
                     raise GoneError
             return waited.result()

@@ -1,1 +1,1 @@
-"""What people look at: tables, pictures, patterns, the report."""
+"""Output for readers: tables, pictures, patterns, the report."""

@@ -15,12 +15,12 @@ from matplotlib.textpath import TextPath
 
 from headscope.corpus.visible import visible
 from headscope.errors import RunError
-from headscope.evidence.result import Result
 from headscope.heads import head_name
 from headscope.measure.example import Example
+from headscope.statistics.result import Result
 from headscope.views.colours import colour
-from headscope.views.figures import title_of
-from headscope.views.report.spoken import spoken
+from headscope.views.figures import figure_title
+from headscope.views.report.relation_sentences import spoken
 
 WIDTH = 6.9
 _POINTS = 72
@@ -54,28 +54,35 @@ def arcs_figure(run: Result, head: str, *, width: float | None = None) -> Figure
     Raises:
         RunError: no such head, or no example of it with a query.
     """
-    layer, number = run.stacks.parse(head)
-    name = head_name(layer, number, run.stacks)
+    layer, number = run.head_names.parse(head)
+    name = head_name(layer, number, run.head_names)
     if name not in run.heads.index:
         raise RunError(f"the run has no head {name}; its last is {run.heads.index[-1]}")
-    own = [e for e in run.examples if (e.layer, e.head) == (layer, number) and e.query >= 0]
-    if not own:
+    head_examples = [
+        e for e in run.examples if (e.layer, e.head) == (layer, number) and e.query >= 0
+    ]
+    if not head_examples:
         raise RunError(f"the run kept no examples of {name} that could be drawn")
-    own = sorted((e for e in own if e.relation == own[0].relation), key=lambda e: -e.mass)
-    chosen = [own[i] for i in dict.fromkeys((0, len(own) // 2, len(own) - 1))]
+    head_examples = sorted(
+        (e for e in head_examples if e.relation == head_examples[0].relation), key=lambda e: -e.mass
+    )
+    spread_examples = [
+        head_examples[i]
+        for i in dict.fromkeys((0, len(head_examples) // 2, len(head_examples) - 1))
+    ]
     wide = (width or WIDTH) * _POINTS
-    relation = spoken(own[0].relation, run.rules[own[0].relation].meaning)
-    model = title_of(run).replace(r"\$", "$")
+    relation = spoken(head_examples[0].relation, run.rules[head_examples[0].relation].meaning)
+    model = figure_title(run).replace(r"\$", "$")
     bare = "" if run.heads.at[name, "tags"] else " (no tag)"
-    said = textwrap.wrap(f"{model} {name}{bare}: {relation}", int(wide / (0.62 * _SIZE)))
-    high = len(chosen) * _ROW + len(said) * 1.3 * _SIZE + 7
+    title_lines = textwrap.wrap(f"{model} {name}{bare}: {relation}", int(wide / (0.62 * _SIZE)))
+    high = len(spread_examples) * _ROW + len(title_lines) * 1.3 * _SIZE + 7
     figure = Figure(figsize=(wide / _POINTS, high / _POINTS))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_xlim(0, wide)
     axes.set_ylim(0, high)
-    axes.text(4, high - 4, "\n".join(said), fontsize=_SIZE, va="top", parse_math=False)
-    for row, example in enumerate(reversed(chosen)):
+    axes.text(4, high - 4, "\n".join(title_lines), fontsize=_SIZE, va="top", parse_math=False)
+    for row, example in enumerate(reversed(spread_examples)):
         _draw(axes, example, row * _ROW + 8, wide)
     return figure
 
@@ -86,23 +93,23 @@ def _draw(axes: Axes, example: Example, base: float, wide: float) -> None:
     widths = np.array([_width(item.text, size) for item in items])
     middle = 4 + np.cumsum(widths) - widths / 2
     at = next(i for i, item in enumerate(items) if item.token == example.query)
-    own = colour(example.relation.partition("/")[0])
+    type_colour = colour(example.relation.partition("/")[0])
     reach = np.sqrt(np.abs(middle - middle[at]) / max(1.0, np.abs(middle - middle[at]).max()))
-    for place, item in enumerate(items):
-        left, wide = middle[place] - widths[place] / 2 + 1, widths[place] - 2
+    for index, item in enumerate(items):
+        item_left, wide = middle[index] - widths[index] / 2 + 1, widths[index] - 2
         aimed = item.token in example.targets
         if item.share >= _LEAST_ARC:
-            ends = float(middle[at]), float(middle[place])
-            height = 8 + (_RISE - 8) * float(reach[place])
-            _arc(axes, ends, base + 11, height, item.share, own if aimed else _GREY)
+            ends = float(middle[at]), float(middle[index])
+            height = 8 + (_RISE - 8) * float(reach[index])
+            _arc(axes, ends, base + 11, height, item.share, type_colour if aimed else _GREY)
         ink = "#77777f" if item.token is None else "black"
-        text = axes.text(middle[place], base + 2, item.text, parse_math=False, color=ink)
+        text = axes.text(middle[index], base + 2, item.text, parse_math=False, color=ink)
         text.set(fontsize=size, ha="center")
         if aimed:
-            axes.add_patch(Rectangle((left, base - 1.2), wide, 1.4, color=own, lw=0))
-        if place == at:
+            axes.add_patch(Rectangle((item_left, base - 1.2), wide, 1.4, color=type_colour, lw=0))
+        if index == at:
             style = BoxStyle.Round(pad=0, rounding_size=1.5)
-            corner = left, base - 0.5
+            corner = item_left, base - 0.5
             axes.add_patch(FancyBboxPatch(corner, wide, 10.5, boxstyle=style, fill=False, lw=0.8))
     axes.text(4, base + _RISE + 10, f"{example.mass:.2f}", fontsize=_SIZE, weight="bold")
 
@@ -121,39 +128,43 @@ def _arc(
 
 
 def _fitting(example: Example, wide: float) -> tuple[list[_Item], float]:
-    """What is shown in so many points: fewer neighbours, then fewer keys, then smaller letters."""
+    """Items that fit into a width: fewer neighbours, then fewer keys, then smaller letters."""
     items: list[_Item] = []
-    for beside, keys in ((3, 4), (2, 4), (1, 3), (0, 3), (0, 1), (0, 0)):
-        items = _line(example, beside, keys)
+    for neighbours, keys in ((3, 4), (2, 4), (1, 3), (0, 3), (0, 1), (0, 0)):
+        items = _line(example, neighbours, keys)
         if sum(_width(item.text, _SIZE) for item in items) <= wide:
             return items, _SIZE
     return items, max(3.0, _SIZE * wide / sum(_width(item.text, _SIZE) for item in items))
 
 
-def _line(example: Example, beside: int, keys: int) -> list[_Item]:
+def _line(example: Example, neighbours: int, keys: int) -> list[_Item]:
     """The tokens that a query has to do with, and stretches between them."""
     row = example.pattern[example.query].astype(float)
     strongest = [int(key) for key in np.argsort(-row)[:keys] if row[key] >= _LEAST_ARC]
-    chosen = {example.query, *example.targets, *strongest}
-    near = {i + step for i in chosen for step in range(-beside, beside + 1)} | {0}
+    positions = {example.query, *example.targets, *strongest}
+    near = {i + step for i in positions for step in range(-neighbours, neighbours + 1)} | {0}
     left_out = {
-        place: share
-        for (place, _, _), share in zip(example.gaps, example.left_out, strict=bool(example.gaps))
+        position: share
+        for (position, _, _), share in zip(
+            example.gaps, example.left_out, strict=bool(example.gaps)
+        )
     }
     items: list[_Item] = []
-    for place in range(len(example.tokens)):
-        missing = left_out.get(place, 0.0) + (0.0 if place in near else float(row[place]))
-        if place in left_out or place not in near:
+    for position in range(len(example.tokens)):
+        missing = left_out.get(position, 0.0) + (0.0 if position in near else float(row[position]))
+        if position in left_out or position not in near:
             folded = _Item(" … ", None, missing)
             if items and items[-1].token is None:
                 folded = _Item(" … ", None, items.pop().share + missing)
             items.append(folded)
-        if place in near:
-            items.append(_Item(_shown(example.tokens[place]), place, float(row[place])))
+        if position in near:
+            items.append(
+                _Item(_printable(example.tokens[position]), position, float(row[position]))
+            )
     return items
 
 
-def _shown(token: str) -> str:
+def _printable(token: str) -> str:
     text = visible(token)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -55,13 +55,13 @@ class AttentionView:
         from rich.console import Console
 
         console = Console(no_color=True, width=10_000, file=StringIO())
-        with console.capture() as drawn:
+        with console.capture() as capture:
             console.print(self.grid())
-        return drawn.get()
+        return capture.get()
 
     @property
-    def both_ways(self) -> bool:
-        """Whether some query looks at keys after it, as in an encoder."""
+    def sees_future(self) -> bool:
+        """True if some query looks at keys after it, as in an encoder."""
         return bool(np.triu(self.pattern, 1).any())
 
     def html(self) -> str:
@@ -91,7 +91,7 @@ class AttentionView:
             lines.append(Text(f"source: {' '.join(names[: self.source])}", style="dim"))
         for query in range(self.source, len(names)):
             line = Text(f"{names[query]:>{width}} ")
-            keys = len(names) if self.both_ways else self.source or query + 1
+            keys = len(names) if self.sees_future else self.source or query + 1
             seen = self.pattern[query, :keys]
             for share in seen:
                 mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]

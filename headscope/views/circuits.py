@@ -39,8 +39,8 @@ def notebook_html(
         names: of the heads.
     """
     global _brought
-    whole, _brought = whole_html(title, tokens, patterns, names, library=not _brought), True
-    return whole
+    page, _brought = whole_html(title, tokens, patterns, names, library=not _brought), True
+    return page
 
 
 def whole_html(
@@ -57,7 +57,7 @@ def whole_html(
 
     # a checksum, so that the same text gives the same page, and a number for a second showing
     text = repr((title, tuple(tokens))).encode("utf-8", "backslashreplace")
-    place = json.dumps(f"headscope-view-{crc32(text)}-{next(_numbers)}")
+    element_id = json.dumps(f"headscope-view-{crc32(text)}-{next(_numbers)}")
     props = {
         "tokens": [visible(token) for token in tokens],
         "attention": np.asarray(patterns, float).round(4).tolist(),
@@ -70,11 +70,11 @@ def whole_html(
         for name, pattern in zip(names, patterns, strict=True)
     )
     return (
-        f"<div id={place}>{pictures}</div>"
+        f"<div id={element_id}>{pictures}</div>"
         f"<script>{circuitsvis_script() if library else ''};"
-        f"if (window.CircuitsVis) {{ const view = document.getElementById({place});"
+        f"if (window.CircuitsVis) {{ const view = document.getElementById({element_id});"
         'view.replaceChildren(); view.style.cssText = "background:#fff;color:#1b1b1f";'
-        f"CircuitsVis.render({place},CircuitsVis.AttentionHeads,{to_json(props)}) }}"
+        f"CircuitsVis.render({element_id},CircuitsVis.AttentionHeads,{to_json(props)}) }}"
         "</script>"
     )
 

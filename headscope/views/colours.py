@@ -1,46 +1,33 @@
-"""How head types are drawn: a colour, a letter, a mark and a class of style for each."""
+"""Styles of head types: a colour, a letter, a mark and a class of style for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pandas as pd
-
-from headscope.evidence.result import Result
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.evidence.undecided import undecided
 from headscope.relations import head_types
+from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 
 OTHER = "#8a6fdf"
 """Types that are not registered, such as those of relations that were given by hand."""
 QUIET = "#f0f0f3"
-NO_TYPE = {UNIDENTIFIABLE: "?", UNCLASSIFIED: "·"}
-"""What heads are drawn as that have no type, with their letters."""
-LABELS = {UNIDENTIFIABLE: "cannot be told apart here"}
-"""What a legend calls them, where that is not their name."""
-
-
-def marks(run: Result) -> pd.Series:
-    """What each head is drawn as: its primary type, or one of `NO_TYPE`."""
-    primary = run.heads["primary"].copy()
-    primary[undecided(run.heads, run.evidence).index] = UNIDENTIFIABLE
-    return primary
+_LETTERS = {UNIDENTIFIABLE: "?", UNCLASSIFIED: "·"}
+"""Of heads that have no type."""
 
 
 def is_resting(type_name: str) -> bool:
-    """Whether a type is a resting place and no function; such heads are drawn faintly."""
+    """True for a type that is a resting place and no function; such heads are drawn faintly."""
     known = head_types().get(type_name)
     return known is not None and not known.functional
 
 
 def legend_groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """What is drawn, in groups with their titles: types, resting places, and no type."""
-    found = in_order(names)
-    resting = [name for name in found if is_resting(name)]
-    none = [name for name in found if name in NO_TYPE]
-    types = [name for name in found if name not in {*resting, *none}]
+    """Groups of the legend with their titles: types, resting places, and no type."""
+    ordered = types_in_order(names)
+    resting = [name for name in ordered if is_resting(name)]
+    none = [name for name in ordered if name in NO_TYPE]
+    types = [name for name in ordered if name not in {*resting, *none}]
     groups = {"looks at": types, "rests": resting, "no tag": none}
-    return {title: own for title, own in groups.items() if own}
+    return {title: members for title, members in groups.items() if members}
 
 
 def colour(type_name: str) -> str:
@@ -52,7 +39,7 @@ def colour(type_name: str) -> str:
 def letter(type_name: str) -> str:
     """The letter of a type, for where there is no colour; `·` for no type."""
     known = head_types().get(type_name)
-    return NO_TYPE.get(type_name) or (known.letter if known else type_name[0].upper())
+    return _LETTERS.get(type_name) or (known.letter if known else type_name[0].upper())
 
 
 def ink(type_name: str) -> str:
@@ -64,12 +51,12 @@ def ink(type_name: str) -> str:
 DARK = 0.5
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def types_in_order(names: Iterable[str]) -> list[str]:
     """Types in the order of the table, then those that it has not, by name; no type last."""
-    found = set(names)
-    known = [name for name in head_types() if name in found]
-    last = [name for name in NO_TYPE if name in found]
-    return [*known, *sorted(found - {*known, *last}), *last]
+    present = set(names)
+    known = [name for name in head_types() if name in present]
+    last = [name for name in NO_TYPE if name in present]
+    return [*known, *sorted(present - {*known, *last}), *last]
 
 
 def type_class(type_name: str) -> str:
@@ -81,5 +68,7 @@ def type_class(type_name: str) -> str:
 
 def type_style() -> str:
     """The style sheet's rules that give each type its colour."""
-    colours = {name: each.colour for name, each in head_types().items()} | {"other": OTHER}
+    colours = {name: head_type.colour for name, head_type in head_types().items()} | {
+        "other": OTHER
+    }
     return "\n".join(f".type-{name} {{ --type: {value}; }}" for name, value in colours.items())

@@ -1,20 +1,21 @@
-"""How models are named, and which layouts headscope reads."""
+"""Names of models, and the layouts that headscope reads."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headscope.views.layouts import LAYOUTS, Layout
+from headscope.models.layout.model_layout import ModelLayout
+from headscope.models.layout.table import LAYOUTS
 from headscope.views.tables import plain_table
 
 COLUMNS = ("layout", "for example", "attention", "engine", "differs by", "twin", "planted heads")
 
 
-def cells(layout: Layout) -> tuple[str, ...]:
+def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
     """A layout's row of `COLUMNS`."""
     return (
-        layout.name,
+        layout.model_type,
         layout.examples,
         layout.attention,
         layout.engine,
@@ -26,15 +27,15 @@ def cells(layout: Layout) -> tuple[str, ...]:
 
 def describe_models() -> RenderableType:
     """The ways to name a model, and the table of layouts."""
-    table = plain_table(*COLUMNS, whole=("layout", "engine", "differs by"))
+    table = plain_table(*COLUMNS, unwrapped=("layout", "engine", "differs by"))
     for layout in LAYOUTS:
-        table.add_row(*cells(layout))
+        table.add_row(*layout_cells(layout))
     return Group(
         Text("A model is named by\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),
         Text("  gpt2           its name on the Hugging Face hub (the network is asked once)"),
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
-        Text("  model.gguf     de-quantised when it is loaded (needs the gguf extra)\n"),
+        Text("  model.gguf     de-quantised when it is loaded\n"),
         Text(
             "Layouts that are read (model_type in config.json), each measured on a tiny "
             "model with random weights: the engine, how far its attention is from that of the "

@@ -13,21 +13,18 @@ from matplotlib.patches import Patch, Rectangle
 
 from headscope.corpus.visible import visible
 from headscope.errors import PatternError
-from headscope.evidence.ranking import best_heads
-from headscope.evidence.result import Result, layers_of
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.ranking import best_heads
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.views.colours import (
-    LABELS,
-    NO_TYPE,
     colour,
     is_resting,
     legend_groups,
     letter,
-    marks,
 )
-from headscope.views.paper import beside
+from headscope.views.figure_style import outside_legend
 from headscope.views.thresholds import thresholds_figure
 
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ def atlas_figure(run: Result) -> Figure:
     figure = Figure(figsize=(2 + heads * 0.32, 1.6 + layers * 0.3), layout="constrained")
     axes = figure.subplots()
     draw_atlas(axes, run)
-    axes.set_title(title_of(run), fontsize=9)
+    axes.set_title(figure_title(run), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -57,16 +54,16 @@ def atlas_figure(run: Result) -> Figure:
 def draw_atlas(axes: Axes, run: Result) -> None:
     """The cells of an atlas with their layers and heads, without title and legend."""
     layers, heads = layers_of(run), int(run.heads["head"].max()) + 1
-    place = {layer: number for number, layer in enumerate(layers)}
+    row_of_layer = {layer: number for number, layer in enumerate(layers)}
     image = np.ones((len(layers), heads, 3))
-    for row, mark in zip(run.heads.itertuples(), marks(run), strict=True):
+    for row, name in zip(run.heads.itertuples(), run.heads["primary"], strict=True):
         strength = _FAINT + (_FULL - _FAINT) * float(np.clip(row.lift, 0, 1))
-        strength = _RESTING if is_resting(mark) else 1.0 if mark in NO_TYPE else strength
-        at = place[row.layer]
-        image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(mark))))
-        ink = _DIM if is_resting(mark) else _INK
-        axes.text(row.head, at, letter(mark), color=ink, **_CENTRED)
-        if mark == UNIDENTIFIABLE:
+        strength = _RESTING if is_resting(name) else 1.0 if name in NO_TYPE else strength
+        at = row_of_layer[row.layer]
+        image[at, row.head] = 1 - strength * (1 - np.array(to_rgb(colour(name))))
+        ink = _DIM if is_resting(name) else _INK
+        axes.text(row.head, at, letter(name), color=ink, **_CENTRED)
+        if name == UNIDENTIFIABLE:
             corner = (row.head - 0.42, at - 0.42)
             axes.add_patch(Rectangle(corner, 0.84, 0.84, **_DASHED))
     axes.imshow(image, aspect="auto")
@@ -78,24 +75,24 @@ def draw_atlas(axes: Axes, run: Result) -> None:
 
 def _layer_names(run: Result, layers: Sequence[int]) -> list[str]:
     """Numbers, or with the letters of their stacks where there are several."""
-    return [run.stacks.row(layer) if run.stacks else str(layer) for layer in layers]
+    return [run.head_names.row(layer) if run.head_names else str(layer) for layer in layers]
 
 
 def layers_figure(run: Result) -> Figure:
-    """How many heads of each layer have each type as primary."""
+    """Stacked bars: heads of each layer by their primary type."""
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     axes = figure.subplots()
-    counts = run.heads.groupby(["layer", marks(run)]).size().unstack(fill_value=0)
+    counts = run.heads.groupby(["layer", "primary"]).size().unstack(fill_value=0)
     below = np.zeros(len(counts))
     # functions at the bottom, so that they can be compared; what rests or has no type above
     groups = legend_groups([*_types(run), *_untyped(run)])
-    for name in [name for own in groups.values() for name in own]:
+    for name in [name for members in groups.values() for name in members]:
         if name in counts:
             axes.bar(counts.index, counts[name], bottom=below, width=0.85, **_face(name))
             below += counts[name].to_numpy()
     axes.set_xlabel("layer")
     axes.set_ylabel("heads")
-    axes.set_title(title_of(run), fontsize=9)
+    axes.set_title(figure_title(run), fontsize=9)
     type_legend(axes, [*_types(run), *_untyped(run)])
     return figure
 
@@ -106,23 +103,25 @@ def relations_figure(run: Result, *, most: int = 30) -> Figure:
     best = best_heads(table).head(most).iloc[::-1].reset_index(drop=True)
     figure = Figure(figsize=(7.5, 1.2 + 0.26 * len(best)), layout="constrained")
     axes = figure.subplots()
-    place = np.arange(len(best))
-    axes.barh(place, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
+    positions = np.arange(len(best))
+    axes.barh(positions, best["mass"], color=[colour(name) for name in best["type"]], height=0.7)
     low = (best["lift"] - best["ci_low"]).clip(lower=0)
     high = (best["ci_high"] - best["lift"]).clip(lower=0)
-    axes.errorbar(best["mass"], place, xerr=[low, high], fmt="none", ecolor="black", lw=1)
-    axes.plot(best["control"], place, "k|", markersize=9, label="control")
+    axes.errorbar(best["mass"], positions, xerr=[low, high], fmt="none", ecolor="black", lw=1)
+    axes.plot(best["control"], positions, "k|", markersize=9, label="control")
     twin = best["control"] + best["twin_p999"]
-    axes.plot(twin, place, "|", color="grey", markersize=9, label="control + twin's 99.9th pct.")
+    axes.plot(
+        twin, positions, "|", color="grey", markersize=9, label="control + twin's 99.9th pct."
+    )
     names = [
-        f"{r.type}/{r.relation}  {head_name(r.layer, r.head, run.stacks)}"
+        f"{r.type}/{r.relation}  {head_name(r.layer, r.head, run.head_names)}"
         for r in best.itertuples()
     ]
-    axes.set_yticks(place, names, fontsize=7)
+    axes.set_yticks(positions, names, fontsize=7)
     axes.set_xlim(0, 1)
     axes.set_xlabel("attention on the targets (mass), best head of each relation")
-    beside(axes.legend(fontsize=7, loc="lower right"))
-    axes.set_title(title_of(run), fontsize=9)
+    outside_legend(axes.legend(fontsize=7, loc="lower right"))
+    axes.set_title(figure_title(run), fontsize=9)
     return figure
 
 
@@ -135,10 +134,10 @@ def pattern_figure(view: AttentionView) -> Figure:
         )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
-    hidden = np.triu(np.ones((size, size), bool), 1) & (not view.both_ways)
+    hidden = np.triu(np.ones((size, size), bool), 1) & (not view.sees_future)
     queries, keys = slice(view.source, size), slice(0, view.source or size)
-    shown = np.ma.array(view.pattern, mask=hidden)[queries, keys]
-    axes.imshow(shown, cmap="Blues", vmin=0, vmax=1)
+    masked = np.ma.array(view.pattern, mask=hidden)[queries, keys]
+    axes.imshow(masked, cmap="Blues", vmin=0, vmax=1)
     # `$` would start a formula
     names = [visible(token).replace("$", r"\$") for token in view.tokens]
     axes.set_xticks(range(len(names[keys])), names[keys], rotation=90, fontsize=7)
@@ -161,8 +160,8 @@ def _types(run: Result) -> list[str]:
     return list(dict.fromkeys(run.evidence["type"]))
 
 
-def title_of(run: Result) -> str:
-    """What a picture calls its run; `$` would start a formula."""
+def figure_title(run: Result) -> str:
+    """The name of a run in a picture; `$` would start a formula."""
     return str(run.info["model"]["name"]).rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
 
 
@@ -182,17 +181,17 @@ def type_legend(axes: Axes, types: Sequence[str]) -> None:
     for title, names in groups.items():
         if len(groups) > 1:
             handles.append(Patch(alpha=0, label=title))
-        handles += [Patch(**_face(name), label=LABELS.get(name, name)) for name in names]
-    shown = beside(
+        handles += [Patch(**_face(name), label=name) for name in names]
+    legend = outside_legend(
         axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     )
-    for text in shown.get_texts():
+    for text in legend.get_texts():
         if text.get_text() in groups:
             text.set_fontweight("bold")
 
 
 def _face(name: str) -> dict[str, Any]:
-    """How a type fills a bar or a legend's box: a resting place is pale, no answer is hatched."""
+    """The fill of a type in bars and legends: a resting place is pale, no answer is hatched."""
     full = np.array(to_rgb(colour(name)))
     face = tuple(1 - _RESTING * (1 - full)) if is_resting(name) else tuple(full)
     hatch = "////" if name == UNIDENTIFIABLE else None
@@ -200,6 +199,6 @@ def _face(name: str) -> dict[str, Any]:
 
 
 def _untyped(run: Result) -> list[str]:
-    """What heads without a type are drawn as; `unclassified` is always shown."""
-    found = set(marks(run))
-    return [name for name in NO_TYPE if name in found or name == UNCLASSIFIED]
+    """The names that heads without a type are drawn as; `unclassified` is always shown."""
+    primaries = set(run.heads["primary"])
+    return [name for name in NO_TYPE if name in primaries or name == UNCLASSIFIED]

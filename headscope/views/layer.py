@@ -10,8 +10,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import RunError
-from headscope.evidence.result import Result, layers_of
 from headscope.heads import head_name
+from headscope.statistics.result import Result, layers_of
 from headscope.views.circuits import notebook_html, whole_html
 
 
@@ -49,13 +49,13 @@ def layer_view(run: Result, layer: int) -> LayerView:
     """
     if layer not in layers_of(run):
         raise RunError(f"no layer {layer} in this run; they go up to {layers_of(run)[-1]}")
-    own = [each for each in run.examples if each.layer == layer and each.query < 0]
-    own = [each for each in own if each.window == own[0].window]
-    if not own:
+    examples = [example for example in run.examples if example.layer == layer and example.query < 0]
+    examples = [example for example in examples if example.window == examples[0].window]
+    if not examples:
         raise RunError(
             f"this run kept no text of layer {layer}: classify again, with examples, or name a "
             "head and a text"
         )
-    names = tuple(head_name(each.layer, each.head, run.stacks) for each in own)
-    patterns = np.stack([each.pattern.astype(np.float32) for each in own])
-    return LayerView(f"{run.name} layer {layer}", own[0].tokens, names, patterns)
+    names = tuple(head_name(example.layer, example.head, run.head_names) for example in examples)
+    patterns = np.stack([example.pattern.astype(np.float32) for example in examples])
+    return LayerView(f"{run.name} layer {layer}", examples[0].tokens, names, patterns)

@@ -6,9 +6,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from headscope.errors import ChoiceError
-from headscope.evidence.result import Result
-from headscope.views.colours import NO_TYPE, colour, is_resting, legend_groups, marks
-from headscope.views.figures import title_of, type_legend
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.colours import colour, is_resting, legend_groups
+from headscope.views.figures import figure_title, type_legend
 
 X, Y = "entropy", "lift"
 _NO_FILL = "#c2c2cc"  # of heads without a type: the page's, which is paler, is lost on white
@@ -31,14 +32,14 @@ def scatter_figure(run: Result, *, x: str = X, y: str = Y) -> Figure:
             raise ChoiceError("column of numbers", name, numbers)
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
-    drawn = marks(run)
-    groups = legend_groups(drawn.unique())
-    for name in [name for own in reversed(groups.values()) for name in own]:  # types on top
-        own = run.heads[drawn == name]
+    primaries = run.heads["primary"]
+    groups = legend_groups(primaries.unique())
+    for name in [n for members in reversed(groups.values()) for n in members]:  # types on top
+        typed_heads = run.heads[primaries == name]
         small = name in NO_TYPE or is_resting(name)
         axes.scatter(
-            own[x],
-            own[y],
+            typed_heads[x],
+            typed_heads[y],
             s=8 if small else 16,
             color=_NO_FILL if name in NO_TYPE else colour(name),
             alpha=0.6 if small else 0.9,
@@ -47,7 +48,7 @@ def scatter_figure(run: Result, *, x: str = X, y: str = Y) -> Figure:
         )
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.set_title(title_of(run), fontsize=9)
+    axes.set_title(figure_title(run), fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    type_legend(axes, list(drawn.unique()))
+    type_legend(axes, list(primaries.unique()))
     return figure

@@ -8,21 +8,21 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from headscope.arguments import either, kinds_of, takes
-from headscope.corpus.across import joined
+from headscope.arguments import either, takes
 from headscope.corpus.document import Document
 from headscope.corpus.window import NOTHING, Window
 from headscope.errors import HeadscopeError
-from headscope.heads import CROSS, check_head, head_name, parse_head
+from headscope.heads import check_head, head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.hybrids import check_in
+from headscope.models.hybrids import check_head_exists
 from headscope.models.load import Model
-from headscope.runs.named import A_MODEL, A_RUN, Named, run_named, the_model
-from headscope.runs.reload import model_of
+from headscope.runs.reopen_model import model_of
+from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named, the_model
+from headscope.stimuli.translations import joined_window
 from headscope.views.attention_view import AttentionView
 
 
-@takes(model=either(A_RUN, A_MODEL), **kinds_of(Named))
+@takes(model=either(A_RUN, A_MODEL))
 def show(
     model: Any,
     head: str,
@@ -30,7 +30,7 @@ def show(
     *,
     target: str | None = None,
     source: Any = None,
-    **named: Unpack[Named],
+    **options: Unpack[Named],
 ) -> AttentionView:
     """The attention pattern of one head on a text.
 
@@ -41,7 +41,7 @@ def show(
             after it. Of a model with an encoder and a decoder it is what both read.
         target: what its decoder reads instead, for a head from the target to the source.
         source: the run's model, or where it is now if it is not where it was.
-        named: see `Named`.
+        options: see `Named`.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -49,43 +49,44 @@ def show(
         HeadscopeError: the text is empty, or longer than the model's context.
     """
     check_head(head)
-    for each in (text, target or ""):
-        check_unicode(each)
-    run = run_named(model, revision=named.get("revision"), source=source)
+    for passage in (text, target or ""):
+        check_unicode(passage)
+    run = run_named(model, revision=options.get("revision"), source=source)
     if run is not None:
-        loaded = model_of(run, source=source, device=named.get("device", "auto"))
+        loaded = model_of(run, source=source, device=options.get("device", "auto"))
     else:
-        loaded = the_model(model, **named)
-    stacks = loaded.naming
-    layer, number = parse_head(head, stacks)
-    asked = head_name(layer, number, stacks)
-    check_in(loaded, layer, number)
-    own, layer = loaded.at(layer)
-    if target is not None and own.stack != CROSS:
-        raise HeadscopeError(f"{asked} reads one text; a target is for heads across, such as X0H0")
-    window = _window(loaded, own, text, text if target is None else target)
-    kept: list[torch.Tensor] = []
+        loaded = the_model(model, **options)
+    layer, number = parse_head(head, loaded.head_names)
+    shown_name = head_name(layer, number, loaded.head_names)
+    check_head_exists(loaded, layer, number)
+    reading, layer = loaded.at(layer)
+    if target is not None and not reading.attention_kind.sees_source:
+        raise HeadscopeError(
+            f"{shown_name} reads one text; a target is for heads across, such as X0H0"
+        )
+    window = _window(loaded, reading, text, text if target is None else target)
+    patterns: list[torch.Tensor] = []
 
     def take(at: int, pattern: torch.Tensor) -> None:
         if at == layer:
-            kept.append(pattern[0, number].float().cpu())
+            patterns.append(pattern[0, number].float().cpu())
 
     ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
-    stream_patterns(own.engine, ids, take, layer + 1)
-    shown = slice(int(window.tokens[0] == NOTHING), None)
+    stream_patterns(reading.engine, ids, take, layer + 1)
+    text_tokens = slice(int(window.tokens[0] == NOTHING), None)
     return AttentionView(
-        f"{Path(loaded.name).name} {asked}",
-        window.strings[shown],
-        kept[0].numpy()[shown, shown],
-        source=max(0, window.source - (shown.start or 0)),
+        f"{Path(loaded.name).name} {shown_name}",
+        window.strings[text_tokens],
+        patterns[0].numpy()[text_tokens, text_tokens],
+        source=max(0, window.source - (text_tokens.start or 0)),
     )
 
 
-def _window(loaded: Model, own: Model, text: str, target: str) -> Window:
-    """What a stack of a model reads of a text; across, of a source and its target."""
-    if own.stack != CROSS:
-        return text_window(own, text)
-    return joined(text_window(own, text), text_window(loaded, target))
+def _window(loaded: Model, reading: Model, text: str, target: str) -> Window:
+    """The window that is read of a text; across, of a source and its target."""
+    if not reading.attention_kind.sees_source:
+        return text_window(reading, text)
+    return joined_window(text_window(reading, text), text_window(loaded, target))
 
 
 def text_window(model: Model, text: str) -> Window:
@@ -98,7 +99,7 @@ def text_window(model: Model, text: str) -> Window:
     tokens = tokenizer.encode(Document("text", text, ())).tokens
     if not len(tokens):
         raise HeadscopeError("the text is empty: there is nothing to attend to")
-    if len(tokens) + 1 + tokenizer.frame.room > model.context:
+    if len(tokens) + 1 + tokenizer.frame.closing_tokens > model.context:
         raise HeadscopeError(
             f"the text has {len(tokens)} tokens; with its beginning {model.name} reads "
             f"{model.context} at most"

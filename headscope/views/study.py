@@ -1,10 +1,13 @@
-"""What every study hands back: a table, a picture of it, and the way to a file."""
+"""Base of every study's result: a table, a picture of it, and the way to a file."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,16 +25,16 @@ ROWS = 20
 
 
 class Study(ABC):
-    """What a study of a run or of a model found."""
+    """The result of a study of a run or of a model."""
 
     @property
     @abstractmethod
     def table(self) -> pd.DataFrame:
-        """What was found as one DataFrame; the class says what a row is."""
+        """The result as one DataFrame; the class says what a row is."""
 
     @abstractmethod
     def figure(self) -> Figure:
-        """What was found as a matplotlib figure."""
+        """The result as a matplotlib figure."""
 
     def csv(self) -> str:
         """The table as CSV, the text that `save` writes."""
@@ -60,3 +63,25 @@ class Study(ABC):
     def _repr_html_(self) -> str:
         """The first and the last rows of the table, for a notebook."""
         return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
+
+
+def values_to_json(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame | None]) -> str:
+    """Values, and tables as lists of rows, as one JSON object.
+
+    A number that is not defined is null, and so is a table that there is not.
+
+    >>> print(values_to_json({"lift": float("nan")}, {"heads": None}), end="")
+    {
+     "lift": null,
+     "heads": null
+    }
+    """
+    content = {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in values.items()
+    }
+    for name, table in tables.items():
+        # pandas writes NaN as null
+        text = "null" if table is None else table.to_json(orient="records", double_precision=6)
+        content[name] = json.loads(text)
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

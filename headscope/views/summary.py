@@ -1,4 +1,4 @@
-"""What `classify` and `heads` print: counts by type, and the strongest heads of each."""
+"""Summaries that `classify` and `heads` print: counts by type, and the strongest heads of each."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.evidence.ranking import strongest
-from headscope.evidence.result import Result
-from headscope.evidence.tags import NO_TAG, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.evidence.undecided import undecided
-from headscope.heads import ONE_STACK, Stacks, head_name
-from headscope.runs.shareable import name_of
+from headscope.heads import PLAIN_NAMES, HeadNames, head_name
+from headscope.runs.redact_paths import name_of
+from headscope.settings import not_default
+from headscope.statistics.ranking import strongest
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
+from headscope.statistics.unidentifiable import undecided
 from headscope.views.colours import (
-    LABELS,
-    NO_TYPE,
     colour,
     is_resting,
     legend_groups,
     letter,
-    marks,
 )
 from headscope.views.tables import plain_table
 
 STRONGEST = 5
 CLOSEST_MEANS = (
     "the numbers are those of the relation that the head comes closest to without earning its tag; "
-    "`headscope why` says what it lacks"
+    "headscope why says what it lacks"
 )
 WIDE = 36  # heads that fit into 80 columns with a blank between them
 
@@ -43,11 +41,12 @@ def summary(run: Result) -> RenderableType:
         if "layers" in model
         else name_of(run.name)
     )
-    parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run), *_loss_line(run)]
+    parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run)]
+    parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
     parts += [atlas_grid(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
-        parts += [Text(), _strongest_table(best, run.stacks)]
+        parts += [Text(), _strongest_table(best, run.head_names)]
     if len(untold := undecided(run.heads, run.evidence)):
         parts += [Text(), _undecided_table(untold)]
     notes = list(run.info.get("notes", ()))
@@ -62,9 +61,13 @@ def summary(run: Result) -> RenderableType:
 
 
 def _layers_said(model: Mapping[str, Any]) -> str:
-    """How many layers; of a hybrid how many of them have heads."""
-    own = model.get("attention_layers")
-    return f"{model['layers']} layers" if own is None else f"{len(own)} of {model['layers']} layers"
+    """The number of layers; of a hybrid how many of them have heads."""
+    attention_layers = model.get("attention_layers")
+    return (
+        f"{model['layers']} layers"
+        if attention_layers is None
+        else f"{len(attention_layers)} of {model['layers']} layers"
+    )
 
 
 def _weight(note: str) -> str:
@@ -73,7 +76,7 @@ def _weight(note: str) -> str:
 
 
 def _read_line(run: Result) -> list[RenderableType]:
-    """How much of the text was read; nothing where all of it was."""
+    """The share of the text that was read; nothing where all of it was."""
     read = run.info.get("text_read", {})
     if read.get("expected_changes") is None:
         return []
@@ -85,24 +88,30 @@ def _read_line(run: Result) -> list[RenderableType]:
     ]
 
 
+def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:
+    """Settings that are not the default; nothing where all are."""
+    words = not_default(dict(settings))
+    return [Text(f"not the default: {words}")] if words else []
+
+
 def _count(tags: float) -> str:
-    whole = round(tags)
-    return f"{whole} tag" if whole == 1 else f"{whole} tags"
+    rounded = round(tags)
+    return f"{rounded} tag" if rounded == 1 else f"{rounded} tags"
 
 
 def _loss_line(run: Result) -> list[RenderableType]:
-    """How well the model predicts its run's own text; nothing where that was not measured."""
+    """The model's loss on its run's own text; nothing where that was not measured."""
     loss = run.info.get("text_loss")
     if not loss:
         return []
     model, unigram = loss["model"], loss["unigram"]
-    said = (
+    sentence = (
         f"loss on its own text: {'no number' if model is None else f'{model:.2f}'} nats per token; "
         f"token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; "
         f"better on {loss['better']} of {loss['windows']} windows)"
     )
     sound = model is not None and model < unigram
-    return [Text(said, style="" if sound else "bold red")]
+    return [Text(sentence, style="" if sound else "bold red")]
 
 
 def atlas_grid(run: Result) -> Text:
@@ -110,28 +119,27 @@ def atlas_grid(run: Result) -> Text:
     heads = int(run.heads["head"].max()) + 1
     cell = 2 if heads <= WIDE else 1  # 80 columns
     grid = Text(no_wrap=True)
-    drawn = run.heads.assign(mark=marks(run))
-    for layer, own in drawn.groupby("layer", sort=True):
-        grid.append(f"{run.stacks.row(int(layer)):<4}", "dim")
-        for mark in own.sort_values("head")["mark"]:
-            grid.append(letter(mark).ljust(cell), _style(mark))
+    for layer, layer_heads in run.heads.groupby("layer", sort=True):
+        grid.append(f"{run.head_names.row(int(layer)):<4}", "dim")
+        for name in layer_heads.sort_values("head")["primary"]:
+            grid.append(letter(name).ljust(cell), _style(name))
         grid.append("\n")
-    groups = legend_groups({*run.evidence["type"], *drawn["mark"]} - {UNCLASSIFIED})
+    groups = legend_groups({*run.evidence["type"], *run.heads["primary"]} - {UNCLASSIFIED})
     for names in groups.values():
         for name in names:
-            label = "rests" if is_resting(name) else LABELS.get(name, name)
+            label = "rests" if is_resting(name) else name
             grid.append(letter(name), _style(name)).append(f" {label}  ")
     return grid
 
 
-def _style(mark: str) -> str:
-    """What rests, or has no type, is dim."""
-    faint = mark in NO_TYPE or is_resting(mark)
-    return "dim" if faint else f"bold {colour(mark)}"
+def _style(type_name: str) -> str:
+    """Dim for what rests or has no type."""
+    faint = type_name in NO_TYPE or is_resting(type_name)
+    return "dim" if faint else f"bold {colour(type_name)}"
 
 
 def head_lines(
-    heads: pd.DataFrame, untold: pd.Series | None = None, stacks: Stacks = ONE_STACK
+    heads: pd.DataFrame, untold: pd.Series | None = None, head_names: HeadNames = PLAIN_NAMES
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
 
@@ -140,17 +148,17 @@ def head_lines(
     Args:
         heads: a row per head, as in `heads.csv`.
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
-        stacks: how they are called.
+        head_names: how they are called.
     """
     table = plain_table("head", "primary", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
-        name = head_name(row.layer, row.head, stacks)
-        said = None if untold is None else untold.get(name)
+        name = head_name(row.layer, row.head, head_names)
+        reason = None if untold is None else untold.get(name)
         table.add_row(
             name,
-            UNIDENTIFIABLE if said else row.primary,
-            row.tags.replace(";", ", ") or ("no tag, either" if said else NO_TAG),
-            said or row.relation,
+            row.primary,
+            row.tags.replace(";", ", ") or ("no tag, either" if reason else NO_TAG),
+            reason or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
         )
@@ -162,42 +170,42 @@ def head_lines(
 
 def _counts(run: Result) -> Table:
     table = plain_table("type", "heads", "with the tag")
-    drawn = marks(run).value_counts()
+    primary_counts = run.heads["primary"].value_counts()
     tags = run.heads["tags"].str.split(";").explode().value_counts()
-    groups = legend_groups(set(drawn.index) | (set(tags.index) - {""}))
+    groups = legend_groups(set(primary_counts.index) | (set(tags.index) - {""}))
     for name in [name for names in groups.values() for name in names]:
         also = "" if name in NO_TYPE else str(tags.get(name, 0))
-        label = f"{name} (rests)" if is_resting(name) else LABELS.get(name, name)
-        table.add_row(label, str(drawn.get(name, 0)), also)
+        label = f"{name} (rests)" if is_resting(name) else name
+        table.add_row(label, str(primary_counts.get(name, 0)), also)
     return table
 
 
 def _undecided_table(untold: pd.DataFrame) -> Table:
-    """What heads that the text cannot tell may be doing, and how few queries could say it."""
+    """Table of what undecided heads may be doing, and how few queries could say it."""
     table = plain_table(
-        LABELS[UNIDENTIFIABLE], "heads", "head", "contested queries", right=("contested queries",)
+        UNIDENTIFIABLE, "heads", "head", "contested queries", right=("contested queries",)
     )
-    for said, own in untold.groupby("said", sort=False):
-        names = ", ".join(own.index[:STRONGEST]) + (", …" if len(own) > STRONGEST else "")
-        first = own.iloc[0]
+    for sentence, rows in untold.groupby("said", sort=False):
+        names = ", ".join(rows.index[:STRONGEST]) + (", …" if len(rows) > STRONGEST else "")
+        first = rows.iloc[0]
         of = f"{first['contested_n']:.0f} of {first['n']}"
-        table.add_row(str(said), str(len(own)), names, of)
+        table.add_row(str(sentence), str(len(rows)), names, of)
     return table
 
 
-def _strongest_table(best: pd.DataFrame, stacks: Stacks) -> Table:
+def _strongest_table(best: pd.DataFrame, head_names: HeadNames) -> Table:
     table = plain_table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
     for _, of_the_type in best.groupby("type", sort=False):
         group = of_the_type.head(STRONGEST)
-        for place, row in enumerate(group.itertuples()):
+        for rank, row in enumerate(group.itertuples()):
             table.add_row(
-                row.type if place == 0 else "",
-                head_name(row.layer, row.head, stacks),
+                row.type if rank == 0 else "",
+                head_name(row.layer, row.head, head_names),
                 row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),
                 str(row.n),
-                end_section=place == len(group) - 1,
+                end_section=rank == len(group) - 1,
             )
     return table
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+import pandas as pd
 from rich.table import Table
 
 NUMBERS = frozenset({"mass", "control", "lift", "n", "heads", "with the tag"})
@@ -13,7 +15,7 @@ NUMBERS = frozenset({"mass", "control", "lift", "n", "heads", "with the tag"})
 def plain_table(
     *columns: str,
     right: Collection[str] = (),
-    whole: Collection[str] = ("head",),
+    unwrapped: Collection[str] = ("head",),
     widths: Mapping[str, int] | None = None,
 ) -> Table:
     """An empty table with these columns; what is too long for its column goes on below.
@@ -21,7 +23,7 @@ def plain_table(
     Args:
         columns: their titles, from left to right; those of `widths` when none is named.
         right: those that hold numbers, beside `NUMBERS`.
-        whole: those whose text is never broken.
+        unwrapped: those whose text is never broken.
         widths: the most characters of a column.
 
     >>> [column.justify for column in plain_table("head", "mass", "p", right=("p",)).columns]
@@ -33,8 +35,34 @@ def plain_table(
         table.add_column(
             column,
             justify="right" if column in NUMBERS or column in right else "left",
-            no_wrap=column in whole,
+            no_wrap=column in unwrapped,
             overflow="fold",
             max_width=widths.get(column),
         )
+    return table
+
+
+def rows_table(
+    rows: pd.DataFrame,
+    columns: Mapping[str, Callable[[Any], str]],
+    *,
+    right: Collection[str] = (),
+    unwrapped: Collection[str] = ("head",),
+) -> Table:
+    """A table with a line per row of a DataFrame.
+
+    Args:
+        rows: as `itertuples` gives them.
+        columns: the text of a row's cell by the column's title; see `plain_table` for the rest.
+        right: those that hold numbers, beside `NUMBERS`.
+        unwrapped: those whose text is never broken.
+
+    >>> rows = pd.DataFrame({"layer": [0, 1], "n": [3, 4]})
+    >>> table = rows_table(rows, {"layer": lambda row: str(row.layer), "n": lambda row: f"{row.n}"})
+    >>> list(table.columns[1].cells)
+    ['3', '4']
+    """
+    table = plain_table(*columns, right=right, unwrapped=unwrapped)
+    for row in rows.itertuples():
+        table.add_row(*(cell(row) for cell in columns.values()))
     return table

@@ -1,4 +1,4 @@
-"""How many tags other thresholds would give, as a picture."""
+"""A picture of how many tags other thresholds would give."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from headscope.evidence.result import Result
-from headscope.evidence.thresholds import THRESHOLDS, in_one_line, tags_by_threshold
-from headscope.views.colours import colour, in_order, is_resting
-from headscope.views.paper import beside
+from headscope.statistics.result import Result
+from headscope.statistics.threshold_sensitivity import THRESHOLDS, in_one_line, tags_by_threshold
+from headscope.views.colours import colour, is_resting, types_in_order
+from headscope.views.figure_style import outside_legend
 
 _TICKS = (0.5, 0.75, 1, 1.5, 2)
 
 
 def curve_of(run: Result) -> pd.DataFrame:
-    """See `headscope.evidence.thresholds.tags_by_threshold`."""
+    """See `headscope.statistics.threshold_sensitivity.tags_by_threshold`."""
     return tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
 
 
@@ -34,18 +34,18 @@ def thresholds_figure(run: Result) -> Figure:
     panels[0].set_ylabel("heads with the tag")
     handles, labels = panels[0].get_legend_handles_labels()
     if handles:
-        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        beside(panels[-1].legend(handles, labels, fontsize=7, **place))
+        legend_position = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        outside_legend(panels[-1].legend(handles, labels, fontsize=7, **legend_position))
     figure.suptitle(in_one_line(table).replace("; ", ";\n"), fontsize=8)
     return figure
 
 
 def _draw(axes: Axes, table: pd.DataFrame) -> None:
-    for name in in_order(table["type"]):
+    for name in types_in_order(table["type"]):
         if not is_resting(name):
-            own = table[table["type"] == name].sort_values("factor")
+            curve = table[table["type"] == name].sort_values("factor")
             axes.plot(
-                own["factor"], own["tags"], "o-", color=colour(name), ms=3, lw=1.2, label=name
+                curve["factor"], curve["tags"], "o-", color=colour(name), ms=3, lw=1.2, label=name
             )
     axes.axvline(1, color="grey", lw=0.8, ls=(0, (3, 2)))
     axes.set_xscale("log")

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.api import load
 from headscope.cli import app
 from headscope.errors import HeadscopeError
+from headscope.run import load
 from tests.fuzz.folders import make_run
+from tests.helpers.studies import COMMANDS, words_with
 
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 FOLDERS = {
     ("classify", "out"),
     ("gallery", "out"),
@@ -34,12 +33,8 @@ OUTPUTS = [
     and option.name in ("out", "figure", "html", "film", "save")
     and (name, option.name) not in FOLDERS
 ]
-NEEDED = {
-    "directions": ["nowhere", "L0H0"],
-    "compare": ["nowhere", "nowhere"],
-    "show": ["nowhere", "L0H0", "text"],
-    "calibrate": ["nowhere"],
-}
+NEEDED = {name: words_with(name, {"head": "L0H0", "text": "text"}) for name in COMMANDS}
+NEEDED["calibrate"] = ["nowhere"]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +73,7 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
     precious = tmp_path / f"precious{suffix}"
     precious.write_text("precious")
-    arguments = [command, *NEEDED.get(command, ["nowhere"]), flag, str(precious)]
+    arguments = [command, *NEEDED[command], flag, str(precious)]
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, HeadscopeError)
     assert "exists already; choose another name, or add --overwrite" in str(refused.exception)
@@ -164,7 +159,7 @@ def test_the_working_folder_is_not_replaced(folder, monkeypatch):
 
 @pytest.mark.parametrize("model", [".", "./", "..", "../", "a/..", "../model", "x/../."])
 def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, model):
-    from headscope import pipeline
+    from headscope import classification
 
     asked: list[Path] = []
 
@@ -172,7 +167,7 @@ def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, mo
         asked.append(out)
         raise HeadscopeError("stop")
 
-    monkeypatch.setattr(pipeline, "classify", stop)
+    monkeypatch.setattr(classification, "classify", stop)
     (tmp_path / "model" / "a").mkdir(parents=True)
     (tmp_path / "model" / "x").mkdir()
     monkeypatch.chdir(tmp_path / "model")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ import typer
 
 import headscope.cli
 from headscope.cli import app
+from headscope.studies.study_table import GROUPS
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
-PANELS = ["Measure", "Look", "Compare", "Causes"]
+PANELS = list(GROUPS)
 
 
 def examples(command: Any) -> list[str]:
@@ -47,15 +50,33 @@ def test_every_command_stands_in_one_of_four_groups():
     assert next(iter(COMMANDS)) == "classify"
 
 
-def test_every_command_has_a_file_of_its_name():
-    folder = Path(headscope.cli.__file__).parent
-    for name, command in COMMANDS.items():
-        assert (folder / f"{name}.py").is_file()
-        assert command.callback is not None
-        text = (folder / f"{name}.py").read_text(encoding="utf-8")
-        assert f"def {name}(" in text
-        assert text.count("@command(") == 1
-
-
 def test_the_first_help_says_where_to_start():
     assert examples(GROUP)[0] == "headscope classify mini"
+
+
+def test_nobody_reads_a_literal_backtick():
+    """Help is made of docstrings, and texts of strings: no reader of either renders Markdown."""
+    for command in COMMANDS.values():
+        said = [command.help, command.epilog, *(getattr(own, "help", "") for own in command.params)]
+        assert not [text for text in said if "`" in (text or "")], command.name
+    home = Path(headscope.cli.__file__).parents[1]
+    for path in sorted(home.rglob("*.py")):
+        assert quoted_in(path.read_text(encoding="utf-8")) == [], path
+
+
+def quoted_in(code: str) -> list[str]:
+    """The strings of some code, docstrings left out, with something between two backticks."""
+    tree = ast.parse(code)
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = []
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in bare:
+            texts.append("".join(str(getattr(part, "value", "…")) for part in parts))
+    return [text for text in texts if re.search(r"`[^`|]+`", text)]
+
+
+def test_a_literal_backtick_would_be_seen():
+    assert len(quoted_in("""say(f"`headscope why {run}` says it")""")) == 1
+    assert quoted_in("""say("`why` says it")""") == ["`why` says it"]
+    assert quoted_in("""def f():\n    'Runs `g`.'\n    return r'(```|~~~)'""") == []

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+import fcntl
+import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.cli.terminal import harmless
+from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
 from tests.fuzz.folders import make_run
 
@@ -112,3 +119,57 @@ def test_commands_print_by_one_module_alone():
         calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
         prints = [n for n in calls if getattr(n.func, "id", "") == "print"]
         assert not prints or path.name == "terminal.py", path
+
+
+def test_prose_is_folded_at_a_width_and_goes_on_indented():
+    text = "L5H1: induction\n\n  yes mass (the share of its attention): 0.93\n漢字 漢字漢字 漢字"
+    assert folded(text, 24) == (
+        "L5H1: induction\n\n  yes mass (the share of\n    its attention): 0.93\n漢字 漢字漢字 漢字"
+    )
+    assert folded("漢字漢字漢字 漢字", 12) == "漢字漢字漢字\n  漢字"
+    assert folded("", 10) == ""
+
+
+@pytest.mark.parametrize("width", [8, 30, 100])
+def test_folding_loses_no_word_and_no_line_is_wider(width):
+    from rich.cells import cell_len
+
+    rng = np.random.default_rng(0)
+    words = ["a", "longer", "x" * 40, "漢字", "— [0.1,", "0.2]"]
+    text = "\n".join(
+        " " * int(rng.integers(5)) + " ".join(rng.choice(words, 12)) for _ in range(20)
+    )
+    shown = folded(text, width)
+    assert "".join(shown.split()) == "".join(text.split())
+    assert max(map(cell_len, shown.split("\n"))) <= width
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path, columns):
+    """In a real terminal, which says how wide it is."""
+    from rich.cells import cell_len
+
+    a = np.zeros((1, 1, 21, 21))
+    place = np.arange(1, 21)
+    a[0, 0, place, place - 1] = 0.9
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<s>", *(f"w{document}-{i}" for i in range(20))] for document in range(10)]
+    hs.score_patterns([a] * 10, None, tokens).save(tmp_path / "run")
+    command = [sys.executable, "-m", "headscope", "why", str(tmp_path / "run"), "L0H0"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # a terminal ends so
+            while part := os.read(ours, 4096):
+                seen += part
+        assert process.wait() == 0
+    os.close(ours)
+    shown = seen.decode().replace("\r\n", "\n")
+    for text, width in ((shown, columns), (piped, 100)):
+        widest = max(map(cell_len, text.split("\n")))
+        assert width - 20 < widest <= width
+    assert shown.split() == piped.split()

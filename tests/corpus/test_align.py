@@ -4,10 +4,10 @@ import numpy as np
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Mention, Word
-from headscope.corpus.synthetic import repeat_windows
 from headscope.corpus.text import read_text
-from headscope.measure.stimuli import TextWindows
 from headscope.models.tokenizer import Tokenizer
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
 
 
 def by_characters(document: Document, size: int = 2) -> TokenizedDocument:
@@ -104,11 +104,21 @@ def test_characters_that_take_several_tokens_belong_to_their_word(tokenizer):
     assert "\ufffd" in window.strings[window.words.last[1]]
 
 
+class Numbers:
+    """A tokenizer whose tokens are spelled by their numbers."""
+
+    bos, bos_string = 0, "0"
+
+    def encode(self, document):
+        raise NotImplementedError("random tokens are of no text")
+
+    def spell(self, tokens):
+        return list(map(str, tokens))
+
+
 def test_repeats_are_random_copies_without_special_tokens():
     vocabulary = np.arange(10, 400)
-    windows = repeat_windows(
-        vocabulary, 0, lambda ids: list(map(str, ids)), count=30, seed=3, max_length=256
-    )
+    windows = repeat_windows(vocabulary, Numbers(), count=30, seed=3, max_length=256)
     for window in windows:
         n = window.copy_length
         assert 25 <= n <= 64
@@ -118,7 +128,5 @@ def test_repeats_are_random_copies_without_special_tokens():
         assert len(set(window.tokens[1 : n + 1])) == n
         assert window.tokens[1:].min() >= 10
     assert len({w.copy_length for w in windows}) > 5
-    again = repeat_windows(
-        vocabulary, 0, lambda ids: list(map(str, ids)), count=30, seed=3, max_length=256
-    )
+    again = repeat_windows(vocabulary, Numbers(), count=30, seed=3, max_length=256)
     assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(windows, again, strict=True))

@@ -7,7 +7,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.errors import CorpusError
-from headscope.measure.stimuli import TextWindows
+from headscope.stimuli.text import TextWindows
 
 GOOD = "def f(a, b):\n    a = a + b\n    return a, (b, [a])\n"
 BAD = "x = 1\ndef (:\n"

@@ -13,7 +13,7 @@ import pytest
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.corpus.shipped import data_folder, shipped_corpora
-from headscope.measure.stimuli import TextWindows
+from headscope.stimuli.text import TextWindows
 
 (GUM,) = shipped_corpora()
 GENRES = {

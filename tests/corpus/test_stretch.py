@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.stretch import stretches
-from headscope.measure.stimuli import TextWindows
+from headscope.corpus.sentence_context import stretches
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.text import TextWindows
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.spelled import window_of_tokens
-from headscope.corpus.word_pairs import (
-    RELATIONS,
-    TEMPLATES,
-    pair_documents,
-    read_pairs,
-    shipped_pairs,
-)
+from headscope.corpus.from_tokens import window_of_tokens
+from headscope.corpus.word_pairs import RELATIONS, read_pairs, shipped_pairs
 from headscope.errors import CorpusError
 from headscope.relations import relations_of
+from headscope.stimuli.word_pairs import TEMPLATES, pair_documents
 from tests.relations.examples import RELATED_TEXT, RELATED_TOKENS
 
 SEMANTIC = {r.name: r for r in relations_of(["semantic"])}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,18 +13,16 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
+from headscope.statistics.tags import NO_TYPE
+from headscope.studies.study_table import STUDIES
 from headscope.studies.validation.calibrate import calibrate_planted
-from headscope.studies.validation.zoo.habits import habits
-from headscope.studies.validation.zoo.heads import Heads
-from headscope.studies.validation.zoo.oracles import oracles
+from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
+from headscope.studies.validation.heuristic_benchmark.heuristics import heuristics
+from headscope.studies.validation.heuristic_benchmark.oracles import oracles
+from tests.helpers.formats import DESCRIBED, PAGE, columns_of
+from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
 from tests.helpers.zoo import zoo_windows
-
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-SECTION = re.compile(r"^#{2,4} `([^`]+)`.*?\n(.*?)(?=^#{2,4} |\Z)", flags=re.MULTILINE | re.DOTALL)
-ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \|$", flags=re.MULTILINE)
-DESCRIBED = {name: ROW.findall(text) for name, text in SECTION.findall(PAGE)}
-"""Table to rows of column, range and meaning."""
 
 
 def shell(*arguments: object) -> str:
@@ -50,10 +47,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         shell("weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
     shell("weights", "mini", "--table", "related", "--out", home / "weights related.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
-    shell("redundancy", runs[0], "--windows", 9, "--out", home / "redundancy.csv", "--quiet")
     asked = ("L0H0", "--relation", "induction/repeat")
     shell("directions", runs[0], *asked, "--out", home / "directions.csv")
-    shell("collapse", gpt2_folder, *few, "--out", home / "collapse.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
     shell("weights", runs[0], "--keep")
     shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
@@ -71,6 +66,12 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("emergence", home / "sweep", "--out", home / "emergence.csv")
     (home / "anatomy.csv").write_text(shell("anatomy", gpt2_folder, "--format", "csv", "--check"))
     (home / "anatomy published.csv").write_text(shell("anatomy", "--format", "csv"))
+    values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
+    values |= {"max_tokens": 600, "windows": 9, "quiet": True}
+    for study in STUDIES:
+        if study.name not in WRITTEN_OTHERWISE and study.group:
+            words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
+            shell(study.name, *words)
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
@@ -99,20 +100,22 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     return read
 
 
+WRITTEN_OTHERWISE = {
+    "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "headvis", "languages", "prune",
+    "streaming", "sweep", "verify", "weights",
+}  # fmt: skip
+"""Studies with other arguments than those that their names tell, or without a table of `--out`."""
+
+
 def zoo_heads() -> pd.DataFrame:
     """A few heads of the zoo on a few windows."""
     windows = zoo_windows(1_500)
-    heads = Heads(habits(windows)[:3], oracles(windows, {"syntactic/det:head>dep"}))
+    heads = BenchmarkHeads(heuristics(windows)[:3], oracles(windows, {"syntactic/det:head>dep"}))
     return heads.table(hs.score_patterns(heads, windows))
 
 
-TABLES = [
-    "heads.csv", "evidence.csv", "effects.csv", "causal.csv", "sweep.csv", "languages.csv", "relations.csv", "runs.csv", "emergence", "compare heads",
-    "compare relations", "compare correlation", "compare depth", "redundancy",
-    "redundancy groups", "redundancy tests", "weights heads", "weights composition",
-    "weights writes", "weights related", "prune", "prune-heads", "streaming", "streaming-curve", "collapse", "directions", "rules.csv", "keys_from.csv", "anatomy", "anatomy published",
-    "calibrate", "calibrate zoo",
-]  # fmt: skip
+TABLES = ["heads.csv", "evidence.csv", "effects.csv", "keys_from.csv", "runs.csv"]
+TABLES += [table.name for study in STUDIES for table in study.tables]
 NOT_TABLES = {
     "run.json", "tally.safetensors", "patterns/examples.safetensors", "patterns/mean.safetensors",
 }  # fmt: skip
@@ -120,7 +123,7 @@ NOT_TABLES = {
 
 def by_type(column: str) -> str:
     """Columns that there are one of for each type go by one name on the page."""
-    for name in (*hs.head_types(), "unclassified"):
+    for name in (*hs.head_types(), *NO_TYPE):
         if column in (name, f"kept_{name}"):
             return column.replace(name, "TYPE")
     return column
@@ -129,7 +132,7 @@ def by_type(column: str) -> str:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_names_the_columns_of_the_table_and_no_others(written, name):
     columns = list(dict.fromkeys(map(by_type, written(name).columns)))
-    assert [row[0] for row in DESCRIBED[name]] == columns
+    assert columns_of(name) == columns
 
 
 def test_the_page_describes_no_table_that_is_not_checked():

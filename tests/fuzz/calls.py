@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,9 +16,10 @@ from transformers import AutoTokenizer
 import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import HeadscopeError
-from headscope.studies.ablate.run import ablate
+from headscope.studies.study_table import STUDIES, StudyRow
 from headscope.studies.validation.verify import verify
 from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.helpers.studies import arguments, call_with
 from tests.limits import Hang
 
 
@@ -61,7 +63,7 @@ SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "points": {"0", "5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
-    "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
+    "languages": {"None"}, "documents": {"None", "5"}, "corpus of zoo": {"None", "no list", "up"}, "corpus of streaming": {"None", "no list", "up"}, "recent": {"5"}, "sinks": {"0", "5"}, "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
     "max_tokens of sweep": {"None", "5"}, "seed of sweep": {"None", "0", "5"},
     "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},
@@ -69,7 +71,7 @@ SOUND: dict[str, set[str]] = {
     "query": {"ids"}, "key": {"ids"}, "owner": {"None", "ids"}, "type of relation": WORDS | {"half", "huge text", "long"},
     "name of relation": WORDS | {"half", "huge text", "long"}, "control": {"function", "class"},
     "with_tally": {"True"}, "overwrite": {"True"}, "light": {"True"}, "mixing": {"True"}, "check": {"True"},
-    "measure": {"True"}, "twin": {"True"}, "examples": {"True"}, "tell": {"function", "class"}, "progress": {"function", "class"}, "bos": {"None", "text"}, "model of verify": {"None"},
+    "measure": {"True"}, "twin": {"True"}, "examples": {"True"}, "tell": {"function", "class"}, "progress": {"function", "class", "True"}, "bos": {"None", "text"}, "model of verify": {"None"},
     "text": WORDS - {"missing", "folder"} | {"NUL", "blank"},
     "name": WORDS - {"missing", "folder"} | {"half", "huge text", "long"},
     "folder of save": {"text", "missing", "escapes", "half", "relation", "generator"},
@@ -97,15 +99,12 @@ def calls(desk: Desk) -> list[Call]:
     on_model = {"model": "mini", **text}
     patterns = {"patterns": [PATTERN], "windows": None, "tokens": [["<s>", "a", "b"]]}
     shared = ("seed", "progress", "device", "revision")
-    return [
+    calls = [
         Call("read_corpus", hs.read_corpus, {"path": "keys.conllu"}),
         Call("load", hs.load, {"folder": desk.run}, ("with_tally",)),
         Call("show", hs.show, {"model": "mini", "head": "0.0", "text": "a"}, ("device", "revision")),
         Call("compare", lambda first: hs.compare(first, desk.run), {"first": desk.given}),
         Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "check", "revision", "device")),
-        Call("weights", hs.weights, {"model": "mini"}, ("revision", "bos", "seed", "device", "source", "related")),
-        Call("redundancy", hs.redundancy, {"run": run, "corpus": "keys.conllu"},
-             ("windows", "queries", "seed", "progress", "device")),
         Call("classify", hs.classify, on_model,
              ("settings", "relations", "out", "overwrite", "progress", "tell", "backend", "types", "max_length", "bos",
               "twin", "examples", "keep_every", "engine", "dtype", "device_map", "colour", *shared)),
@@ -118,13 +117,9 @@ def calls(desk: Desk) -> list[Call]:
         Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9, "points": 9},
              ("heads", "max_length", "seed", "overwrite", "progress", "device", "source")),
         Call("emergence", hs.emergence, {"sweep": "folder"}),
-        Call("writes", hs.writes, on_model, ("seed", "device")),
-        Call("collapse", hs.collapse, on_model, ("mixing", *shared)),
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
              ("features", "rank", "each", "relations", "seed", "twin", "progress", "device", "revision")),
-        Call("prune", hs.prune, on_model, ("run", *shared)),
         Call("streaming", hs.streaming, {"recent": 4, "max_length": 12, **on_model}, shared),
-        Call("ablate", ablate, {"run": run}, ("heads", "how", "pairs", "seed", "device", "progress")),
         Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),
         Call("score_patterns", hs.score_patterns, patterns,
              ("types", "relations", "name", "seed", "out", "overwrite")),
@@ -141,6 +136,17 @@ def calls(desk: Desk) -> list[Call]:
         Call("Run.headvis", run.headvis, {"out": "new"}, ("heads", "sequences", "points")),
         Call("Run.save", run.save, {"folder": "new"}, ("overwrite",)),
     ]  # fmt: skip
+    values = {"model": "mini", "run": run, "head": "0.0", "windows": 8, **text}
+    named = {call.name for call in calls}
+    return calls + [
+        _call_of(study, call_with(study, values)) for study in STUDIES if study.name not in named
+    ]
+
+
+def _call_of(study: StudyRow, sound: dict[str, Any]) -> Call:
+    """A call of a study as its row tells it, with all that its function takes besides."""
+    more = tuple(name for name in arguments(study) if name not in sound)
+    return Call(study.name, getattr(hs, study.name), sound, more)
 
 
 def attempts(desk: Desk) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -153,7 +159,15 @@ def attempts(desk: Desk) -> Iterator[tuple[str, Callable[[], Any]]]:
                 fits = SOUND["folder of save"] | {"None"}
             for label, make in VALUES.items():
                 if label not in fits:
-                    yield f"{call.name}({parameter}={label})", _bound(call, parameter, make)
+                    attempt = _bound(call, parameter, make)
+                    attempt.is_default = label == "None" and _is_none(call.function, parameter)
+                    yield f"{call.name}({parameter}={label})", attempt
+
+
+def _is_none(function: Callable[..., Any], parameter: str) -> bool:
+    """True where None is the argument's default, and so no bad value."""
+    known = inspect.signature(function).parameters
+    return parameter in known and known[parameter].default is None
 
 
 def _bound(call: Call, parameter: str, make: Callable[[], Any]) -> Callable[[], Any]:
@@ -166,6 +180,8 @@ def try_call(desk: Desk, name: str, attempt: Callable[[], Any]) -> Fault | None:
     with desk.guarded() as changed:
         try:
             attempt()
+            if getattr(attempt, "is_default", False):
+                return None
             wrong = "was taken as if it were sound"
         except HeadscopeError as error:
             wrong = odd_message(str(error))

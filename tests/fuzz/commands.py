@@ -16,6 +16,7 @@ import typer
 
 from headscope import cli
 from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.helpers.studies import COMMANDS, words_with
 from tests.limits import Hang
 
 NUMBERS = ["a", "1.5", "-1", "nan", "", "9" * 30, "9" * 5000, "0x1", "²"]
@@ -40,15 +41,14 @@ CORPORA = ["bad.conllu", "wide.txt"]
 def sound(desk: Desk) -> dict[str, list[str]]:
     """Arguments of each command with which it would work."""
     text = ["--corpus", "keys.conllu", "--max-tokens", "50"]
-    return {
-        "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"],
-        "heads": [desk.run], "why": [desk.run, "0.0"], "report": [desk.given],
+    values = {"model": "mini", "run": desk.run, "runs": desk.run, "head": "0.0", "corpus": "keys.conllu",
+              "max_tokens": 50, "windows": 8, "quiet": True}  # fmt: skip
+    plain = {name: words_with(name, values) for name in COMMANDS}
+    return plain | {
+        "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"], "report": [desk.given],
         "show": ["mini", "0.0", "a"], "atlas": [desk.given, "--out", "new.pdf"],
-        "compare": [desk.run, desk.run], "weights": ["mini"], "models": [], "data": [],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"], "calibrate": ["-q"],
-        "anatomy": ["mini"], "ablate": [desk.run, "-q"], "collapse": ["mini", *text, "-q"],
-        "explain": ["mini", "--corpus", "keys.conllu", "--windows", "8", "-q"],
-        "prune": ["mini", *text, "-q"], "redundancy": [desk.run, "--corpus", "keys.conllu", "-q"],
+        "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import headscope as hs
-from headscope.api import load
 from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
-from headscope.evidence.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.measure.example import Example
+from headscope.run import load
 from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
 from headscope.runs.listing import list_heads, write_heads
+from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.studies.validation.verify import verify
 from headscope.views.figures import FIGURES
 from headscope.views.report.inline import atlas_html

@@ -9,7 +9,7 @@ from html import unescape
 
 from starlette.responses import Response
 
-from tests.browser import DARK, DRIVE, WATCH, Visit, find_browser
+from tests.browser import DARK, DRIVE, NARROWEST, WATCH, Visit, find_browser, narrow
 from tests.helpers.served import Served
 
 SETTLED = """
@@ -63,11 +63,14 @@ def drive(
 ):
     """Open the page in a browser of its own, run a script there, and tell the end."""
     served.app.scripts[f"/{name}.js"] = DRIVE % (SETTLED + script)
+    address = f"{served.address}/?{name}#{at}"
+    if width < NARROWEST:
+        return narrow(address, folder, width=width, scheme=scheme)
     command = [
         find_browser(), "--headless", "--no-sandbox", "--disable-gpu",
         f"--window-size={width},900", "--virtual-time-budget=60000",
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        f"--user-data-dir={folder / name}", "--dump-dom", f"{served.address}/?{name}#{at}",
+        f"--user-data-dir={folder / name}", "--dump-dom", address,
     ]  # fmt: skip
     if scheme == "dark":
         command[1:1] = DARK

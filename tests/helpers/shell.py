@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Timer
 
 SECONDS = 300
-HEAVY = ("headscope.pipeline", "headscope.models.load")
+HEAVY = ("headscope.classification", "headscope.models.load")
 """Neither the command line itself nor what it prints with: that reads the environment."""
 
 

@@ -7,8 +7,9 @@ from functools import cache
 import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import plan_pairs, plan_repeats
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.word_pairs import pair_windows
 
 
 @cache
@@ -25,5 +26,5 @@ def other_windows() -> list[Window]:
     backend = load_tokenizer("mini", mini_folder())
     encoder = Tokenizer(backend, name="mini")
     tokens = encoder.ordinary_tokens(len(backend))
-    repeats = plan_repeats(tokens, encoder, max_length=128, seed=0)
-    return [*repeats, *plan_pairs(encoder, max_length=128, seed=0)]
+    repeats = repeat_windows(tokens, encoder, max_length=128, seed=0)
+    return [*repeats, *pair_windows(encoder, max_length=128, seed=0)]

@@ -46,3 +46,19 @@ def test_fewer_items_than_the_caller_asks_for_have_no_interval():
 
 def test_every_resample_draws_as_many_items_as_there_are():
     assert (resample(9, rng(), times=50).sum(1) == 9).all()
+
+
+def test_heads_that_count_items_of_their_own_are_the_heads_one_by_one():
+    rng = np.random.default_rng(2)
+    sums, counts = rng.normal(3, 1, (20, 4)), rng.integers(1, 9, (20, 4)).astype(float)
+    counts[3:, 2] = sums[3:, 2] = 0  # a head with three items
+    counts[:, 3] = sums[:, 3] = 0
+    draws = resample(20, np.random.default_rng(3))
+    low, high = interval(sums, counts, draws)
+    for head in range(2):
+        alone = interval(sums[:, head], counts[:, head], draws)
+        assert (low[head], high[head]) == pytest.approx(tuple(alone), rel=1e-5)
+    drawn = draws[:, :3].any(1)
+    ratios = (draws[drawn] @ sums[:, 2]) / (draws[drawn] @ counts[:, 2])
+    assert (low[2], high[2]) == pytest.approx(tuple(np.quantile(ratios, (0.025, 0.975))))
+    assert low[3] == high[3] == 0

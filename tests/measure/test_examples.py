@@ -11,16 +11,17 @@ import torch
 
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
-from headscope.measure import kept
-from headscope.measure.chosen import choose
-from headscope.measure.example import Example, Wanted
-from headscope.measure.examples import find_examples, spread
+from headscope.measure import pattern_buffer
+from headscope.measure.example import Example, ExampleRequest
+from headscope.measure.example_selection import choose_queries
+from headscope.measure.examples import find_examples, windows_to_reread
 from headscope.measure.excerpt import BEGINNING, WIDTH, excerpt, stretches_left_out
 from headscope.measure.query_masses import Queries, Reading
-from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import pairs
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
 
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 SHOWN = [
@@ -36,14 +37,14 @@ def found(gpt2_folder):
     corpus = data_folder() / "corpora" / "gold.conllu"
     text = TextWindows([corpus], model.tokenizer, max_tokens=1500, max_length=128, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    repeats = plan_repeats(vocabulary, model.tokenizer, max_length=200, seed=0)
+    repeats = repeat_windows(vocabulary, model.tokenizer, max_length=200, seed=0)
     windows = [*text, *repeats]
     return cut_out(gpt2_folder, windows), {window.name: window for window in windows}
 
 
 def cut_out(folder, windows, progress=lambda done, total: None) -> list[Example]:
     names = [relation.id for relation in RELATIONS]
-    wanted = [Wanted(1, 2, names.index(name)) for name in SHOWN]
+    wanted = [ExampleRequest(1, 2, names.index(name)) for name in SHOWN]
     how = {"batch_tokens": 512, "seed": 0, "progress": progress}
     return find_examples(load_model(str(folder)), windows, RELATIONS, wanted, **how)
 
@@ -163,17 +164,17 @@ def test_natural_text_goes_before_made_sentences_and_readable_tokens_before_frag
     rng = np.random.default_rng(0)
     mixed = reading(["pairs", "text"], list("abcdefghijklm" * 5))
     both = queries([(w, q) for q in range(1, 65) for w in (0, 1)])
-    assert {c.window for c in choose(mixed, Wanted(0, 0, 0), both, rng)} == {1}
+    assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), both, rng)} == {1}
     made = queries([(0, q) for q in range(1, 13)])
-    assert {c.window for c in choose(mixed, Wanted(0, 0, 0), made, rng)} == {0}
+    assert {c.window for c in choose_queries(mixed, ExampleRequest(0, 0, 0), made, rng)} == {0}
     broken = reading(["text"], ["a", "b", "\ufffd", "c", "d", "\x07", "e", "f", " ", "g", "h"])
     own = queries([(0, q) for q in range(1, 11)])
-    first = next(iter(choose(broken, Wanted(0, 0, 0), own, rng)))
+    first = next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng)))
     assert first.query == 1
     own = queries(
         [(0, q) for q in (2, 3, 5, 6, 8, 4, 9, 10)] * 4
     )  # 4 is the first whose key is whole
-    assert next(iter(choose(broken, Wanted(0, 0, 0), own, rng))).query == 4
+    assert next(iter(choose_queries(broken, ExampleRequest(0, 0, 0), own, rng))).query == 4
 
 
 def test_a_line_says_where_its_stretches_stand_and_what_they_leave_out():
@@ -195,7 +196,7 @@ def test_what_does_not_fit_into_memory_is_read_a_second_time_and_shows_the_same(
     found, gpt2_folder, monkeypatch
 ):
     examples, windows = found
-    monkeypatch.setattr(kept, "MOST_BYTES", 0)
+    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", 0)
     again = cut_out(gpt2_folder, list(windows.values()))
     assert len(again) == len(examples) > 20
     for example, other in zip(examples, again, strict=True):
@@ -209,12 +210,12 @@ def test_what_does_not_fit_into_memory_is_read_a_second_time_and_shows_the_same(
 
 @pytest.mark.parametrize(("most", "times"), [(2**28, 1), (0, 2)])
 def test_progress_ends_at_what_there_is_to_read(found, gpt2_folder, monkeypatch, most, times):
-    monkeypatch.setattr(kept, "MOST_BYTES", most)
+    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", most)
     _, windows = found
     told: list[tuple[int, int]] = []
     cut_out(gpt2_folder, list(windows.values()), lambda done, total: told.append((done, total)))
     assert told[-1][0] == told[-1][1]
     sample = told[-1][0]
     assert sum(told[i][0] > told[i - 1][0] for i in range(1, len(told))) == len(told) - 1
-    once = sum(map(len, spread(list(windows.values()))))
+    once = sum(map(len, windows_to_reread(list(windows.values()))))
     assert (times - 1) * once < sample <= times * once

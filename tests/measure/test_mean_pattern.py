@@ -69,3 +69,129 @@ def test_mean_patterns_that_cannot_be_are_refused(tmp_path, change):
     record.write_text(json.dumps(info), encoding="utf-8")
     with pytest.raises(RunError, match="mean patterns"):
         hs.load(tmp_path / "run")
+
+
+def repeated(n: int, documents: int = 10, seed: int = 1):
+    """A run whose L0H1 looks from a repeat's second copy at the token after the first's, and rests
+    in its first copy and in texts; L0H0 looks at the token before, and rests on repeats."""
+    rng = np.random.default_rng(seed)
+    tokens, patterns = [], []
+    for document in range(2 * documents):
+        repeat = document % 2
+        size = 2 * n + 1
+        words = [f"w{document}-{i}" for i in range(n if repeat else 2 * n)]
+        a = np.zeros((1, 2, size, size))
+        place = np.arange(1, size)
+        if repeat:
+            second = np.arange(n + 1, size)
+            a[0, 1, second, second - n + 1] = rng.uniform(0.7, 0.9, n)
+        else:
+            a[0, 0, place, place - 1] = 0.9
+        a[..., 0] += 1 - a.sum(-1)
+        patterns.append(a)
+        tokens.append(["<s>", *(words * 2 if repeat else words)])
+    return hs.score_patterns(patterns, None, tokens), patterns[1::2]
+
+
+@pytest.mark.parametrize("n", [30, 8])
+def test_a_head_of_repeats_is_drawn_on_both_copies_of_them(n):
+    run, patterns = repeated(n)
+    assert run.heads.loc["L0H1", "primary"] == "induction"
+    assert run.heads.loc["L0H0", "primary"] == "positional"
+    # the first 12 positions, and the first 12 of the second copy, as far as there are so many
+    places = [*range(12), *range(n + 1, n + 13)]
+    slots = [i for i, at in enumerate(places) if (at <= n if i < 12 else at < 2 * n + 1)]
+    expected = np.zeros((SIDE, SIDE))
+    for query in slots[1:]:
+        for key in slots:
+            if key <= query:
+                cells = [a[0, 1, places[query], places[key]] for a in patterns]
+                expected[query, key] = np.mean(cells)
+    assert set(run.pictures) == {(0, 1)}
+    assert run.pictures[0, 1].stimulus == "repeat"
+    np.testing.assert_allclose(run.pictures[0, 1].pattern, expected, atol=1e-6)
+    # its attention on repeats shows as a line, where on text it only rests
+    inner = run.pictures[0, 1].pattern[1:, 1:]
+    assert (inner > 0.5).sum() >= min(n, 11) - 1
+    assert run.means[0, 1, 1:, 1:].max() == 0
+
+
+def test_a_run_folder_keeps_the_pictures_of_heads_that_are_drawn_on_other_stimuli_alone(tmp_path):
+    run, _ = repeated(30)
+    run.save(tmp_path / "run")
+    loaded = hs.load(tmp_path / "run", with_tally=True)
+    assert loaded.pictures.keys() == run.pictures.keys()
+    kept = loaded.pictures[0, 1]
+    assert kept.stimulus == "repeat"
+    np.testing.assert_allclose(kept.pattern, run.pictures[0, 1].pattern, atol=1e-3)
+    sums = run.tally.profile.stimulus_mean
+    np.testing.assert_array_equal(loaded.tally.profile.stimulus_mean, sums)
+    from safetensors.numpy import load_file
+
+    arrays = load_file(tmp_path / "run" / "patterns" / "mean.safetensors")
+    assert arrays["repeat"].shape == (1, SIDE, SIDE)
+
+
+@pytest.mark.parametrize("change", ["head", "shape", "range", "alone", "name"])
+def test_pictures_that_cannot_be_are_refused(tmp_path, change):
+    import pandas as pd
+    from safetensors.numpy import load_file, save_file
+
+    from headscope.runs.means import read_means
+
+    run, _ = repeated(30)
+    run.save(tmp_path / "run")
+    path = tmp_path / "run" / "patterns" / "mean.safetensors"
+    arrays = load_file(path)
+    broken = {
+        "head": {"repeat.heads": np.array([[7, 0]], np.int32)},
+        "shape": {"repeat": arrays["repeat"][:, 1:]},
+        "range": {"repeat": arrays["repeat"] - np.float16(2)},
+        "alone": {"repeat.heads": None},
+        "name": {"colours": arrays["repeat"]},
+    }[change]
+    changed = {k: v for k, v in (arrays | broken).items() if v is not None}
+    save_file({k: np.ascontiguousarray(v) for k, v in changed.items()}, path)
+    heads = pd.DataFrame(run.heads)
+    with pytest.raises(RunError, match="mean pattern"):
+        read_means(tmp_path / "run", heads)
+
+
+def test_every_stimulus_beside_text_that_a_relation_is_read_on_has_pictures():
+    from headscope.measure.tally import PICTURE_TITLES
+    from headscope.relations import relations_of
+    from headscope.stimuli.text import EXCERPT
+
+    read = {name for relation in relations_of() for name in relation.stimuli}
+    assert read - {EXCERPT.name} == set(PICTURE_TITLES)
+
+
+def test_a_models_pictures_are_the_mean_of_its_own_patterns(gpt2_folder):
+    """Hugging Face's own eager attention, on the same repeats."""
+    import torch
+    from transformers import GPT2Model
+
+    from headscope.measure.measure import measure
+    from headscope.models.load import load_model
+    from headscope.relations import relations_of
+    from headscope.stimuli import build_stimuli
+    from headscope.stimuli.stimulus import StimulusConfig
+
+    model = load_model(str(gpt2_folder))
+    config = StimulusConfig(model.tokenizer, model.vocabulary_size, 64, 0, 9)
+    windows = build_stimuli({"repeat"}, config)
+    tally = measure(model, [], windows, relations_of(["induction"]), seed=0, batch_tokens=256)
+    eager = GPT2Model.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
+    sums, counts = np.zeros((SIDE, SIDE)), np.zeros(SIDE)
+    for window in windows[:8]:  # of each stimulus the first eight documents
+        with torch.no_grad():
+            out = eager(torch.from_numpy(window.tokens)[None], output_attentions=True)
+        own = out.attentions[1][0, 2].double().numpy()
+        places = [*range(12), *range(window.copy_length + 1, window.copy_length + 13)]
+        for query in range(1, SIDE):
+            counts[query] += 1
+            for key in range(query + 1):
+                sums[query, key] += own[places[query], places[key]]
+    found = tally.profile.stimulus_mean[0, 1, 2].reshape(SIDE, SIDE)
+    np.testing.assert_array_equal(tally.profile.stimulus_queries[0], counts)
+    np.testing.assert_allclose(found, sums, atol=1e-4)

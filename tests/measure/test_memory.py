@@ -17,10 +17,11 @@ from headscope.errors import ModelError
 from headscope.measure.batches import Batch
 from headscope.measure.measure import measure
 from headscope.measure.memory import give_back, in_memory
-from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.models import load
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
 
 TEXT = "Alice was very tired. She looked at the old keys again. "
 RELATIONS = relations_of(["induction", "positional", "delimiter"])
@@ -65,7 +66,7 @@ def corpus(tmp_path_factory):
 
 def tally_of(model, corpus, batch_tokens: int = 512):
     text = TextWindows([corpus], model.tokenizer, max_tokens=1500, max_length=64, seed=0)
-    repeats = plan_repeats(np.arange(1, 250), model.tokenizer, max_length=64, seed=0)
+    repeats = repeat_windows(np.arange(1, 250), model.tokenizer, max_length=64, seed=0)
     return measure(model, text, repeats, RELATIONS, seed=0, batch_tokens=batch_tokens)
 
 
@@ -84,7 +85,7 @@ def test_halves_give_the_sums_of_smaller_batches(model, corpus, error):
 
 def test_halves_add_bit_for_bit_what_they_give_alone(model):
     """Windows of one length: a half is the very batch that a smaller size would make."""
-    windows = plan_repeats(np.arange(1, 250), model.tokenizer, max_length=41, seed=0)[:32]
+    windows = repeat_windows(np.arange(1, 250), model.tokenizer, max_length=41, seed=0)[:32]
     assert {len(window) for window in windows} == {41}
     narrow = replace(model, engine=Narrow(model.engine, 4 * 41, MemoryError()))
     sums = [

@@ -7,13 +7,14 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from headscope.evidence.effects import weigh_effects, write_failures
-from headscope.measure.effect_names import effect_names
-from headscope.measure.measure import Setting, empty_pass
+from headscope.measure.measure import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
-from headscope.measure.stimuli import plan_repeats
 from headscope.models.load import load_model
-from headscope.relations.writes import EFFECTS
+from headscope.relations.writes import EFFECTS, sum_names
+from headscope.statistics.conditions import failures
+from headscope.statistics.judge_heads import Judging
+from headscope.statistics.tags import with_rules
+from headscope.stimuli.repeat import repeat_windows
 
 CODE, HEADS, CONTEXT = 64, 4, 64
 D_MODEL = HEADS * CODE
@@ -68,24 +69,25 @@ def test_what_is_read_at_the_own_position_earns_no_tag(engine, noise, tokenizer,
     save_amplifier(tokenizer, tmp_path, copy_length=20, noise=noise)
     model = load_model(str(tmp_path), engine=engine)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    windows = plan_repeats(vocabulary, model.tokenizer, max_length=LENGTH, seed=0, count=16)
+    windows = repeat_windows(vocabulary, model.tokenizer, max_length=LENGTH, seed=0, count=16)
     assert {window.copy_length for window in windows} == {20}
-    done = empty_pass(model, [], EFFECTS)
-    setting = Setting(model, [], 0, EFFECTS)
+    done = empty_state(model, EFFECTS)
+    setting = BatchReader(model, EFFECTS, 0)
     read_plan(
-        Plan([], windows, [], 0, done),
+        Plan([], windows, EFFECTS, 0, done),
         lambda steps, twin: (setting.read(s, setting.prepare(s.batch)) for s in steps),
         batch_tokens=256,
     )
-    assert done.tally.relations == tuple(effect_names(EFFECTS))
-    table = weigh_effects(done.tally, EFFECTS, seed=0)
-    table = table[table["effect"] == "repeat"].set_index(["layer", "head"])
+    assert done.tally.relations == sum_names(EFFECTS)
+    evidence, _ = Judging(done.tally, seed=0).relations(EFFECTS)
+    evidence = evidence[evidence["relation"] == "repeat"]
+    table = evidence.set_index(["layer", "head"])
     assert set(table.index[table["tagged"]]) == {MOVER, LATE}
     raised = table.loc[AMPLIFIER]
     assert raised["lift"] > 1.5  # it does raise it
     assert abs(raised["moved"]) < 0.1
     for name in (MOVER, LATE):
         assert table.loc[name, "moved"] == pytest.approx(table.loc[name, "lift"], abs=0.1)
-    failures = write_failures(table.reset_index(), EFFECTS)
+    failed = failures(with_rules(evidence, {effect.id: effect.rule for effect in EFFECTS}))
     place = list(table.index).index(AMPLIFIER)
-    assert list(failures.columns[failures.iloc[place]]) == ["moved"]
+    assert list(failed.columns[failed.iloc[place]]) == ["moved"]

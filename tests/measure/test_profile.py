@@ -10,9 +10,9 @@ from transformers import AutoModelForCausalLM
 from headscope.corpus.shipped import data_folder
 from headscope.measure.measure import measure
 from headscope.measure.profile import describe
-from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.text import TextWindows
 
 WINDOWS = 4
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure import kept
-from headscope.measure.example import Wanted
+from headscope.measure import pattern_buffer
+from headscope.measure.example import ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.query_masses import Reading, masses
-from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.text import TextWindows
 
 RELATIONS = relations_of(["positional", "delimiter", "induction"])
 BY_NAME = {relation.id: i for i, relation in enumerate(RELATIONS)}
@@ -32,10 +32,10 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     from transformers import AutoModelForCausalLM
 
     wanted = [
-        Wanted(1, 3, BY_NAME["delimiter/punctuation"]),
-        Wanted(0, 1, BY_NAME["positional/offset-2"]),
-        Wanted(1, 0, BY_NAME["delimiter/punctuation"]),
-        Wanted(1, 0, BY_NAME["induction/repeat"]),  # no window of text has it
+        ExampleRequest(1, 3, BY_NAME["delimiter/punctuation"]),
+        ExampleRequest(0, 1, BY_NAME["positional/offset-2"]),
+        ExampleRequest(1, 0, BY_NAME["delimiter/punctuation"]),
+        ExampleRequest(1, 0, BY_NAME["induction/repeat"]),  # no window of text has it
     ]
     model = load_model(str(gpt2_folder), engine=engine)
     seen: list[tuple[int, int]] = []
@@ -64,8 +64,8 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
 
 
 def test_progress_ends_when_everything_is_read(gpt2_folder, windows, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_BYTES", 0)  # else the sample is read once
-    wanted = [Wanted(1, 2, BY_NAME["delimiter/sentence-end"])]
+    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", 0)  # else the sample is read once
+    wanted = [ExampleRequest(1, 2, BY_NAME["delimiter/sentence-end"])]
     seen: list[tuple[int, int]] = []
     examples = find_examples(
         load_model(str(gpt2_folder)), windows[:12], RELATIONS, wanted,

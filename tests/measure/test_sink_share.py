@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.evidence.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS
-from headscope.measure.deal import deal
-from headscope.measure.stimuli import TextWindows
+from headscope.measure.block_assignment import assign_blocks
 from headscope.models.load import load_model
 from headscope.runs.store import load
 from headscope.runs.tables import read_heads, table_to_csv
+from headscope.stimuli.text import TextWindows
 from headscope.views.report.data import page_data
+from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
 from tests.models.every_layout import own_attention, save_tiny
 
 LENGTH = 80
@@ -35,7 +35,7 @@ def run(folder, annotated):
 def test_it_is_what_the_model_s_own_rows_lack(run, folder, annotated):
     tokenizer = load_model(str(folder)).tokenizer
     text = list(TextWindows(annotated, tokenizer, max_tokens=1500, max_length=LENGTH, seed=0))
-    _, chosen = deal(text)
+    _, chosen = assign_blocks(text)
     lacks = queries = 0.0
     for i in chosen:
         own = np.stack(
@@ -74,4 +74,4 @@ def test_tables_of_an_older_headscope_lack_it(run, tmp_path, lacks):
         file.write_text(table_to_csv(heads), encoding="utf-8")
         read = read_heads(file)
         assert read["sink_share"].isna().all()
-        assert list(read) == HEAD_COLUMNS + EXPLAINED_COLUMNS * explained
+        assert list(read) == (columns_of("heads.csv") if explained else HEADS_BEFORE_EXPLAIN)

@@ -13,14 +13,15 @@ from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
-from headscope.measure.deal import deal
+from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.measure import measure
-from headscope.measure.selection import _find_all
-from headscope.measure.stimuli import TextWindows, plan_repeats
+from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.delimiter import kinds_of
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
 
 RELATIONS = relations_of()
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
@@ -44,7 +45,7 @@ def windows(loaded, annotated):
     # a few thousand tokens, which are letters to a tiny vocabulary
     text = list(TextWindows(annotated, loaded.tokenizer, max_tokens=2400, max_length=250, seed=0))
     vocabulary = loaded.tokenizer.ordinary_tokens(loaded.vocabulary_size)
-    return text + plan_repeats(vocabulary, loaded.tokenizer, max_length=250, seed=0)[:4]
+    return text + repeat_windows(vocabulary, loaded.tokenizer, max_length=250, seed=0)[:4]
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +191,7 @@ def slow_sums(windows, attentions):
     target, control, hits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     queries = np.zeros(len(RELATIONS))
     for window, a in zip(windows, attentions, strict=True):
-        drawn = dict(_find_all(window, RELATIONS, 0))
+        drawn = dict(find_all(window, RELATIONS, 0))
         rested = a.copy()
         for layer, resting in enumerate(slow_resting(window, a)):
             rested[layer, :, :, resting] = -1
@@ -238,7 +239,7 @@ def test_the_tally_equals_a_slow_loop_over_output_attentions(tally, slow):
 
 def test_the_profile_equals_its_formulas_on_output_attentions(tally, windows, attentions):
     text = [window for window in windows if window.stimulus == "text"]
-    _, chosen = deal(text)
+    _, chosen = assign_blocks(text)
     assert tally.profile.corners.sum() == len(chosen) <= 16
     assert len(chosen) >= len(text) // 4 >= 2
     entropy = distance = first = queries = 0.0

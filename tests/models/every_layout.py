@@ -11,15 +11,21 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.layout import ENCODER_DECODERS
+from headscope.models.layout.model_layout import ModelLayout
+from headscope.models.layout.modules import number_layers, projection_modules
+from headscope.models.layout.projections import find_projections, output_projection
+from headscope.models.layout.table import ENCODER_DECODERS, LAYOUTS
 from headscope.models.load import load_model
-from headscope.models.shuffled import shuffled
-from headscope.views.layouts import LAYOUTS, Layout
+from headscope.models.null_model import null_model
 from tests.models.tiny import CONTEXT, ENCODERS, LARGEST, tiny_config
 
 LONGEST_SENTENCE = 500
+UNMEASURED = ("examples", "attention", "planted", "own_code", "unnumbered", "tensors",
+              "positions_after_padding", "trained_context")  # fmt: skip
 # those with stacks are measured where those are tested; their decoders alone are refused
-ROWS = {layout.name: layout for layout in LAYOUTS if layout.name not in ENCODER_DECODERS}
+ROWS = {
+    layout.model_type: layout for layout in LAYOUTS if layout.model_type not in ENCODER_DECODERS
+}
 
 
 def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
@@ -85,7 +91,7 @@ def bound(difference: float) -> str:
 def has_twin(model, tokens, own: list[torch.Tensor]) -> bool:
     """Whether its shuffled matrices change what every head does, and are put back."""
     try:
-        with shuffled(model.engine, seed=1):
+        with null_model(model.engine, seed=1):
             twin = patterns(model, tokens)
     except ModelError:
         return False
@@ -93,6 +99,22 @@ def has_twin(model, tokens, own: list[torch.Tensor]) -> bool:
         assert float((before - other).abs().amax((0, 2, 3)).min()) > 0.05
         assert torch.equal(before, after)
     return True
+
+
+def placement(network, row: ModelLayout) -> dict[str, object]:
+    """Where a network keeps its matrices; as its row says where no attention says its layer."""
+    number_layers(network)
+    forms = set()
+    for module in projection_modules(network):
+        if find_projections(module) is None and row.projections is None:
+            continue
+        output = output_projection(module)
+        (name,) = [name for name, inner in module.named_modules() if inner is output]
+        forms.add((find_projections(module), name))
+    if not forms:
+        return {"projections": row.projections, "output": row.output}
+    ((projections, output),) = forms
+    return {"projections": projections, "output": output}
 
 
 def check_layout(model_type: str, tokenizer, folder: Path) -> None:
@@ -111,17 +133,19 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     context = CONTEXT - (model_type == "roberta")
     tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
     seen, own = patterns(model, tokens), own_attention(folder, tokens, model_type)
-    assert (model.context, model.both_ways) == (context, model_type in ENCODERS)
+    assert (model.context, model.attention_kind.sees_future) == (context, model_type in ENCODERS)
     assert [each.shape for each in seen] == [each.shape for each in own]
-    measured = Layout(
+    assert stated is not None, f"headscope/models/layout/table.py has no row for {model_type}"
+    network = kind_of(model_type).from_pretrained(folder)
+    measured = ModelLayout(
         model_type,
         engine=model.engine.name,
         differs_by=bound(max(float((a - b).abs().max()) for a, b in zip(seen, own, strict=True))),
         twin=has_twin(model, tokens, seen),
+        attention_kinds=(model.attention_kind,),
+        **placement(network, stated),
     )
-    assert stated is not None, f"headscope/views/layouts.py has no row for {measured}"
-    words = {"examples": stated.examples, "attention": stated.attention, "planted": stated.planted}
-    assert replace(measured, **words) == stated
+    assert replace(measured, **{name: getattr(stated, name) for name in UNMEASURED}) == stated
     assert ("window" in stated.attention) <= bool(getattr(model.engine, "windows", True))
     assert ("hybrid" in stated.attention) == bool(model.others)
     assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
-import pytest
-
-gguf = pytest.importorskip("gguf")
 
 D_MODEL, HEADS, SHARED, D_FF, VOCABULARY = 32, 4, 2, 64, 300
 Sizes = dict[str, tuple[int, ...]]

@@ -17,7 +17,8 @@ from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
 from headscope.models.adapter import CONFIG, WEIGHTS
 from headscope.models.load import load_model
-from headscope.runs.reload import model_of
+from headscope.runs.reopen_model import model_of
+from tests.limits import no_hang
 
 TOKENS = torch.arange(5, 45).view(1, -1)
 
@@ -109,10 +110,10 @@ def no_numbers(weights):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (renamed, "is not in both it and the model"),
-        (without_one, "is not in both it and the model"),
-        (wider, "does not fit this model"),
-        (no_numbers, "does not fit this model"),
+        (renamed, r"holds base_model\.\S*\.h\.99\.\S*, and the model has no such part"),
+        (without_one, r"lacks base_model\.\S*\.h\.0\.\S*, which its adapter_config.json asks for"),
+        (wider, "cannot be merged into this model: .* size mismatch"),
+        (no_numbers, "cannot be merged into this model: NaNs detected in the merged weights"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, said, lora, tmp_path):
@@ -140,5 +141,131 @@ def test_what_is_no_adapter_is_refused(tmp_path):
     with pytest.raises(ModelError, match=f"there is no {WEIGHTS}"):
         load_model("mini", adapter=str(tmp_path))
     (tmp_path / WEIGHTS).write_bytes(b"nothing")
-    with pytest.raises(ModelError, match="does not fit this model"):
+    with pytest.raises(ModelError, match=f"{CONFIG} has no peft_type, which names its kind"):
         load_model("mini", adapter=str(tmp_path))
+
+
+def configured(lora: Path, to: Path, **fields) -> str:
+    folder = shutil.copytree(lora, to)
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | fields))
+    return str(folder)
+
+
+SLOW = r"(([a-z_.0-9]+)+)+!"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target_modules": SLOW},
+        {"exclude_modules": SLOW},
+        {"modules_to_save": [SLOW]},
+        {"rank_pattern": {SLOW: 3}},
+        {"alpha_pattern": {SLOW: 3}},
+        {"layers_pattern": [SLOW], "layers_to_transform": [0]},
+        {"target_modules": ".*" * 14 + "!"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_an_expression_that_would_hold_the_process_is_refused(fields, lora, tmp_path):
+    with no_hang(60), pytest.raises(ModelError, match="a regular expression in its adapter_config"):
+        load_model("mini", adapter=configured(lora, tmp_path / "slow", **fields))
+
+
+def test_expressions_that_are_in_use_are_read(lora, tmp_path):
+    """As in PEFT's documentation, and as unsloth writes them, with parts that may be anything."""
+    listed = load_model("mini", adapter=str(lora)).engine.network.state_dict()
+    for number, said in enumerate(
+        (
+            r".*\.c_attn",
+            r"(?:.*?(?:transformer).*?(?:attn).*?c_attn)|(?:\bmodel\.layers\.[\d]{1,}\.(?:q_proj))",
+        )
+    ):
+        there = configured(lora, tmp_path / str(number), target_modules=said)
+        found = load_model("mini", adapter=there).engine.network.state_dict()
+        assert all(torch.equal(listed[name], tensor) for name, tensor in found.items())
+
+
+SAVE = "save the adapter again with PEFT's save_pretrained, or copy it again"
+BRACES = "it should be a group of entries in braces, as PEFT's save_pretrained writes it"
+NO_CONFIG = [
+    ("", f"is not JSON: Expecting value: line 1 column 1 (char 0); {SAVE}"),
+    ('{"r": ', f"is not JSON: Expecting value: line 1 column 7 (char 6); {SAVE}"),
+    ("[" * 100_000, "is not JSON: "),
+    ("[]", f"is no configuration but []; {BRACES}"),
+    ("null", f"is no configuration but None; {BRACES}"),
+    ("{}", f"has no peft_type, which names its kind, such as LORA; {SAVE}"),
+    (
+        '{"peft_type": "NOSUCH"}',
+        "gives peft_type as 'NOSUCH', which PEFT does not know; choose from: ",
+    ),
+    ('{"peft_type": 5}', "gives peft_type as 5, which PEFT does not know; choose from: "),
+]
+WRONG = [
+    ("r", float("nan"), "nan; it should be a finite number"),
+    ("r", "x", "'x'; it should be a whole number"),
+    ("r", 10**30, f"{10**30}; it should be a whole number of at most 64 bits"),
+    ("lora_alpha", float("inf"), "inf; it should be a finite number"),
+    ("lora_alpha", None, "None; it should be a whole number"),
+    ("lora_dropout", -1, "-1; it should be a number from 0 to 1"),
+    ("target_modules", 5, "5; it should be a list of texts, a text or null"),
+    ("target_modules", [5], "[5]; it should be a list of texts, a text or null"),
+    ("target_modules", "(", "'(', which is no regular expression (missing ), unterminated subpattern at "
+                            'position 0); a list of names, such as ["q_proj", "v_proj"], would do'),
+    ("bias", "x", "'x'; it should be 'none', 'all' or 'lora_only'"),
+    ("rank_pattern", [], "[]; it should be a group in braces or null"),
+    ("layers_to_transform", "x", "'x'; it should be a list of whole numbers, a whole number or null"),
+    ("fan_in_fan_out", "x", "'x'; it should be true or false"),
+]  # fmt: skip
+
+
+def said_of(folder: Path) -> str:
+    with pytest.raises(ModelError) as error:
+        load_model("mini", adapter=str(folder))
+    assert "\n" not in str(error.value)
+    return str(error.value).removeprefix(f"mini: adapter {folder.name}")
+
+
+@pytest.mark.parametrize(("content", "said"), NO_CONFIG)
+def test_a_file_that_is_no_adapters_configuration_is_named(lora, tmp_path, content, said):
+    folder = shutil.copytree(lora, tmp_path / "mine")
+    (folder / CONFIG).write_text(content)
+    assert said_of(folder).startswith(f": {CONFIG} {said}")
+
+
+@pytest.mark.parametrize(("key", "value", "said"), WRONG)
+def test_an_entry_by_which_no_adapter_can_be_built_is_named(lora, tmp_path, key, value, said):
+    folder = shutil.copytree(lora, tmp_path / "mine")
+    stated = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(stated | {key: value}))
+    assert said_of(folder) == f": {CONFIG} gives {key} as {said}"
+
+
+@pytest.mark.parametrize("key", ["r", "lora_alpha", "target_modules"])
+def test_an_entry_for_which_peft_would_take_its_own_is_named(lora, tmp_path, key):
+    folder = shutil.copytree(lora, tmp_path / "mine")
+    stated = json.loads((folder / CONFIG).read_text())
+    del stated[key]
+    (folder / CONFIG).write_text(json.dumps(stated))
+    assert said_of(folder) == f": {CONFIG} has no {key}, and PEFT would take its own; {SAVE}"
+
+
+@pytest.mark.parametrize("size", [0, 7, 50, 20_000])
+def test_weights_that_are_not_whole_are_named(lora, tmp_path, size):
+    folder = shutil.copytree(lora, tmp_path / "mine")
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:size])
+    assert said_of(folder).startswith(f": {WEIGHTS} is no safetensors file, or not whole: ")
+
+
+def test_an_adapter_as_others_write_it_is_read(lora, tmp_path):
+    """With entries that PEFT does not know, a fraction for alpha, and names with a number in them."""
+    folder = shutil.copytree(lora, tmp_path / "mine")
+    stated = json.loads((folder / CONFIG).read_text())
+    odd = {"lora_alpha": 6.0, "enable_lora": None}
+    (folder / CONFIG).write_text(json.dumps(stated | odd))
+    same = load_model("mini", adapter=str(lora)).engine.network.state_dict()
+    for key, weight in load_model("mini", adapter=str(folder)).engine.network.state_dict().items():
+        torch.testing.assert_close(weight, same[key])
+    (folder / CONFIG).write_text(json.dumps(stated | {"init_lora_weights": "pissa_niter_16"}))
+    assert load_model("mini", adapter=str(folder)).layers == 6

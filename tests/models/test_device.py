@@ -53,13 +53,15 @@ def test_a_device_that_computes_something_else_is_refused_with_both_numbers(
     elsewhere, part, factor, told
 ):
     with pytest.raises(ModelError, match=f"something else than the processor: {told}") as caught:
-        where.moved("mini", Wrong(small(), part, factor), "cpu")
+        where.move_checked("mini", Wrong(small(), part, factor), "cpu")
     assert "where cpu has" in str(caught.value)
     assert "--device cpu" in str(caught.value)
 
 
 def test_rounding_is_no_fault(elsewhere):
-    where.moved("mini", Wrong(small(), "transformer.h.0.attn.c_attn.weight", 1 + 1e-6), "cpu")
+    where.move_checked(
+        "mini", Wrong(small(), "transformer.h.0.attn.c_attn.weight", 1 + 1e-6), "cpu"
+    )
 
 
 def test_a_device_that_fails_is_told(elsewhere, monkeypatch):
@@ -70,19 +72,19 @@ def test_a_device_that_fails_is_told(elsewhere, monkeypatch):
 
     monkeypatch.setattr(network.base_model, "forward", fail)
     with pytest.raises(ModelError, match="fails on a short text on cpu: no such kernel"):
-        where.moved("mini", network, "cpu")
+        where.move_checked("mini", network, "cpu")
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_what_is_believed_or_computes_nothing_is_not_compared(device, monkeypatch):
-    monkeypatch.setattr(where, "_look", lambda *_: pytest.fail("it was run"))
-    assert where.moved("mini", small(), device).device.type == device
+    monkeypatch.setattr(where, "_outputs", lambda *_: pytest.fail("it was run"))
+    assert where.move_checked("mini", small(), device).device.type == device
 
 
 def test_models_from_disk_and_from_memory_are_compared(elsewhere, monkeypatch):
     looks = []
-    look = where._look
-    monkeypatch.setattr(where, "_look", lambda *a: looks.append(1) or look(*a))
+    look = where._outputs
+    monkeypatch.setattr(where, "_outputs", lambda *a: looks.append(1) or look(*a))
     load_model("mini")
     assert len(looks) == 2
     network = small()
@@ -97,8 +99,8 @@ def test_models_from_disk_and_from_memory_are_compared(elsewhere, monkeypatch):
 def test_every_stack_is_compared(model_type, elsewhere, tokenizer, tmp_path, monkeypatch):
     folder = save_stacks(model_type, tokenizer, tmp_path / model_type)
     seen = []
-    look = where._look
-    monkeypatch.setattr(where, "_look", lambda *a: seen.append(look(*a)) or seen[-1])
+    look = where._outputs
+    monkeypatch.setattr(where, "_outputs", lambda *a: seen.append(look(*a)) or seen[-1])
     load_model(str(folder))
     kinds = {name.split(" of ")[-1] for name in seen[0]}
     assert {"encoder_attentions", "decoder_attentions", "cross_attentions"} < kinds

@@ -70,8 +70,11 @@ def test_what_does_not_go_together_is_refused(gpt2_folder, options, error, messa
 
 
 def test_without_accelerate_the_message_says_how_to_get_it(gpt2_folder, monkeypatch):
-    monkeypatch.setattr("headscope.models.load.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match="needs accelerate; install it with: pip install"):
+    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
+    with pytest.raises(
+        ModelError,
+        match="--device-map needs accelerate, which is not installed: pip install accelerate",
+    ):
         load_model(str(gpt2_folder), device_map="auto")
 
 

@@ -19,9 +19,10 @@ from transformers import (
 )
 
 import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
+from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
-from headscope.views.layouts import LAYOUTS
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
 from tests.models.every_layout import patterns, save_tiny
@@ -71,7 +72,7 @@ def test_what_each_head_was_built_to_do_is_found(run):
     tags = {(f"{row.type}/{row.relation}", row.head) for row in found.itertuples()}
     beside = {("positional/offset+1-random", 0), ("positional/offset-1-random", 1)}
     assert tags == {*HEADS.items(), *beside, ("positional/local", 0), ("positional/local", 1)}
-    (row,) = (each for each in LAYOUTS if each.name == "bert")
+    (row,) = (row for row in LAYOUTS if row.model_type == "bert")
     assert row.planted == f"{len(HEADS)} of {len(HEADS)}"
 
 
@@ -143,7 +144,7 @@ def test_an_encoder_without_its_head_for_words_is_read(tmp_path):
         model.save_pretrained(tmp_path / name)
         save_tokenizer(WORDS, tmp_path / name)
         loaded = load_model(str(tmp_path / name))
-        assert loaded.both_ways
+        assert loaded.attention_kind == BIDIRECTIONAL
         assert (loaded.tokenizer.bos_string, loaded.tokenizer.frame.end_string) == SPECIAL[:2]
         assert len(patterns(loaded, torch.arange(20)[None])) == 2
 

@@ -11,18 +11,19 @@ import torch
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, ModelError
-from headscope.measure.deal import AT_ONCE, chunks
+from headscope.measure.block_assignment import AT_ONCE, chunks
+from headscope.measure.in_process import prefetched
 from headscope.measure.measure import measure
-from headscope.measure.prefetch import prefetched
-from headscope.measure.stimuli import TextWindows, plan_repeats
 from headscope.measure.tally import Tally
 from headscope.models.engines import fused
+from headscope.models.engines.capture import attention
 from headscope.models.engines.engine import Tile, stream_patterns
-from headscope.models.engines.interface import attention
-from headscope.models.engines.kernels import attend, tiled_normaliser
-from headscope.models.engines.rows import Scores, log_probabilities
+from headscope.models.engines.kernels import softmax_attend, tiled_normaliser
+from headscope.models.engines.log_attention import Scores, log_probabilities
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
 from tests.helpers.models import own_code
 
 RELATIONS = relations_of()
@@ -33,7 +34,7 @@ def stimuli(model_folder, annotated):
     model = load_model(str(model_folder))
     text = TextWindows(annotated, model.tokenizer, max_tokens=2500, max_length=240, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    return list(text), plan_repeats(vocabulary, model.tokenizer, max_length=240, seed=0)[:4]
+    return list(text), repeat_windows(vocabulary, model.tokenizer, max_length=240, seed=0)[:4]
 
 
 def tally_by(engine: str, folder, stimuli) -> Tally:
@@ -120,7 +121,7 @@ def test_the_normaliser_of_kernels_and_of_tiles_is_the_same():
     generator = torch.Generator().manual_seed(1)
     query = torch.randn(2, 6, 300, 8, generator=generator)
     key, value = (torch.randn(2, 2, 300, 8, generator=generator) for _ in range(2))
-    output, normaliser = attend(query, key, value, 0.3)
+    output, normaliser = softmax_attend(query, key, value, 0.3)
     assert torch.allclose(normaliser, tiled_normaliser(query, key, 0.3), atol=1e-5)
     scores = Scores(query, key, 0.3, normaliser)
     pattern = log_probabilities(scores, Tile(slice(0, 2), slice(0, 300))).exp()

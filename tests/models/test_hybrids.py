@@ -128,18 +128,17 @@ def test_studies_change_the_layers_that_they_name(classified, folder):
 @pytest.mark.parametrize("how", ["zero", "mean"])
 def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
     """The same as hooks on the whole model give, which skip no layer."""
-    from headscope.models.matrices import output_projection
-    from headscope.studies.ablate.rerun import Rerunner, Rows, silence
+    from headscope.models.layout.projections import output_projection
+    from headscope.models.rerun import Rerunner, TokenRows, silenced
 
     model = load_model(str(folder))
     rerunner = Rerunner(model)
     tokens = torch.arange(1, 25).view(2, 12)
     row, position = torch.tensor([0, 1, 1]), torch.tensor([4, 7, 11])
-    clean = rerunner.clean(Rows(tokens, torch.tensor([12, 12]), row, position))
+    clean = rerunner.clean(TokenRows(tokens, torch.tensor([12, 12]), row, position))
     assert set(clean.z) == set(WITH)
     for layer in WITH:
-        edits = {layer: silence(how, clean, layer, [2], 1)}
-        found = rerunner.edited(clean, edits)
+        found = rerunner.log_probabilities(clean, silenced(how, clean, {layer: [2]}))
         own = model.engine.network.model.layers[layer].self_attn
         new = torch.zeros(8) if how == "zero" else clean.z[layer][:, 1:, 2].mean((0, 1))
 
@@ -156,7 +155,7 @@ def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
         assert torch.allclose(
             found, logp.gather(1, tokens[row, position][:, None])[:, 0], atol=1e-4
         )
-        assert not torch.allclose(found, clean.logp, atol=1e-3)
+        assert not torch.allclose(found, clean.log_probabilities, atol=1e-3)
 
 
 def test_rules_are_of_the_layers_that_they_name(folder):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.models.engines.engine import Cells, Picked, Tile, stream_patterns
-from headscope.models.engines.kernels import attend, by_rows, tiled_normaliser
-from headscope.models.engines.rows import Beside, Scores, log_probabilities, pattern
+from headscope.models.engines.engine import Entries, QueryRows, Tile, stream_patterns
+from headscope.models.engines.kernels import by_rows, softmax_attend, tiled_normaliser
+from headscope.models.engines.log_attention import Scores, ScoreTerms, log_probabilities, pattern
 from headscope.models.load import load_model
 from tests.models.every_layout import own_attention, save_tiny
 from tests.models.tiny import CONTEXT
@@ -29,16 +29,16 @@ def hidden(bias: torch.Tensor, seen: torch.Tensor = CAUSAL) -> torch.Tensor:
 
 WINDOW = CAUSAL & ~CAUSAL.tril(-20)
 KINDS = {
-    "plain": Beside(),
-    "window": Beside(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW)),
-    "a bias of each head": Beside(hidden(drawn(1, 4, LENGTH, LENGTH))),
-    "a bias of each window": Beside(hidden(drawn(2, 1, LENGTH, LENGTH))),
-    "sink": Beside(sink=torch.tensor([-2.0, 0.0, 3.0, 9.0])),
-    "sink in a window": Beside(
+    "plain": ScoreTerms(),
+    "window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW)),
+    "a bias of each head": ScoreTerms(hidden(drawn(1, 4, LENGTH, LENGTH))),
+    "a bias of each window": ScoreTerms(hidden(drawn(2, 1, LENGTH, LENGTH))),
+    "sink": ScoreTerms(sink=torch.tensor([-2.0, 0.0, 3.0, 9.0])),
+    "sink in a window": ScoreTerms(
         hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), sink=torch.tensor([-2.0, 0, 3, 9])
     ),
-    "cap": Beside(cap=1.5),
-    "cap in a window": Beside(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), cap=1.5),
+    "cap": ScoreTerms(cap=1.5),
+    "cap in a window": ScoreTerms(hidden(torch.zeros(1, 1, LENGTH, LENGTH), WINDOW), cap=1.5),
 }
 
 
@@ -66,7 +66,7 @@ def test_outputs_and_every_look_are_those_of_a_plain_softmax(kind, width):
     beside = KINDS[kind]
     query, key, value = drawn(2, 4, LENGTH, 8), drawn(2, 2, LENGTH, 8), drawn(2, 2, LENGTH, width)
     own, expected = by_hand(query, key, value, beside)
-    output, normaliser = attend(query, key, value, SCALE, beside)
+    output, normaliser = softmax_attend(query, key, value, SCALE, beside)
     assert torch.allclose(output, expected, atol=1e-5)
     slow, sums = by_rows(query, key, value, SCALE, beside)
     assert torch.allclose(slow, expected, atol=1e-5)
@@ -82,11 +82,11 @@ def test_outputs_and_every_look_are_those_of_a_plain_softmax(kind, width):
     assert torch.allclose(seen(Tile(slice(0, 2), slice(0, LENGTH))), own, atol=1e-5)
     tile = seen(Tile(slice(1, 2), slice(30, 60)))
     assert torch.allclose(tile, own[1:2, :, 30:60, :60], atol=1e-5)
-    picked = seen(Picked(1, np.array([2, 70, 148])))
+    picked = seen(QueryRows(1, np.array([2, 70, 148])))
     assert torch.allclose(picked, own[1:2, :, [2, 70, 148], :149], atol=1e-5)
     # a cell with a later key is never asked for, but in a bias it is one that is not seen
     use = slice(1, None) if beside.bias is None else slice(None)
-    cells = seen(Cells(1, queries[use], keys[use]))
+    cells = seen(Entries(1, queries[use], keys[use]))
     assert torch.allclose(cells, own[1][:, queries[use], keys[use]].T, atol=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_gradients_are_those_of_a_plain_softmax(kind):
     beside, found = KINDS[kind], []
     tensors = drawn(2, 4, LENGTH, 8), drawn(2, 2, LENGTH, 8), drawn(2, 2, LENGTH, 8)
     weights = drawn(2, 4, LENGTH, 8)
-    for way in (lambda *t: attend(*t, SCALE, beside)[0], lambda *t: by_hand(*t, beside)[1]):
+    for way in (lambda *t: softmax_attend(*t, SCALE, beside)[0], lambda *t: by_hand(*t, beside)[1]):
         given = [each.clone().requires_grad_() for each in tensors]
         (way(*given) * weights).sum().backward()
         found.append([each.grad for each in given])

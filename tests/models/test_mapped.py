@@ -10,7 +10,7 @@ import pytest
 
 from headscope.corpus.shipped import mini_folder
 from headscope.models.load import load_model
-from headscope.models.shuffled import shuffled
+from headscope.models.null_model import null_model
 
 MAPS = Path("/proc/self/maps")
 
@@ -38,7 +38,7 @@ def test_the_twin_of_one_process_is_not_seen_by_another():
     """A mapping that is written to is copied page by page; the file stays as it is."""
     one, other = (load_model("mini").engine for _ in range(2))
     before = [matrix.clone() for matrix in other.matrices()]
-    with shuffled(one, seed=0):
+    with null_model(one, seed=0):
         assert not one.matrices()[0].equal(before[0])
         assert all(now.equal(then) for now, then in zip(other.matrices(), before, strict=True))
     assert all(now.equal(then) for now, then in zip(one.matrices(), before, strict=True))

@@ -13,7 +13,7 @@ from transformers.activations import NewGELUActivation
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.engines.check import check_patterns
 from headscope.models.engines.lens import LensEngine
-from headscope.models.layout import Layout
+from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer
 from tests.helpers.models import edit_config
@@ -168,12 +168,12 @@ class Faulty:
         (lambda p: p * 1.1, "m: layer 1: rows of the pattern do not sum to 1"),
         (lambda p: p.flip(-1), "m: layer 1 attends to later positions"),
         (lambda p: p[:, :3], r"m: layer 1 gave a pattern of shape \(2, 3, 12, 12\)"),
-        (lambda p: p * torch.nan, "m: layer 1: rows of the pattern do not sum to 1"),
+        (lambda p: p * torch.nan, "m: layer 1 gives attention that is NaN on a short text"),
         (lambda p: None, "m: no attention pattern from layer 1"),
     ],
 )
 def test_what_is_no_causal_attention_is_refused_by_model_and_layer(change, message):
-    stated = Layout(
+    stated = AttentionDimensions(
         layers=3, heads=4, key_value_heads=4, d_model=32, d_head=8, vocabulary=100, context=64,
         windows=frozenset(),
     )  # fmt: skip

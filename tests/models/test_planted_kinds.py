@@ -23,10 +23,10 @@ from transformers import (
 import headscope as hs
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
-from headscope.studies.validation.words import FEATURES, features, save_tokenizer
-from headscope.views.layouts import LAYOUTS
+from headscope.studies.validation.planted_words import FEATURES, features, save_tokenizer
 
 HEADS, WIDTH, CONTEXT = 8, 16, 256
 D_MODEL = HEADS * WIDTH
@@ -152,7 +152,7 @@ def tags_of(model, corpus, folder, head: int) -> set[str]:
 
 def planted_in(layout: str) -> str:
     """What the table of layouts says is found again in it."""
-    (row,) = (each for each in LAYOUTS if each.name == layout)
+    (row,) = (row for row in LAYOUTS if row.model_type == layout)
     return row.planted
 
 

@@ -129,7 +129,7 @@ def test_what_no_library_unpacks_is_read_as_it_is_and_said():
             raise NotImplementedError
 
     network = Packed()
-    found, (note,) = quantised.plain(network, Quantised("gptq", 4), torch.float32)
+    found, (note,) = quantised.dequantised(network, Quantised("gptq", 4), torch.float32)
     assert found is network
     assert all(part in note for part in ("gptq, 4 bits", "as they are"))
 

@@ -62,22 +62,25 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
 
 def test_its_twin_has_learned_nothing(smollm2, prose):
     """The twin judged like a model of its own, without the condition that it sets for others."""
-    from headscope.evidence.judge import judge
     from headscope.measure.measure import measure
-    from headscope.measure.stimuli import TextWindows, plan_pairs, plan_repeats
     from headscope.models.load import load_model
-    from headscope.models.shuffled import shuffled
+    from headscope.models.null_model import null_model
     from headscope.relations import relations_of
+    from headscope.statistics.judge_heads import judge
+    from headscope.statistics.run_info import RunInfo
+    from headscope.stimuli.repeat import repeat_windows
+    from headscope.stimuli.text import TextWindows
+    from headscope.stimuli.word_pairs import pair_windows
 
     model, relations = load_model(smollm2), relations_of()
     text = TextWindows([prose], model.tokenizer, max_tokens=6000, max_length=256, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    repeats = plan_repeats(vocabulary, model.tokenizer, max_length=256, seed=0)
-    pairs = plan_pairs(model.tokenizer, max_length=256, seed=0)
+    repeats = repeat_windows(vocabulary, model.tokenizer, max_length=256, seed=0)
+    pairs = pair_windows(model.tokenizer, max_length=256, seed=0)
     rest = repeats[::4] + pairs[::4]
-    with shuffled(model.engine, seed=0):
+    with null_model(model.engine, seed=0):
         tally = measure(model, text, rest, relations, seed=0, batch_tokens=2048)
-    run = judge(tally, relations, seed=0, info={"model": {"name": "twin"}})
+    run = judge(tally, relations, seed=0, info=RunInfo(model={"name": "twin"}))
     found = run.evidence[run.evidence["tagged"].astype(bool)]
     learned = found[~found["type"].isin(["delimiter", "positional"])]
     assert (

@@ -12,8 +12,8 @@ import pytest
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.runs.stacked import NOT_KEPT
-from headscope.studies.sweep.plan import plan, plan_lines
+from headscope.runs.joined import NOT_KEPT
+from headscope.studies.sweep.cell_plan import plan, plan_lines
 from headscope.studies.sweep.spec import read_spec
 from tests.helpers.encoders import save_hand_built
 from tests.helpers.shell import headscope

@@ -9,23 +9,37 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 import headscope as hs
 from headscope.corpus.window import NOTHING, PADDING, START
 from headscope.errors import HeadscopeError, ModelError
-from headscope.heads import Stacks
+from headscope.heads import HeadNames
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.layout import ENCODER_DECODERS
+from headscope.models.layout.table import ENCODER_DECODERS, LAYOUTS
 from headscope.models.load import load_model
-from headscope.models.shuffled import shuffled
-from headscope.views.layouts import LAYOUTS
+from headscope.models.null_model import null_model
 from tests.helpers.shell import headscope
 from tests.helpers.stacks import HEADS, SHAPE, save_stacks
+from tests.models.every_layout import placement
 
 SOURCES, TARGETS = (12, 9), (7, 10)
 """Tokens of two windows, so that each is padded on one side."""
-TOLERANCE = 1e-5
 
 
 @pytest.fixture(scope="module", params=ENCODER_DECODERS)
-def folder(request, tokenizer, tmp_path_factory):
-    return save_stacks(request.param, tokenizer, tmp_path_factory.mktemp(request.param))
+def layout(request):
+    (row,) = (row for row in LAYOUTS if row.model_type == request.param)
+    return row
+
+
+@pytest.fixture(scope="module")
+def tolerance(layout):
+    """The difference from the model's own code that is stated of the layout."""
+    stated = float(layout.differs_by.removeprefix("< "))
+    assert stated <= 1e-4
+    return stated
+
+
+@pytest.fixture(scope="module")
+def folder(layout, tokenizer, tmp_path_factory):
+    name = layout.model_type
+    return save_stacks(name, tokenizer, tmp_path_factory.mktemp(name))
 
 
 @pytest.fixture(scope="module")
@@ -63,22 +77,22 @@ def own_attention(folder, source, target):
         ]
 
 
-def test_a_source_is_read_as_by_the_models_own_encoder(folder, texts):
-    encoder, _, _ = load_model(str(folder)).stacks
+def test_a_source_is_read_as_by_the_models_own_encoder(folder, texts, tolerance):
+    encoder, _, _ = load_model(str(folder)).parts
     own = own_attention(folder, *texts)
     rows = [torch.cat([torch.tensor([NOTHING]), each[0]]) for each in texts[0]]
     for layer, seen in enumerate(patterns(encoder, rows, PADDING)):
         for window, length in enumerate(SOURCES):
             expected = own[window].encoder_attentions[layer][0]
             found = seen[window][:, 1 : 1 + length]
-            assert float((found[..., 1 : 1 + length] - expected).abs().max()) < TOLERANCE
+            assert float((found[..., 1 : 1 + length] - expected).abs().max()) < tolerance
             assert not found[..., 0].any()
             assert not found[..., 1 + length :].any()
             assert float(expected.triu(1).max()) > 0.1
 
 
-def test_a_target_looks_at_its_source_and_at_nothing_else(folder, texts):
-    *_, across = load_model(str(folder)).stacks
+def test_a_target_looks_at_its_source_and_at_nothing_else(folder, texts, tolerance):
+    *_, across = load_model(str(folder)).parts
     own = own_attention(folder, *texts)
     rows = [
         torch.cat([torch.tensor([NOTHING]), one[0], torch.tensor([START]), two[0, 1:]])
@@ -90,13 +104,13 @@ def test_a_target_looks_at_its_source_and_at_nothing_else(folder, texts):
             place = slice(1 + keys, 1 + keys + queries), slice(1, 1 + keys)
             found = seen[window][:, place[0], place[1]]
             assert found.shape == (HEADS, queries, keys)
-            assert float((found - expected).abs().max()) < TOLERANCE
-            assert float((found.sum(-1) - 1).abs().max()) < TOLERANCE
+            assert float((found - expected).abs().max()) < tolerance
+            assert float((found.sum(-1) - 1).abs().max()) < tolerance
             assert float(seen[window].sum()) == pytest.approx(HEADS * queries, abs=1e-3)
 
 
-def test_a_decoder_reads_a_text_whose_source_is_the_same_text(folder, texts):
-    _, decoder, _ = load_model(str(folder)).stacks
+def test_a_decoder_reads_a_text_whose_source_is_the_same_text(folder, texts, tolerance):
+    _, decoder, _ = load_model(str(folder)).parts
     end = AutoTokenizer.from_pretrained(folder).eos_token_id
     closed = [torch.cat([each[:, 1:], torch.tensor([[end]])], 1) for each in texts[1]]
     own = own_attention(folder, closed, texts[1])
@@ -104,39 +118,41 @@ def test_a_decoder_reads_a_text_whose_source_is_the_same_text(folder, texts):
         for window, length in enumerate(TARGETS):
             expected = own[window].decoder_attentions[layer][0]
             found = seen[window][:, :length, :length]
-            assert float((found - expected).abs().max()) < TOLERANCE
+            assert float((found - expected).abs().max()) < tolerance
 
 
 def test_the_twin_shuffles_every_stack_and_puts_all_back(folder, texts):
     model = load_model(str(folder))
     rows = [torch.cat([torch.tensor([NOTHING]), each[0]]) for each in texts[0]]
-    before = patterns(model.stacks[0], rows, PADDING)
-    assert len(model.stacks[0].engine.matrices()) == 4 * sum(SHAPE.values())
-    with shuffled(model.stacks[2].engine, seed=1):
-        twin = patterns(model.stacks[0], rows, PADDING)
+    before = patterns(model.parts[0], rows, PADDING)
+    assert len(model.parts[0].engine.matrices()) == 4 * sum(SHAPE.values())
+    with null_model(model.parts[2].engine, seed=1):
+        twin = patterns(model.parts[0], rows, PADDING)
     for own, other, after in zip(
-        before, twin, patterns(model.stacks[0], rows, PADDING), strict=True
+        before, twin, patterns(model.parts[0], rows, PADDING), strict=True
     ):
         assert float((own - other).abs().amax((0, 2, 3)).min()) > 0.02
         assert torch.equal(own, after)
 
 
-def test_the_list_of_layouts_has_a_row_for_what_is_measured_here(folder):
-    kind = load_model(str(folder)).engine.network.config.model_type
-    (row,) = (each for each in LAYOUTS if each.name == kind)
+def test_the_list_of_layouts_has_a_row_for_what_is_measured_here(folder, layout):
+    network, row = load_model(str(folder)).engine.network, layout
+    assert row.model_type == network.config.model_type
+    assert placement(network, row) == {"projections": row.projections, "output": row.output}
     assert (row.engine, row.twin) == ("fused", True)
-    assert float(row.differs_by.removeprefix("< ")) == TOLERANCE
     assert row.attention.startswith("three stacks")
 
 
 def test_layers_are_counted_through_the_stacks_and_named_by_their_letters(folder):
     model = load_model(str(folder))
-    assert model.naming == Stacks(tuple("EDX"), (2, 3, 3))
+    assert model.head_names == HeadNames(tuple("EDX"), (2, 3, 3))
     assert model.layers == 8
-    names = [model.naming.name(layer, 1) for layer in range(8)]
+    names = [model.head_names.name(layer, 1) for layer in range(8)]
     assert names == ["E0H1", "E1H1", "D0H1", "D1H1", "D2H1", "X0H1", "X1H1", "X2H1"]
-    assert [model.naming.parse(name) for name in names] == [(layer, 1) for layer in range(8)]
-    assert [(model.at(layer)[0].stack, model.at(layer)[1]) for layer in (1, 2, 7)] == [
+    assert [model.head_names.parse(name) for name in names] == [(layer, 1) for layer in range(8)]
+    assert [
+        (model.at(layer)[0].attention_kind.letter, model.at(layer)[1]) for layer in (1, 2, 7)
+    ] == [
         ("E", 1),
         ("D", 0),
         ("X", 2),

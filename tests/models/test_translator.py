@@ -8,8 +8,8 @@ import pytest
 
 import headscope as hs
 from headscope.errors import CorpusError
+from headscope.models.layout.table import LAYOUTS
 from headscope.studies.validation.translator import ACROSS, ALIGNED, save_translator
-from headscope.views.layouts import LAYOUTS
 from tests.helpers.shell import headscope
 from tests.helpers.stacks import save_stacks
 
@@ -31,7 +31,7 @@ def tags(run) -> dict[str, set[str]]:
     found = run.evidence[run.evidence["tagged"].astype(bool)]
     return {
         name: set(own["type"] + "/" + own["relation"])
-        for name, own in found.groupby(found["layer"].map(run.stacks.row))
+        for name, own in found.groupby(found["layer"].map(run.head_names.row))
     }
 
 
@@ -43,7 +43,7 @@ def test_the_head_that_translates_is_found_and_no_habit_is(run):
     assert ("alignment/this-word", ACROSS["translation"]) in tagged
     assert {head for relation, head in tagged if relation.startswith("alignment")} == {0}
     assert ("sink/source-end", ACROSS["end of the source"]) in tagged
-    (row,) = (each for each in LAYOUTS if each.name == "marian")
+    (row,) = (row for row in LAYOUTS if row.model_type == "marian")
     assert row.planted == "alignment/this-word, sink/source-end"
 
 

@@ -9,9 +9,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.models.engines import interface
-from headscope.models.engines.engine import Cells, Picked, Tile, stream_patterns
-from headscope.models.layout import read_layout
+from headscope.models.engines import capture
+from headscope.models.engines.engine import Entries, QueryRows, Tile, stream_patterns
+from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.load import load_model
 from tests.models.every_layout import own_attention, save_tiny
 from tests.models.tiny import CONTEXT, WINDOW, tiny_config
@@ -51,8 +51,8 @@ def test_chosen_rows_and_cells_are_those_of_whole_patterns(folder):
     queries, keys = np.array([3, 60, 95, 95]), np.array([1, 2, 0, 90])
     looks = [
         Tile(slice(1, 2), slice(40, 70)),
-        Picked(1, np.array([5, 57, 95])),
-        Cells(1, queries, keys),
+        QueryRows(1, np.array([5, 57, 95])),
+        Entries(1, queries, keys),
     ]
     found = []
     model.engine.run(tokens, looks, lambda _, rows: found.append([each.exp() for each in rows]))
@@ -63,7 +63,7 @@ def test_chosen_rows_and_cells_are_those_of_whole_patterns(folder):
 
 
 def test_a_window_that_no_mask_tells_of_is_not_believed():
-    stated = read_layout("m", tiny_config("mistral"))
+    stated = read_dimensions("m", tiny_config("mistral"))
     stated.check_reach(WINDOW)
     stated.check_reach(CONTEXT, {WINDOW})
     for known in ((), {WINDOW + 1}):
@@ -84,6 +84,6 @@ def test_a_run_of_such_a_model_ends(tokenizer, tmp_path):
 def test_every_function_that_models_attend_by_gets_masks():
     """One without would be handed none, and windows would be gone without a word."""
     names = [name for name in AttentionInterface().valid_keys() if name.startswith("headscope")]
-    assert interface.NAME in names
+    assert capture.NAME in names
     for name in names:
-        assert AttentionMaskInterface()[name] is interface.mask_of
+        assert AttentionMaskInterface()[name] is capture.mask_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
-from headscope.corpus.controlled.facts import fact_documents
 from headscope.corpus.document import Document
+from headscope.stimuli.facts import fact_documents
 from tests.helpers.texts import SENTENCES
 from tests.relations import code_example, structure_example
 

@@ -11,14 +11,14 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.conllu import read_conllu
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.shipped import mini_folder
-from headscope.corpus.spelled import window_of_tokens
 from headscope.corpus.window import MentionTable, Window
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.coreference import nearest_mention, pronoun, same_word_or_nearest
-from headscope.studies.validation.zoo.heads import Heads
-from headscope.studies.validation.zoo.oracles import NOISES, QUIET, oracles
+from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
+from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, QUIET, oracles
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
 
 Rule = Callable[[MentionTable, np.ndarray], np.ndarray]
@@ -54,7 +54,7 @@ HABITS: dict[str, Rule] = {
 @cache
 def prose() -> tuple[Window, ...]:
     tokenizer = load_tokenizer("mini", mini_folder())
-    return tuple(hs.windows((), tokenizer, max_tokens=16_000))
+    return tuple(hs.windows(None, tokenizer, max_tokens=16_000))
 
 
 def pattern(window: Window, rule: Rule) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_no_habit_earns_the_chain_and_a_head_that_knows_the_entity_does():
 
 
 def test_the_oracle_of_the_chain_is_found_where_it_is_quiet():
-    heads = Heads((), oracles(prose(), {"coreference/chain"}))
+    heads = BenchmarkHeads((), oracles(prose(), {"coreference/chain"}))
     table = heads.table(hs.score_patterns(heads, prose(), types=["coreference"]))
     quiet = table["noise"] <= QUIET
     assert len(table) == len(NOISES)

@@ -19,9 +19,10 @@ from headscope.corpus.code.links import KINDS
 from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows, plan_built
-from headscope.measure.survey import survey
+from headscope.measure.fit_baselines import fit_baselines
 from headscope.relations.code import TYPE
+from headscope.stimuli.built import built_windows
+from headscope.stimuli.text import TextWindows
 from tests.helpers.looking import candidate, knows, pattern, same_word, words_back
 from tests.relations import code_example
 
@@ -60,9 +61,9 @@ def code() -> tuple[Window, ...]:
     files = [path for name in FILES + RICH if (path := LIBRARY / f"{name}.py").is_file()]
     text = TextWindows(files, ByWord(), max_tokens=12_000, max_length=300, seed=0)
     own = list(text)
-    made = plan_built(ByWord(), 300, code=True)
-    found = survey(own, TYPE.relations, text.further(), made, room=18_000)
-    return (*own, *found.further, *found.built)
+    made = built_windows(ByWord(), 300, has_code=True)
+    found = fit_baselines(own, TYPE.relations, text.remaining(), made, budget=18_000)
+    return (*own, *found.contested_text, *found.built)
 
 
 HABITS = {
@@ -209,7 +210,7 @@ def test_positions_hold_beside_letters_of_several_bytes():
 
 
 def test_a_token_that_holds_two_brackets_asks_nothing():
-    from headscope.corpus.spelled import window_of_tokens
+    from headscope.corpus.from_tokens import window_of_tokens
 
     document = read_python(Path("f.py"), "f(g(), h())\n")
     tokens = ["<bos>", "f", "(", "g", "()", ",", "h", "()", ")"]
@@ -218,7 +219,7 @@ def test_a_token_that_holds_two_brackets_asks_nothing():
 
 
 def test_cutting_a_window_keeps_whole_arrows():
-    from headscope.corpus.spelled import window_of_tokens
+    from headscope.corpus.from_tokens import window_of_tokens
 
     window = window_of_tokens(code_example.TOKENS, code_example.TEXT)
     shorter = window.cut(30)

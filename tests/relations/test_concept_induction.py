@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.corpus.controlled.word_repeats import FEWEST_WORDS, LENGTHS
 from headscope.corpus.window import Window
-from headscope.measure.made import plan_words, spelled_within
 from headscope.models.load import load_model
+from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, spelled_within, word_windows
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int | list[int]]
@@ -24,7 +23,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def windows(encoder) -> list[Window]:
-    return plan_words(encoder, max_length=256, seed=3, count=DOCUMENTS)
+    return word_windows(encoder, max_length=256, seed=3, count=DOCUMENTS)
 
 
 def word_of(window: Window, position: int) -> int:
@@ -153,7 +152,7 @@ def test_without_words_of_several_tokens_nothing_is_made(encoder):
             offsets = np.stack([starts, ends], axis=1)
             return TokenizedDocument(document, np.arange(len(words)), words, offsets)
 
-    assert plan_words(OneToken(), max_length=256, seed=0, count=2) == []
+    assert word_windows(OneToken(), max_length=256, seed=0, count=2) == []
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])

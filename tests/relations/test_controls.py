@@ -7,7 +7,7 @@ import pytest
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document, Word
-from headscope.corpus.spelled import window_of_tokens
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
@@ -16,14 +17,14 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.relation import targets_of
 
-RELATIONS = {r.id: r for r in relations_of(both_ways=True)}
+RELATIONS = {r.id: r for r in relations_of(None, BIDIRECTIONAL)}
 Look = Callable[[Window], dict[int, list[int]]]
 
 
 @cache
 def prose() -> tuple[Window, ...]:
     tokenizer = load_tokenizer("mini", mini_folder())
-    return tuple(hs.windows((), tokenizer, max_tokens=9_000, both_ways=True))
+    return tuple(hs.windows(None, tokenizer, max_tokens=9_000, attention_kind="bidirectional"))
 
 
 def pattern(window: Window, look: Look) -> np.ndarray:
@@ -188,11 +189,11 @@ def test_a_duplicate_and_its_rivals_stand_on_either_side():
 
 def test_patterns_of_both_kinds_of_windows_are_not_mixed():
     tokenizer = load_tokenizer("mini", mini_folder())
-    causal = hs.windows((), tokenizer, max_tokens=300)[0]
+    causal = hs.windows(None, tokenizer, max_tokens=300)[0]
     even = [np.eye(len(w), dtype=np.float32)[None, None] for w in (causal, prose()[0])]
     with pytest.raises(PatternError, match="score them apart"):
         hs.score_patterns(even, [causal, prose()[0]])
     later = np.eye(len(causal), k=1, dtype=np.float32)
     later[-1, 0] = 1
-    with pytest.raises(PatternError, match="both_ways=True"):
+    with pytest.raises(PatternError, match="attention_kind='bidirectional'"):
         hs.score_patterns(later[None, None], [causal])

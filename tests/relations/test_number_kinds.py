@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.corpus.spelled import window_of_tokens
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.structure.annotate import with_structure
 from headscope.corpus.structure.numbers import NUMBER, numbers
 from headscope.corpus.text import read_text

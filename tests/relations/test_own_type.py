@@ -88,7 +88,7 @@ def test_a_sweep_counts_it_and_its_emergence_is_drawn(registered, tmp_path, run)
     )
     (cell,) = swept.cells
     assert cell.error == ""
-    assert set(cell.counts) == {"words", "unclassified"}
+    assert set(cell.counts) == {"words", "not identifiable", "unclassified"}
     emergence = hs.emergence(swept.out)
     table = emergence.table.set_index("type")
     assert table.loc["words", "heads"] == cell.counts["words"]

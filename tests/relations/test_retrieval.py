@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.corpus.controlled.facts import IN_DOCUMENT, KIND
 from headscope.corpus.window import Window
-from headscope.measure.made import plan_facts
 from headscope.models.load import load_model
+from headscope.stimuli.facts import IN_DOCUMENT, KIND, fact_windows
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int]
@@ -25,7 +24,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def windows(encoder) -> list[Window]:
-    return plan_facts(encoder, max_length=128, seed=3, count=DOCUMENTS)
+    return fact_windows(encoder, max_length=128, seed=3, count=DOCUMENTS)
 
 
 def candidates(window: Window) -> list[int]:
@@ -144,4 +143,4 @@ def test_a_head_for_whatever_could_be_the_answer_gains_nothing(windows):
 
 
 def test_texts_that_are_longer_than_a_window_are_left_out(encoder):
-    assert plan_facts(encoder, max_length=12, seed=3, count=2) == []
+    assert fact_windows(encoder, max_length=12, seed=3, count=2) == []

@@ -157,14 +157,16 @@ def test_a_new_head_type_takes_a_few_lines():
     from headscope.corpus.window import Window
     from headscope.relations.controls import other_keys
     from headscope.relations.pairs import Pairs, pairs
-    from headscope.relations.relation import Relation, Rule
+    from headscope.relations.relation import Relation, TagThresholds
 
     def vowels(window: Window) -> Pairs:
         places = np.array([i for i, s in enumerate(window.strings) if s in "aeiou"])
         query = np.arange(places[0] + 1, len(window))
         return pairs(query, places[np.searchsorted(places, query) - 1])
 
-    mine = Relation("letters", "vowel", vowels, other_keys, Rule(0.3, "a guess", "the last vowel"))
+    mine = Relation(
+        "letters", "vowel", vowels, other_keys, TagThresholds(0.3, "a guess", "the last vowel")
+    )
     run = hs.score_patterns(
         pattern(Example("letters/vowel", LETTERS, {2: [1], 3: [1], 4: [1], 5: [1]}), habit="perfect"),
         None, LETTERS, relations=[mine],
@@ -175,7 +177,8 @@ def test_a_new_head_type_takes_a_few_lines():
 
 def test_a_head_for_the_nearest_word_earns_no_semantic_tag():
     """It hits the related word in a third of the pair sentences, and so does the simple rule."""
-    from headscope.corpus.word_pairs import pair_documents, shipped_pairs
+    from headscope.corpus.word_pairs import shipped_pairs
+    from headscope.stimuli.word_pairs import pair_documents
 
     documents, patterns, tokens = [], [], []
     for document in pair_documents(shipped_pairs(), count=64, seed=0):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.spelled import window_of_tokens
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from headscope.relations.contested import Chosen, is_contested, with_parts
-from headscope.relations.pairs import pairs
-from headscope.relations.rivals import words_of_its_class
-from headscope.relations.simple_rules import (
+from headscope.relations.contested import ChosenBaseline, is_contested, with_parts
+from headscope.relations.heuristics import (
     CLASS_COUNT,
     CLASSES,
     FALLING_BACK,
@@ -20,6 +18,8 @@ from headscope.relations.simple_rules import (
     picks,
     query_class,
 )
+from headscope.relations.pairs import pairs
+from headscope.relations.rivals import words_of_its_class
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
@@ -122,13 +122,13 @@ def test_a_relation_is_summed_at_its_contested_queries_against_the_rules_choice(
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["syntactic/ccomp:dep>head"]  # find → told, where "that" lies nearer
     for rule, contested in (("nearest-SCONJ", True), ("nearest-VERB", False)):
-        chosen = Chosen(np.full(CLASS_COUNT, RULES.index(rule)))
+        chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index(rule)))
         parts = with_parts([relation], {relation.id: chosen})
         by_name = {part.name.rpartition("/")[2]: part for part in parts[1:]}
         assert set(by_name) == {"matched", "contested"}
         targets = by_name["contested"].pairs(window)
         assert (8 in targets.query) is contested
-    chosen = Chosen(np.full(CLASS_COUNT, RULES.index("nearest-SCONJ")))
+    chosen = ChosenBaseline(np.full(CLASS_COUNT, RULES.index("nearest-SCONJ")))
     part = with_parts([relation], {relation.id: chosen}, built=[relation.id])[-1]
     assert part.stimuli == ("built",)
     targets = part.pairs(window)

@@ -13,12 +13,12 @@ import pytest
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
+from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.shipped import named_corpora
-from headscope.corpus.spelled import window_of_tokens
 from headscope.corpus.structure.annotate import MARKS
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows
 from headscope.relations.structure import nearest_alike
+from headscope.stimuli.text import TextWindows
 from tests.helpers.looking import Look, candidate, knows, pattern
 from tests.relations import structure_example
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headscope.api import load
 from headscope.errors import RunError
-from headscope.runs.beside import save_causes
+from headscope.run import load
 from headscope.runs.folder import CAUSES, REPORT, RUN, TALLY
 from headscope.runs.store import UNSIGNED
+from headscope.runs.study_tables import save_causes
 from tests.fuzz.folders import make_run, sign_record
 
 

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.api import load
 from headscope.cli import app
 from headscope.errors import RunError
+from headscope.run import load
 from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, REPORT, RUN, TALLY
 from headscope.runs.store import UNCHECKED
 from tests.fuzz.folders import make_run, sign_record, signed

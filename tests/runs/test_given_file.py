@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.corpus.controlled.minimal_pairs import read_pairs
+from headscope.corpus.controlled.minimal_pairs import read_minimal_pairs
 from headscope.errors import HeadscopeError
-from headscope.runs.given_file import given_file
+from headscope.runs.user_file import given_file
 from headscope.studies.streaming.gates import read_gates
 from headscope.studies.sweep.spec import read_spec
-from headscope.studies.validation.published_lists import read_related
-from headscope.studies.validation.published_ranks import read_scores
+from headscope.studies.validation.published_scores import read_related, read_scores
 
 READERS = {
     "gates": lambda path: read_gates(path, "model", 2, 2),
-    "pairs": read_pairs,
+    "pairs": read_minimal_pairs,
     "related": read_related,
     "scores": read_scores,
     "file": read_spec,
@@ -43,8 +42,8 @@ def test_what_is_no_file_is_refused_by_every_option(option, kind, tmp_path):
 def test_a_file_is_read_up_to_its_most(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
-    assert given_file(path, "five bytes", most=5) == b"12345"
+    assert given_file(path, "five bytes", max_bytes=5) == b"12345"
     with pytest.raises(HeadscopeError, match=r"file: more than 4 bytes; give five bytes"):
-        given_file(path, "five bytes", most=4)
+        given_file(path, "five bytes", max_bytes=4)
     with pytest.raises(HeadscopeError, match="cannot be read"):
         given_file(Path("a\0b"), "five bytes")

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from headscope.errors import RunError
 from headscope.runs import store
 from headscope.runs.lock import NEW, OLD, workplace
 from tests.fuzz.folders import make_run
+from tests.helpers.disks import disk
 from tests.helpers.shell import headscope
 from tests.kill.kill import content
 
@@ -86,40 +86,6 @@ def test_a_link_in_its_place_is_not_followed(folder, tmp_path):
     assert names(elsewhere) == ["newest.txt"]
 
 
-@contextmanager
-def disk(folder: Path, options: str):
-    """A file system of its own, where one can be mounted."""
-    folder.mkdir(exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    if os.name != "posix" or shutil.which("mount") is None or subprocess.run(
-        mount, capture_output=True, check=False
-    ).returncode:  # fmt: skip
-        pytest.skip("nothing can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_is_named_and_leaves_the_old_run_whole(
-    gpt2_folder, keys_file, folder, tmp_path
-):
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    with disk(tmp_path / "small", f"size={size + 200_000}"):
-        out = shutil.copytree(folder, tmp_path / "small" / "run")
-        before = content(out)
-        for more in ([], ["--keep-every", "0"]):  # the run, and its state
-            done = headscope(
-                "classify", gpt2_folder, "--corpus", keys_file, "--out", out, "--overwrite", "-q", *more
-            )  # fmt: skip
-            assert done.returncode == 2
-            assert "cannot be written: " in done.stderr
-            assert "No space left on device" in done.stderr
-            assert done.stderr.count("\n") == 1
-            assert content(out) == before
-            assert names(out.parent) == ["run"]
-
-
 def test_a_read_only_folder_is_named_and_left_as_it_is(gpt2_folder, folder, tmp_path):
     with disk(tmp_path / "fixed", "size=64m"):
         out = shutil.copytree(folder, tmp_path / "fixed" / "run")
@@ -155,7 +121,7 @@ def test_a_write_that_fails_leaves_the_old_run_whole(folder, monkeypatch, part):
         return real(path, data, **options)
 
     monkeypatch.setattr(store, "write_file", fail)
-    from headscope.api import load
+    from headscope.run import load
 
     with pytest.raises(RunError, match="tiny cannot be written: No space left on device"):
         load(folder, with_tally=True).save(folder, overwrite=True)

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from headscope.errors import RunError
-from headscope.runs.record import read_record
+from headscope.runs.run_json import read_record
 from headscope.runs.store import load, tally_of
 from headscope.runs.tables import read_evidence
 

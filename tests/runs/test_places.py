@@ -14,7 +14,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, ModelError, RunError
 from headscope.runs.folder import RUN
-from headscope.runs.record import signed
+from headscope.runs.run_json import signed
 
 TEXT = "Alice was very tired. She looked at the old keys again. " * 60
 ASKED = {"types": ["positional"], "max_tokens": 600, "max_length": 32}
@@ -77,7 +77,7 @@ def test_no_file_of_a_run_says_where_its_model_and_its_text_lie(home, out):
 
 
 def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
-    from headscope.runs import places
+    from headscope.runs import relative_paths as places
 
     run = hs.load(out)
     far = {**run.info, "places": {"model": "/elsewhere/tiny", "corpora": ["/elsewhere/texts"]}}

@@ -11,9 +11,10 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError, RunStoppedError
-from headscope.evidence import outlook
-from headscope.measure import backend, schedule
+from headscope.measure import schedule
 from headscope.measure.tally import Tally
+from headscope.models import batching
+from headscope.statistics import early_stopping
 from tests.helpers.models import save_model
 from tests.kill.kill import arguments, complete, content, finish, start, state_of
 
@@ -31,7 +32,7 @@ class BrokenOffError(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "BATCH_TOKENS", 240)
+        patch.setattr(batching, "BATCH_TOKENS", 240)
         yield
 
 
@@ -105,14 +106,16 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
 def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     gpt2_folder, corpus, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(schedule, "PORTION", 2)
-    monkeypatch.setattr(outlook, "PORTION", 2)
+    monkeypatch.setattr(schedule, "ROUND_DOCUMENTS", 2)
+    monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
 
-    def enough(self: outlook.Looks, tally: Tally, number: int) -> dict[str, float]:
+    def should_stop(
+        self: early_stopping.StoppingRule, tally: Tally, number: int
+    ) -> dict[str, float]:
         # what comes after says of the sums at the third round that nothing has ended
         return {"repeat": 0.25} if number == 1 else {}
 
-    monkeypatch.setattr(outlook.Looks, "enough", enough)
+    monkeypatch.setattr(early_stopping.StoppingRule, "should_stop", should_stop)
     whole = tmp_path / "whole"
     hs.classify(str(gpt2_folder), corpus, out=whole, **OPTIONS)
     read = hs.load(whole).info["text_read"]
@@ -202,7 +205,7 @@ def test_another_text_is_refused(gpt2_folder, tmp_path):
 
 
 def test_another_version_is_refused(gpt2_folder, corpus, tmp_path, monkeypatch):
-    from headscope.evidence import judge
+    from headscope.statistics import judge_heads as judge
 
     broken(gpt2_folder, corpus, tmp_path / "run", 3)
     real = judge.version

@@ -17,16 +17,17 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
-from headscope.evidence.columns import EVIDENCE_COLUMNS, EXPLAINED_COLUMNS, HEAD_COLUMNS
 from headscope.relations import check_relations, relations_of
 from headscope.runs.folder import EVIDENCE, HEADS
 from headscope.runs.listing import list_heads, write_heads
 from headscope.runs.tables import read_heads, table_to_csv
+from headscope.statistics.columns import HEAD_COLUMNS
 from headscope.views.attention_view import AttentionView
 from headscope.views.report.data import to_json
 from headscope.views.report.inline import atlas_html
 from headscope.views.summary import head_lines
 from tests.fuzz.folders import make_run
+from tests.helpers.formats import columns_of
 
 SOME = settings(
     max_examples=100, derandomize=True, deadline=None, database=None,
@@ -88,8 +89,8 @@ def test_the_printed_table_runs_nothing_either():
 
 def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
     run = hs.load(make_run(tmp_path / "run"))
-    assert list(run.heads.columns) == [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
-    assert list(run.evidence.columns) == EVIDENCE_COLUMNS
+    assert list(run.heads.columns) == columns_of("heads.csv")
+    assert list(run.evidence.columns) == columns_of("evidence.csv")
     assert run.evidence["n"].dtype == run.heads["layer"].dtype == np.int64
     assert run.evidence["tagged"].dtype == bool
 

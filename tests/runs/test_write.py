@@ -134,19 +134,17 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
 WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained"}
 ELSEWHERE = {
     # to a path or a buffer that `headscope.runs.write` or its caller made
-    ("runs/checkpoint.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
+    ("runs/state_file.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
     ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
     ("studies/prune/smaller.py", "save_pretrained"),
     ("models/tokenizer.py", "save_pretrained"), ("views/paper.py", "savefig"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
-    ("studies/validation/calibrate.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
-    ("models/load.py", "save_pretrained"), ("studies/validation/planted.py", "save_pretrained"),
+    ("studies/validation/model_series.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
+    ("models/load.py", "save_pretrained"), ("studies/validation/planted_network.py", "save_pretrained"),
     ("studies/validation/words.py", "save_pretrained"),
-    ("studies/validation/writer_layouts.py", "save_pretrained"),
-    ("studies/validation/calibrate_writes.py", "write_text"),
     # into a folder of its own that takes its place in the cache when it is whole
-    ("models/unpacked.py", "save_pretrained"),
+    ("models/gguf_cache.py", "save_pretrained"),
     ("studies/validation/translator.py", "save_pretrained"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}

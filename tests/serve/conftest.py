@@ -12,7 +12,7 @@ import uvicorn
 from headscope.models.load import load_model
 from headscope.serve.app import serve_app
 from headscope.serve.live import Live
-from headscope.serve.run import bind
+from headscope.serve.server import bind
 from tests.helpers.served import Served
 
 

@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.models.load import load_model
+from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.serve.answers import SIDE, head_told, pictures, read_told
 from headscope.serve.live import MOST_TOKENS, Live
-from headscope.serve.told import SIDE, head_told, pictures, read_told
-from headscope.studies.ablate.rerun import Rerunner, Rows, silence
 from tests.helpers.stacks import save_stacks
 
 TEXT = "the old keys were in the house and she told them that the old keys were hers"
@@ -74,12 +74,9 @@ def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):
     rerunner = Rerunner(load_model(str(gpt2_folder)))
     ids = ids_of(gpt2_folder)
     place = torch.arange(1, ids.shape[1])
-    clean = rerunner.clean(Rows(ids, torch.tensor([ids.shape[1]]), place * 0, place))
-    edits = {
-        0: silence("mean", clean, 0, [0, 1], 0),
-        1: silence("mean", clean, 1, [3], 0),
-    }
-    assert np.allclose(found.losses, -rerunner.edited(clean, edits), atol=1e-5)
+    clean = rerunner.clean(TokenRows(ids, torch.tensor([ids.shape[1]]), place * 0, place))
+    without = silenced("mean", clean, {0: [0, 1], 1: [3]})
+    assert np.allclose(found.losses, -rerunner.log_probabilities(clean, without), atol=1e-5)
 
 
 def test_no_head_silenced_is_the_model_as_it_is(live):
@@ -128,7 +125,7 @@ def test_two_models_are_told_apart_only_where_they_differ(gpt2_folder, live):
     network = same.model.engine.network
     with torch.no_grad():
         network.transformer.h[1].attn.c_attn.weight[:, :8] *= 3  # the queries of L1H0
-    same._kept.clear()
+    same._readings.clear()
     apart = read_told(live, same, TEXT, lambda: None)["apart"]
     assert apart[4] > 0.02
     assert apart[:4] + apart[5:] == [0.0] * 7

@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import headscope as hs
-from headscope.runs.reload import model_of
+from headscope.runs.reopen_model import model_of
 from headscope.serve.app import serve_app
 from headscope.serve.live import Live
 from tests.browser import WATCH, axe_script
+from tests.helpers.cut import cut_on
 from tests.helpers.served import Served
 from tests.helpers.served_page import Watched, drive
+from tests.keyboard import opened_at
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
 
@@ -53,6 +55,20 @@ READ = """
   return { said: $("#status").textContent, last, change: $("#change").textContent, words: $$(".word").map((w) => w.textContent), bold: $$(".words b, .said b").length,
     tables: $$(".likeliest").map((t) => t.rows.length), hash: location.hash, wide: document.documentElement.scrollWidth <= innerWidth };
 """
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_cut(with_run, tmp_path, width):
+    long = "Although the engineers who built it had never seen such a bridge, they trusted it. " * 3
+    with opened_at(with_run.address, tmp_path, width=width) as keys:
+        keys.read(f"document.querySelector('#text').value = {json.dumps(long)}")
+        keys.read("document.querySelector('#go').click()")
+        keys.wait_for("document.querySelector('#status').textContent.includes('read in')")
+        keys.read("document.querySelector('[data-head=\"L1H2\"]').click()")
+        keys.wait_for("Boolean(document.querySelector('#silence-head'))")
+        keys.read("document.querySelector('#silence-head').click()")
+        keys.wait_for("(document.querySelector('#change')?.textContent || '').includes('→')")
+        assert cut_on(keys, [keys.read("location.hash.slice(1)")]) == {}
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from headscope.models.load import load_model
 from headscope.serve.app import serve_app
 from headscope.serve.live import Live
-from headscope.serve.page import names_of
+from headscope.serve.live_page import model_titles
 from tests.browser import WATCH, axe_script
 from tests.helpers.encoders import save_hand_built
 from tests.helpers.served_page import Watched, drive
@@ -170,4 +170,4 @@ def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tm
     ],
 )
 def test_two_models_of_one_name_are_told_apart(models, called):
-    assert names_of(models) == called
+    assert model_titles(models) == called

@@ -15,7 +15,7 @@ from headscope.models.load import load_model
 from headscope.serve.app import serve_app
 from headscope.serve.guard import MOST_BYTES
 from headscope.serve.live import Live
-from headscope.serve.run import bind, live_of
+from headscope.serve.server import bind, live_of
 from headscope.serve.worker import MOST_WAITING
 from tests.helpers.shell import headscope
 
@@ -196,7 +196,7 @@ def test_a_model_that_fails_is_a_sentence_and_the_server_goes_on(slow, start, mo
         raise RuntimeError("not enough memory: you tried to allocate 1 TB")
 
     with monkeypatch.context() as broken:
-        broken.setattr("headscope.serve.live.stream_patterns", fail)
+        broken.setattr("headscope.serve.live.stream_attention", fail)
         status, answer = server.post("/read", {"text": "another text"})
     assert (status, list(answer)) == (500, ["error"])
     assert "not enough memory" in answer["error"]

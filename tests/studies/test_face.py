@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,10 +13,12 @@ from matplotlib.figure import Figure
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError, WriteError
-from headscope.studies.sweep.cells import Cell
+from headscope.studies.study_table import STUDIES, StudyRow, imported
 from headscope.studies.sweep.counts import by_revision
+from headscope.studies.sweep.sweep_cells import Cell
 from headscope.studies.validation.calibrate_result import Calibration
-from headscope.studies.validation.zoo.result import HEADS
+from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS
+from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
 
@@ -72,7 +75,7 @@ def menagerie() -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(rows, columns=HEADS), judged
 
 
-STUDIES = {
+MADE_UP = {
     "ablate": lambda run, corpus: hs.ablate(run, heads="L0H0,L1H1"),
     "anatomy": lambda run, corpus: hs.anatomy("gpt-2-s"),
     "calibrate": lambda run, corpus: Calibration(planted()),
@@ -80,7 +83,6 @@ STUDIES = {
     "compare": lambda run, corpus: hs.compare(run, run),
     "directions": lambda run, corpus: hs.directions(run, "L0H0", relation="induction/repeat"),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
-    "explain": lambda run, corpus: hs.explain(run, corpus, windows=8, features=2),
     "headvis": lambda run, corpus: hs.headvis(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40
     ),
@@ -92,26 +94,34 @@ STUDIES = {
     ),
     "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
     "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
-    "weights": lambda run, corpus: hs.weights(run),
-    "writes": lambda run, corpus: hs.writes(run, corpus, max_tokens=150),
     "zoo": lambda run, corpus: hs.Zoo(*menagerie(), 1_000),
 }
-"""Each on a run's folder, or on made-up rows where it takes minutes or another model."""
+"""Studies that take minutes or another model, or of which more is asked below."""
+
+
+def plain_call(study: StudyRow, run: Path, corpus: Path) -> hs.Study:
+    """A study of a run's folder by nothing but the names of its arguments."""
+    values = {"model": run, "run": run, "corpus": corpus, "max_tokens": 150, "windows": 8}
+    return getattr(hs, study.name)(**call_with(study, values | {"features": 2}))
 
 
 @pytest.fixture(scope="module")
 def found(folder, corpus) -> dict[str, hs.Study]:
-    return {name: study(folder, corpus) for name, study in STUDIES.items() if name != "ablate"}
+    return {
+        study.name: MADE_UP.get(study.name, partial(plain_call, study))(folder, corpus)
+        for study in STUDIES
+        if study.name != "ablate"
+    }
 
 
 def test_every_study_can_be_asked_from_the_one_door():
     drawn = {name for name in hs.__all__ if inspect.isclass(getattr(hs, name))}
     results = {name for name in drawn if issubclass(getattr(hs, name), hs.Study)} - {"Study"}
-    assert set(STUDIES) <= set(hs.__all__)
-    assert len(results) == len(STUDIES)
+    assert {study.name for study in STUDIES} <= set(hs.__all__)
+    assert {getattr(hs, name) for name in results} == {imported(row.result) for row in STUDIES}
 
 
-@pytest.mark.parametrize("name", sorted(set(STUDIES) - {"ablate"}))
+@pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))
 def test_a_study_is_a_table_a_figure_and_a_file(found, name, tmp_path):
     study = found[name]
     assert len(study.table) > 0

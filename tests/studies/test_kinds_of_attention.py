@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headscope.measure.text_loss import network_of
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.intervention import HeadsScaled, PatternReplaced
 from headscope.models.load import load_model
-from headscope.studies.ablate.rerun import Rerunner, Rows
-from headscope.studies.collapse.one_pattern import collapsed
-from headscope.studies.explain.running import running
-from headscope.studies.prune.head_mask import masked
+from headscope.models.loss import network_of
+from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.studies.collapse.shared_pattern import collapsed
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT
 
@@ -32,6 +31,10 @@ def stream(network) -> torch.Tensor:
         return network.base_model(TOKENS, use_cache=False).last_hidden_state.clone()
 
 
+def replaced(heads, pattern) -> PatternReplaced:
+    return PatternReplaced(heads, pattern, within_visible=True)
+
+
 def own_patterns(model) -> dict[int, torch.Tensor]:
     found: dict[int, torch.Tensor] = {}
     stream_patterns(model.engine, TOKENS, lambda i, p: found.update({i: p.clone()}))
@@ -42,11 +45,11 @@ def own_patterns(model) -> dict[int, torch.Tensor]:
 def test_a_model_that_runs_on_its_own_patterns_is_unchanged(model, heads):
     network, own = network_of(model), own_patterns(model)
     before = stream(network)
-    with running(network, {0: heads, 1: heads}, lambda layer, _: own[layer]):
+    with replaced({0: heads, 1: heads}, lambda call: own[call.layer]).applied(model):
         assert torch.allclose(stream(network), before, atol=1e-3)
     even = torch.ones(CONTEXT, CONTEXT).tril()
     even = (even / even.sum(-1, keepdim=True)).expand(2, 4, -1, -1)
-    with running(network, {0: heads}, lambda layer, _: even):
+    with replaced({0: heads}, lambda call: even).applied(model):
         assert not torch.allclose(stream(network), before, atol=1e-2)
     assert torch.equal(stream(network), before)
 
@@ -55,11 +58,11 @@ def test_one_pattern_for_all_heads_is_made_of_what_they_see(model):
     network, own = network_of(model), own_patterns(model)
     before = stream(network)
     for how, one in (("mean", own[0].mean(1, keepdim=True)), ("head 0", own[0][:, :1])):
-        with collapsed(network, {0}, how):
+        with collapsed(frozenset({0}), 4, how).applied(model):
             found = stream(network)
         # a sink leaves as much as it leaves each head, or as the one pattern says
         if not model.engine.sinks:
-            with running(network, {0: HEADS}, lambda *_, one=one: one.expand(-1, 4, -1, -1)):
+            with replaced({0: HEADS}, lambda _, one=one: one.expand(-1, 4, -1, -1)).applied(model):
                 assert torch.allclose(found, stream(network), atol=1e-3)
         assert not torch.allclose(found, before, atol=1e-2)
     assert torch.equal(stream(network), before)
@@ -68,15 +71,15 @@ def test_one_pattern_for_all_heads_is_made_of_what_they_see(model):
 def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
     rerunner = Rerunner(model)
     where = torch.tensor([0, 1, 1]), torch.tensor([90, 5, 95])
-    rows = Rows(TOKENS, torch.tensor([CONTEXT, CONTEXT]), *where)
+    rows = TokenRows(TOKENS, torch.tensor([CONTEXT, CONTEXT]), *where)
     clean = rerunner.clean(rows)
-    without = rerunner.edited(clean, {1: lambda z: z[:, :, 2].zero_()})
+    without = rerunner.log_probabilities(clean, silenced("zero", clean, {1: [2]}))
     mask = torch.ones(2, 4)
     mask[1, 2] = 0
     network = network_of(model)
-    with torch.inference_mode(), masked(network, mask):
+    with torch.inference_mode(), HeadsScaled.by_row(model, mask).applied(model):
         logits = network.get_output_embeddings()(stream(network)[where[0], where[1] - 1])
         wanted = TOKENS[where][:, None]
         expected = logits.log_softmax(-1).gather(1, wanted)[:, 0]
     assert torch.allclose(without, expected, atol=1e-3)
-    assert not torch.allclose(without, clean.logp, atol=1e-3)
+    assert not torch.allclose(without, clean.log_probabilities, atol=1e-3)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from headscope.measure.mean_pattern import Picture
 from headscope.views.report import report_html
 from tests.browser import visit
 
@@ -164,3 +165,41 @@ def test_the_loss_on_its_own_text_is_shown_and_strong_where_counting_is_better(
     assert ("worse than the frequencies" in line) == (model != 2.3)
     bare = visit(report_html(run), script, tmp_path)
     assert bare.found["atlas"] == [[], 0]
+
+
+def test_a_head_is_drawn_on_the_stimulus_of_its_primary_relation_and_says_so(run, tmp_path):
+    script = """
+      const canvas = (q) => { const own = $(q); const data = own.getContext("2d").getImageData(0, 0, own.width, own.height).data; return [...data].filter((_, i) => i % 4 === 3); };
+      const said = $(".atlas-grid > .small").textContent;
+      const cell = $('.cell[data-head="L1H2"]'); cell.focus(); await tick();
+      const tip = $("#tip").textContent;
+      $('.cell[data-head="L0H0"]').focus(); await tick();
+      const other = $("#tip").textContent;
+      const shades = canvas('.cell[data-head="L1H2"] canvas');
+      await go("L1H2");
+      const head = [canvas(".large-thumb canvas"), $(".thumb-figure figcaption").textContent, $(".large-thumb").getAttribute("aria-label")];
+      await go("L0H0");
+      const text = $(".thumb-figure figcaption")?.textContent;
+      await go("type=induction");
+      return { said, tip, other, shades, head, text, type: [canvas(".mini canvas"), $(".mini").title] };
+    """
+    pattern = np.zeros((24, 24))
+    pattern[np.arange(12, 22), np.arange(2, 12)] = 0.81
+    means = np.zeros((2, 3, 24, 24))
+    means[0, 0, 2, 1] = 1
+    pictures = {(1, 2): Picture("repeat", pattern)}
+    seen = visit(report_html(replace(run, means=means, pictures=pictures)), script, tmp_path)
+    assert seen.errors == []
+    found = seen.found
+    expected = np.where(pattern[1:, 1:] > 0, round(0.9 * 255), 0)
+    for shades in (found["shades"], found["head"][0], found["type"][0]):
+        assert np.abs(np.reshape(shades, (23, 23)) - expected).max() <= 1
+    said = "repeated random tokens: the first 11 of a sequence, then the first 12 of its copy"
+    for where in ("said", "tip"):
+        assert said in found[where]
+    assert all(said in text for text in (*found["head"][1:], found["type"][1]))
+    for where in ("other", "text"):
+        assert "the first 24 tokens of texts" in found[where]
+        assert said not in found[where]
+    alone = visit(report_html(replace(run, means=None, pictures=pictures)), script, tmp_path)
+    assert np.abs(np.reshape(alone.found["shades"], (23, 23)) - expected).max() <= 1

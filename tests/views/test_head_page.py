@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.evidence.causes import BREAKS, CAUSE_COLUMNS
+from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS
 from headscope.views.report import report_html
 from tests.browser import visit
 
@@ -82,3 +82,35 @@ def test_nothing_is_said_of_what_was_not_measured(run, tmp_path):
     seen = visit(report_html(run), SAID, tmp_path)
     assert seen.errors == []
     assert seen.found["said"] == {"L1H1": [], "L1H0": [], "L0H0": []}
+
+
+def test_the_conditions_of_the_primary_relation_stand_open_and_first(tmp_path):
+    """A head that rests more than it acts: the tag that it is named after comes first all the same."""
+    n, documents = 30, 20
+    rng = np.random.default_rng(0)
+    patterns, tokens = [], []
+    for document in range(documents):
+        repeat, size = document % 2, 2 * n + 1
+        a = np.zeros((1, 2, size, size))
+        second = np.arange(n + 1, size)
+        if repeat:
+            a[0, 1, second, second - n + 1] = rng.uniform(0.7, 0.8, n)
+        a[..., 0] += 1 - a.sum(-1)
+        patterns.append(a)
+        words = [f"w{document}-{i}" for i in range(n if repeat else 2 * n)]
+        tokens.append(["<s>", *(words * 2 if repeat else words)])
+    run = hs.score_patterns(patterns, None, tokens)
+    assert run.heads.loc["L0H1", ["primary", "tags"]].tolist() == ["induction", "induction;sink"]
+    by_lift = run.evidence[(run.evidence["head"] == 1) & run.evidence["tagged"]]
+    assert by_lift.loc[by_lift["lift"].idxmax(), "type"] == "sink"
+    script = """
+      await go("L0H1");
+      const codes = (q) => $$(q).map((own) => own.querySelector(".code").textContent);
+      return { all: codes(".ladders summary"), open: codes(".ladders details[open] summary"), bars: codes(".relation .name")[0] };
+    """
+    seen = visit(report_html(run), script, tmp_path)
+    assert seen.errors == []
+    assert seen.found["open"] == ["induction/repeat"]
+    assert seen.found["all"][0] == "induction/repeat"
+    assert "sink/first-token" in seen.found["all"]
+    assert seen.found["bars"] == "induction/repeat"

@@ -12,11 +12,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.api import load
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
 from headscope.views.figures import FIGURES
@@ -31,11 +31,11 @@ def made(gpt2_folder, tmp_path_factory):
     """A run whose evidence is tagged by hand, so that random weights have examples to show."""
     import pandas as pd
 
-    from headscope.evidence.ranking import wanted_examples
     from headscope.measure.examples import find_examples
+    from headscope.measure.run_windows import windows_of
     from headscope.models.load import load_model
-    from headscope.pipeline import windows_of
     from headscope.relations import relations_of
+    from headscope.statistics.ranking import wanted_examples
 
     folder = tmp_path_factory.mktemp("looking")
     corpus = data_folder() / "corpora" / "gold.conllu"

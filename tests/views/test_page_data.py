@@ -9,7 +9,8 @@ import zlib
 import numpy as np
 import pytest
 
-from headscope.views.report.data import pack, page_data, shortened, to_json
+from headscope.views.report.data import page_data, shortened, to_json
+from headscope.views.report.mean_pictures import pack_picture
 from headscope.views.report.packed import packed
 from headscope.views.report.page import circuitsvis_script
 from tests.browser import visit
@@ -48,7 +49,7 @@ def test_json_in_the_page_has_nothing_that_html_could_read():
 
 def test_packed_patterns_hold_the_lower_triangle_row_by_row():
     pattern = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float16)
-    assert list(base64.b64decode(pack(pattern))) == [255, 128, 128, 51, 51, 153]
+    assert list(base64.b64decode(pack_picture(pattern))) == [255, 128, 128, 51, 51, 153]
 
 
 def test_every_number_of_the_page_is_one_of_the_tables(run):

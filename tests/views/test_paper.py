@@ -18,11 +18,11 @@ from headscope.cli import app
 from headscope.errors import ChoiceError, HeadscopeError, RunError
 from headscope.measure.example import Example
 from headscope.relations import head_types
-from headscope.studies.sweep.cells import COMPLETE, Cell
 from headscope.studies.sweep.counts import by_revision
-from headscope.studies.sweep.view import emergence_figure
-from headscope.views.paper import fitted, picture, width_of
-from headscope.views.pictures import KINDS
+from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
+from headscope.studies.sweep.sweep_view import emergence_figure
+from headscope.views.figure_registry import KINDS
+from headscope.views.figure_style import fitted, picture, width_of
 
 TOKENS = ("<bos>", "the", " $king$", "日本", "lost", "a\nb", "his", "ring", "and", "x" * 40)
 

@@ -98,9 +98,13 @@ def test_what_scrolls_sideways_on_a_telephone_fades_where_there_is_more(page, tm
 
 def test_the_hint_goes_where_the_end_is_reached_and_comes_at_the_beginning(page, tmp_path):
     with opened(page, tmp_path, width=390) as keys:
-        keys.read("location.hash = '#type=positional'")
+        keys.read("location.hash = '#L1H2'")
         first = [box for box in keys.read(f"await {WIDER}") if box["after"] > 40]
         assert [box["end"] for box in first] == [32] * len(first) != []
-        keys.read("document.querySelectorAll('.scroll').forEach((e) => { e.scrollLeft = 10000; })")
+        keys.read(
+            "document.querySelectorAll('.scroll, .strip-scroll').forEach((e) => { e.scrollLeft = 10000; })"
+        )
         last = [box for box in keys.read(f"await {WIDER}") if box["before"] > 40]
-        assert [(box["start"], box["end"]) for box in last] == [(32, 0)] * len(first)
+        # some began at a query in the middle
+        assert {(box["start"], box["end"]) for box in last} == {(32, 0)}
+        assert len(last) >= len(first)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from headscope.corpus.arrows import Arrow, ArrowTable
 from headscope.corpus.code.links import KINDS
 from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
+from headscope.corpus.gold_links import Arrow, ArrowTable
 from headscope.errors import CorpusError
 
 LONGEST, LONGEST_BESIDE = 240, 60
@@ -44,15 +44,15 @@ class _Part:
 
 
 def excerpts(document: Document) -> Iterator[Document]:
-    """Of a file's functions those that ask much in few words, each with what it points to.
+    """The functions of a file that ask much in few words, each with what it points to.
 
     Only queries of `DENSE` are asked in them.
 
     Args:
         document: a Python file, from `read_python`.
     """
-    asked = [each for each in document.arrows if each.kind in DENSE]
-    if not asked:
+    dense_arrows = [arrow for arrow in document.arrows if arrow.kind in DENSE]
+    if not dense_arrows:
         return
     parts = _parts(document)
     starts = [part.start for part in parts]
@@ -61,36 +61,38 @@ def excerpts(document: Document) -> Iterator[Document]:
     for word in document.words:
         standing.setdefault(word.form, []).append(word.start)
     mentions = {
-        each.query: [place for place in standing[form] if place < each.right[-1]]
-        for each in asked
-        if (form := forms.get(each.query))
+        arrow.query: [position for position in standing[form] if position < arrow.right[-1]]
+        for arrow in dense_arrows
+        if (form := forms.get(arrow.query))
     }
-    wanted: dict[int, list[Arrow]] = {}
-    for each in asked:
-        part = bisect_right(starts, each.query) - 1
+    arrows_by_part: dict[int, list[Arrow]] = {}
+    for arrow in dense_arrows:
+        part = bisect_right(starts, arrow.query) - 1
         if parts[part].asks:
-            wanted.setdefault(part, []).append(each)
-    for number, (part, own) in enumerate(wanted.items()):
-        kept = _kept(parts, starts, part, own, mentions)
-        found = _excerpt(document, [parts[i] for i in kept], own, f"{document.name}~{number}")
-        if found is not None and len(found.words) <= _room(found):
-            yield found
+            arrows_by_part.setdefault(part, []).append(arrow)
+    for number, (part, arrows) in enumerate(arrows_by_part.items()):
+        excerpt_parts = _parts_with_targets(parts, starts, part, arrows, mentions)
+        excerpt = _excerpt(
+            document, [parts[i] for i in excerpt_parts], arrows, f"{document.name}~{number}"
+        )
+        if excerpt is not None and len(excerpt.words) <= _word_budget(excerpt):
+            yield excerpt
 
 
 def is_code(document: Document) -> bool:
-    """Whether a document is code, with names and blocks that point somewhere."""
-    return any(each.kind in KINDS for each in document.arrows)
+    """True for a document of code, with names and blocks that point somewhere."""
+    return any(arrow.kind in KINDS for arrow in document.arrows)
 
 
 def holds_code(arrows: ArrowTable) -> bool:
-    """Whether some of a window's arrows are of code."""
+    """True if some of a window's arrows are of code."""
     return bool(np.isin(arrows.kind, KINDS).any())
 
 
 def without_excerpted(document: Document) -> Document:
     """The document without what its excerpts ask."""
-    kept = tuple(each for each in document.arrows if each.kind not in DENSE)
-    return replace(document, arrows=kept)
+    arrows = tuple(arrow for arrow in document.arrows if arrow.kind not in DENSE)
+    return replace(document, arrows=arrows)
 
 
 def _parts(document: Document) -> list[_Part]:
@@ -101,35 +103,35 @@ def _parts(document: Document) -> list[_Part]:
     for line in text.split("\n"):
         lines.append(lines[-1] + len(line) + 1)
     words = [word.start for word in document.words]
-    found: list[_Part] = []
+    file_parts: list[_Part] = []
 
     def add(first: int, end: int, node: ast.stmt, header: int | None = None) -> None:
         start, stop = lines[first - 1], lines[end]
-        if found and start < found[-1].end:  # a second statement of the line
+        if file_parts and start < file_parts[-1].end:  # a second statement of the line
             return
         count = bisect_right(words, stop - 1) - bisect_right(words, start - 1)
         asks = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        found.append(_Part(start, stop, count, asks, header))
+        file_parts.append(_Part(start, stop, count, asks, header))
 
     for node in tree.body:
         first, end = _lines(node)
         if isinstance(node, ast.ClassDef) and _lines(node.body[0])[0] > node.lineno:
-            header = len(found)
+            header = len(file_parts)
             add(first, _lines(node.body[0])[0] - 1, node)
             for inner in node.body:
-                add(*_lines(inner), inner, header if len(found) > header else None)
+                add(*_lines(inner), inner, header if len(file_parts) > header else None)
         else:
             add(first, end, node)
-    return found
+    return file_parts
 
 
 def _lines(node: ast.stmt) -> tuple[int, int]:
     """First and last line, decorators included."""
-    own = [each.lineno for each in getattr(node, "decorator_list", ())]
-    return min([node.lineno, *own]), node.end_lineno or node.lineno
+    decorator_lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    return min([node.lineno, *decorator_lines]), node.end_lineno or node.lineno
 
 
-def _kept(
+def _parts_with_targets(
     parts: Sequence[_Part],
     starts: Sequence[int],
     part: int,
@@ -141,26 +143,30 @@ def _kept(
     And a part above these that has the same word, the shortest.
     """
 
-    def of(place: int) -> int:
-        return bisect_right(starts, place) - 1
+    def of(position: int) -> int:
+        return bisect_right(starts, position) - 1
 
-    kept = {part}
-    for each in arrows:
-        rivals = [place for place in each.others if place > each.right[-1]][:1]
-        rivals = rivals or list(each.others[-1:])
-        above = {of(place): place for place in mentions.get(each.query, ())}
-        above = {own: place for own, place in above.items() if 0 <= own < of(each.right[-1])}
-        shortest = min(above, key=lambda own: (parts[own].words, -own), default=None)
-        mentioned = [] if shortest is None or kept & above.keys() else [above[shortest]]
-        for place in (each.right[-1], *rivals, *mentioned):
-            own = of(place)
-            more = {own} | {h for h in (parts[own].header,) if h is not None}
-            if own == part or parts[own].words <= LONGEST_BESIDE:
-                joined = kept | more
+    excerpt_parts = {part}
+    for arrow in arrows:
+        rivals = [position for position in arrow.others if position > arrow.right[-1]][:1]
+        rivals = rivals or list(arrow.others[-1:])
+        above = {of(position): position for position in mentions.get(arrow.query, ())}
+        above = {
+            candidate: position
+            for candidate, position in above.items()
+            if 0 <= candidate < of(arrow.right[-1])
+        }
+        shortest = min(above, key=lambda number: (parts[number].words, -number), default=None)
+        mentioned = [] if shortest is None or excerpt_parts & above.keys() else [above[shortest]]
+        for position in (arrow.right[-1], *rivals, *mentioned):
+            candidate = of(position)
+            additions = {candidate} | {h for h in (parts[candidate].header,) if h is not None}
+            if candidate == part or parts[candidate].words <= LONGEST_BESIDE:
+                joined = excerpt_parts | additions
                 if sum(parts[i].words for i in joined) <= LONGEST:
-                    kept = joined
-    headers = {header for i in kept if (header := parts[i].header) is not None}
-    return sorted(kept | headers)
+                    excerpt_parts = joined
+    headers = {header for i in excerpt_parts if (header := parts[i].header) is not None}
+    return sorted(excerpt_parts | headers)
 
 
 def _excerpt(
@@ -171,21 +177,25 @@ def _excerpt(
         moved.append((part.start, len(text)))
         text += document.text[part.start : part.end]
     try:
-        found = read_python(Path(document.source), text)
+        excerpt = read_python(Path(document.source), text)
     except CorpusError:  # a class of which no statement is left
         return None
     starts = [start for start, _ in moved]
 
-    def now(place: int) -> int | None:
-        at = bisect_right(starts, place) - 1
-        return None if place >= parts[at].end or at < 0 else moved[at][1] + place - moved[at][0]
+    def now(position: int) -> int | None:
+        at = bisect_right(starts, position) - 1
+        return (
+            None if position >= parts[at].end or at < 0 else moved[at][1] + position - moved[at][0]
+        )
 
-    same = {(each.kind, now(each.query), now(each.right[-1])) for each in arrows}
-    kept = [each for each in found.arrows if (each.kind, each.query, each.right[-1]) in same]
-    return replace(found, name=name, arrows=tuple(kept))
+    same = {(arrow.kind, now(arrow.query), now(arrow.right[-1])) for arrow in arrows}
+    excerpt_arrows = [
+        arrow for arrow in excerpt.arrows if (arrow.kind, arrow.query, arrow.right[-1]) in same
+    ]
+    return replace(excerpt, name=name, arrows=tuple(excerpt_arrows))
 
 
-def _room(document: Document) -> int:
+def _word_budget(document: Document) -> int:
     """Words that its queries are worth where neither the nearest nor the same word is right.
 
     Neither the same word before nor the first one.
@@ -197,9 +207,9 @@ def _room(document: Document) -> int:
         same[word.start] = last.get(word.form, -1), first.setdefault(word.form, word.start)
         last[word.form] = word.start
     doubtful = (
-        each.kind
-        for each in document.arrows
-        if each.others and any(place != each.right[-1] for place in same[each.query])
-        if each.kind != "return" or each.others[-1] > each.right[-1]
+        arrow.kind
+        for arrow in document.arrows
+        if arrow.others and any(position != arrow.right[-1] for position in same[arrow.query])
+        if arrow.kind != "return" or arrow.others[-1] > arrow.right[-1]
     )
     return sum(DENSE[kind] for kind in doubtful)

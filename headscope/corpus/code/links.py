@@ -1,4 +1,4 @@
-"""What each place of a Python file points back to, by its grammar alone: nothing is guessed.
+"""Links of a Python file's places to what they point back to, by grammar alone: no guesses.
 
 Names are resolved by Python's rules of scope. A name that is bound in several places points to the
 nearest of them above it in the text, which need not be the one that has run last.
@@ -11,7 +11,6 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
-from headscope.corpus.arrows import Arrow, arrow
 from headscope.corpus.code.scopes import (
     DEF,
     IMPORT,
@@ -23,7 +22,8 @@ from headscope.corpus.code.scopes import (
     names_of,
     parameters_of,
 )
-from headscope.corpus.code.source import Source
+from headscope.corpus.code.source import SourceFile
+from headscope.corpus.gold_links import Arrow, arrow
 
 KINDS = (
     "definition",
@@ -39,15 +39,15 @@ KINDS = (
 OPENERS = {")": "(", "]": "[", "}": "{"}
 _FAR = 64
 """Brackets and blocks before a query that are looked through for candidates."""
-Named = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Stretch = dict[object, int]
 """The last place so far of each of several things, in the order of the text."""
 
 
-def arrows_of(source: Source) -> list[Arrow]:
+def arrows_of(source: SourceFile) -> list[Arrow]:
     """Every arrow of a file, in the order of their queries."""
-    names = names_of(source.tree, source.place, source.after)
-    found = [
+    names = names_of(source.tree, source.character, source.after)
+    candidates = [
         *_of_names(names, _called(source)),
         *_of_calls(source, names),
         *_of_brackets(source),
@@ -55,8 +55,8 @@ def arrows_of(source: Source) -> list[Arrow]:
         *_of_attributes(source, names),
         *_of_returns(source),
     ]
-    kept = [each for each in found if each is not None]
-    return sorted(kept, key=lambda each: (each.query, KINDS.index(each.kind)))
+    arrows = [candidate for candidate in candidates if candidate is not None]
+    return sorted(arrows, key=lambda link: (link.query, KINDS.index(link.kind)))
 
 
 def _of_names(names: Names, called: set[int]) -> Iterator[Arrow | None]:
@@ -69,100 +69,104 @@ def _of_names(names: Names, called: set[int]) -> Iterator[Arrow | None]:
     imports: _Stretch = {}
     defs: _Stretch = {}
     binder: dict[object, Occurrence] = {}
-    for each, binds in names.events():
-        variable = each.variable
+    for occurrence, binds in names.events():
+        variable = occurrence.variable
         if variable is None:
             continue
         if binds:
-            binder[variable] = each
-            if each.role in (VARIABLE, PARAMETER):
-                bound.setdefault(variable[0], {})[variable] = each.start
+            binder[variable] = occurrence
+            if occurrence.role in (VARIABLE, PARAMETER):
+                bound.setdefault(variable[0], {})[variable] = occurrence.start
             else:
-                (imports if each.role == IMPORT else defs)[variable] = each.start
+                (imports if occurrence.role == IMPORT else defs)[variable] = occurrence.start
             continue
-        around = seen.setdefault(names.function(each.within), {})
+        around = seen.setdefault(names.function(occurrence.within), {})
         before, origin = last.get(variable), binder.get(variable)
-        if each.role == USE:
+        if occurrence.role == USE:
             if before is not None and before.role == USE and variable in around:
-                yield arrow("previous-use", each.start, [around[variable]], around.values())
+                yield arrow("previous-use", occurrence.start, [around[variable]], around.values())
             if origin is not None and origin.role in (VARIABLE, PARAMETER):
-                own = bound[variable[0]].values()
-                yield arrow("definition", each.start, [origin.start], own)
+                candidates = bound[variable[0]].values()
+                yield arrow("definition", occurrence.start, [origin.start], candidates)
             elif origin is not None and origin.role == IMPORT:
-                yield arrow("import", each.start, [origin.start], imports.values())
-            elif origin is not None and each.start in called:
-                yield arrow("call", each.start, [origin.start], defs.values())
-        last[variable] = each
-        around[variable] = each.start
+                yield arrow("import", occurrence.start, [origin.start], imports.values())
+            elif origin is not None and occurrence.start in called:
+                yield arrow("call", occurrence.start, [origin.start], defs.values())
+        last[variable] = occurrence
+        around[variable] = occurrence.start
 
 
-def _called(source: Source) -> set[int]:
-    """Where names stand that are called."""
+def _called(source: SourceFile) -> set[int]:
+    """Places of names that are called."""
     return {
-        source.place(node.func.lineno, node.func.col_offset)
+        source.character(node.func.lineno, node.func.col_offset)
         for node in _nodes(source.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 
 
-def _of_calls(source: Source, names: Names) -> Iterator[Arrow | None]:
+def _of_calls(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
     """From arguments to the parameters of a function of the file, and from methods to theirs."""
-    functions = {place: node for node, place in _functions(source, _nodes(source.tree))}
+    functions = {position: node for node, position in _functions(source, _nodes(source.tree))}
     origins = _origins(names)
     methods = {
-        node: {each.name: place for each, place in _functions(source, node.body)}
+        node: {method.name: position for method, position in _functions(source, node.body)}
         for node in _nodes(source.tree)
         if isinstance(node, ast.ClassDef)
     }
     for owner, call in _calls(source.tree):
         if isinstance(call.func, ast.Name):
-            found = origins.get(source.place(call.func.lineno, call.func.col_offset))
+            definition = origins.get(source.character(call.func.lineno, call.func.col_offset))
         elif _is_self(call.func) and owner is not None:
-            found = methods[owner].get(call.func.attr)
-            if found is not None:
+            definition = methods[owner].get(call.func.attr)
+            if definition is not None:
                 query = _attribute(source, call.func)
-                yield arrow("call", query, [found], methods[owner].values())
+                yield arrow("call", query, [definition], methods[owner].values())
         else:
-            found = None
-        if found is not None and found in functions:
-            yield from _arguments(source, call, functions[found])
+            definition = None
+        if definition is not None and definition in functions:
+            yield from _arguments(source, call, functions[definition])
 
 
 def _origins(names: Names) -> dict[int, int]:
     """For each use of a name that a `def` or `class` bound last, where that is."""
     bound: dict[object, Occurrence] = {}
-    found = {}
-    for each, binds in names.events():
-        if each.variable is None:
+    origins = {}
+    for occurrence, binds in names.events():
+        if occurrence.variable is None:
             continue
         if binds:
-            bound[each.variable] = each
-        elif each.variable in bound and bound[each.variable].role == DEF:
-            found[each.start] = bound[each.variable].start
-    return found
+            bound[occurrence.variable] = occurrence
+        elif occurrence.variable in bound and bound[occurrence.variable].role == DEF:
+            origins[occurrence.start] = bound[occurrence.variable].start
+    return origins
 
 
-def _arguments(source: Source, call: ast.Call, function: Named) -> Iterator[Arrow | None]:
+def _arguments(
+    source: SourceFile, call: ast.Call, function: FunctionNode
+) -> Iterator[Arrow | None]:
     static = any(
         isinstance(e, ast.Name) and e.id == "staticmethod" for e in function.decorator_list
     )
     skipped = int(isinstance(call.func, ast.Attribute) and not static)
-    taken = [*function.args.posonlyargs, *function.args.args][skipped:]
-    own = parameters_of(function)[skipped:]
-    named = {each.arg: source.place(each.lineno, each.col_offset) for each in own}
-    for number, argument in enumerate(call.args[: len(taken)]):
+    positional = [*function.args.posonlyargs, *function.args.args][skipped:]
+    parameters = parameters_of(function)[skipped:]
+    positions = {
+        keyword.arg: source.character(keyword.lineno, keyword.col_offset) for keyword in parameters
+    }
+    for number, argument in enumerate(call.args[: len(positional)]):
         if isinstance(argument, ast.Starred):
             break
         if isinstance(argument, ast.Name):
-            query = source.place(argument.lineno, argument.col_offset)
-            yield arrow("parameter", query, [named[taken[number].arg]], named.values())
-    for each in call.keywords:
-        if each.arg in named:
-            query = source.place(each.lineno, each.col_offset)
-            yield arrow("parameter", query, [named[each.arg]], named.values())
+            query = source.character(argument.lineno, argument.col_offset)
+            yield arrow("parameter", query, [positions[positional[number].arg]], positions.values())
+    for keyword in call.keywords:
+        if keyword.arg in positions:
+            query = source.character(keyword.lineno, keyword.col_offset)
+            yield arrow("parameter", query, [positions[keyword.arg]], positions.values())
 
 
-def _of_brackets(source: Source) -> Iterator[Arrow | None]:
+def _of_brackets(source: SourceFile) -> Iterator[Arrow | None]:
     """From a closing bracket to the one that it closes, among all that open before it."""
     openers: list[int] = []
     waiting: list[int] = []
@@ -176,7 +180,7 @@ def _of_brackets(source: Source) -> Iterator[Arrow | None]:
             yield arrow("bracket", token.start, [waiting.pop()], openers[-_FAR:])
 
 
-def _of_blocks(source: Source) -> Iterator[Arrow | None]:
+def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
     """From the first word of a line to that of the line that opened its block."""
     opened: list[int] = []
     waiting: list[int] = []
@@ -199,46 +203,48 @@ def _of_blocks(source: Source) -> Iterator[Arrow | None]:
                 yield arrow("block", line, waiting[-1:], opened[-_FAR:])
 
 
-def _of_attributes(source: Source, names: Names) -> Iterator[Arrow | None]:
+def _of_attributes(source: SourceFile, names: Names) -> Iterator[Arrow | None]:
     """From an attribute to the name at the head of its object."""
-    standing = {each.start: names.function(each.within) for each in names.found}
-    in_order = [each for each in names.found if each.variable is not None]
-    asked = sorted(_attributes(source))
+    standing = {
+        occurrence.start: names.function(occurrence.within) for occurrence in names.occurrences
+    }
+    in_order = [occurrence for occurrence in names.occurrences if occurrence.variable is not None]
+    attributes = sorted(_attributes(source))
     around: dict[int, _Stretch] = {}
-    coming = iter(in_order)
-    waiting = next(coming, None)
-    for query, root in asked:
+    occurrences = iter(in_order)
+    waiting = next(occurrences, None)
+    for query, root in attributes:
         while waiting is not None and waiting.start < query:
             stretch = around.setdefault(names.function(waiting.within), {})
             stretch[waiting.variable] = waiting.start
-            waiting = next(coming, None)
+            waiting = next(occurrences, None)
         if root in standing:
             yield arrow("attribute", query, [root], around.get(standing[root], {}).values())
 
 
-def _attributes(source: Source) -> Iterator[tuple[int, int]]:
+def _attributes(source: SourceFile) -> Iterator[tuple[int, int]]:
     for node in _nodes(source.tree):
         if isinstance(node, ast.Attribute):
             root: ast.expr = node
             while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
                 root = root.func if isinstance(root, ast.Call) else root.value
             if isinstance(root, ast.Name):
-                yield _attribute(source, node), source.place(root.lineno, root.col_offset)
+                yield _attribute(source, node), source.character(root.lineno, root.col_offset)
 
 
-def _of_returns(source: Source) -> Iterator[Arrow | None]:
+def _of_returns(source: SourceFile) -> Iterator[Arrow | None]:
     """From `return` and `yield` to the `def` that they return from, among all above."""
     defs: list[int] = []
     returns: list[tuple[int, int]] = []
 
     def walk(node: ast.AST, inside: int | None) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = source.place(node.lineno, node.col_offset)
+            inside = source.character(node.lineno, node.col_offset)
             defs.append(inside)
         elif isinstance(node, ast.Lambda | ast.JoinedStr):
             return
         elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and inside is not None:
-            returns.append((source.place(node.lineno, node.col_offset), inside))
+            returns.append((source.character(node.lineno, node.col_offset), inside))
         for child in ast.iter_child_nodes(node):
             walk(child, inside)
 
@@ -270,11 +276,11 @@ def _calls(
         yield from _calls(node, node if isinstance(node, ast.ClassDef) else owner)
 
 
-def _functions(source: Source, nodes: Iterable[ast.AST]) -> Iterator[tuple[Named, int]]:
+def _functions(source: SourceFile, nodes: Iterable[ast.AST]) -> Iterator[tuple[FunctionNode, int]]:
     """The functions among some nodes, and where their names stand."""
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            start = source.after(source.place(node.lineno, node.col_offset), ("async", "def"))
+            start = source.after(source.character(node.lineno, node.col_offset), ("async", "def"))
             if start is not None:
                 yield node, start
 
@@ -287,6 +293,6 @@ def _is_self(function: ast.expr) -> TypeGuard[ast.Attribute]:
     )
 
 
-def _attribute(source: Source, node: ast.Attribute) -> int:
-    """Where the attribute's name begins."""
-    return source.place(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr)
+def _attribute(source: SourceFile, node: ast.Attribute) -> int:
+    """The first character of the attribute's name."""
+    return source.character(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr)

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from pathlib import Path
 
 from headscope.corpus.code.links import arrows_of
-from headscope.corpus.code.source import Source
+from headscope.corpus.code.source import SourceFile
 from headscope.corpus.document import Document, Word
 from headscope.errors import CorpusError
 
@@ -31,18 +31,18 @@ def read_python(path: Path, text: str) -> Document:
     if len(text) > LONGEST:
         raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
     try:
-        source = Source(text)
+        source = SourceFile(text)
         arrows = arrows_of(source)
-        ends = [each.start for each in source.tokens if each.kind == tokenize.NEWLINE]
+        ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
     except SyntaxError as error:
-        told = str(error.msg).split("\n")[0]
-        raise CorpusError(f"{path}:{error.lineno or 1}: no Python: {told:.100}") from error
+        reason = str(error.msg).split("\n")[0]
+        raise CorpusError(f"{path}:{error.lineno or 1}: no Python: {reason:.100}") from error
     except (ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
-        told = str(error).split("\n")[0] or type(error).__name__
-        raise CorpusError(f"{path}:1: no Python that can be read: {told:.100}") from error
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise CorpusError(f"{path}:1: no Python that can be read: {reason:.100}") from error
     words = tuple(
-        Word(found.group(), found.start(), found.end(), bisect_right(ends, found.start() - 1))
-        for found in _WORD.finditer(text)
+        Word(match.group(), match.start(), match.end(), bisect_right(ends, match.start() - 1))
+        for match in _WORD.finditer(text)
     )
     name = f"{path.parent.name}.{path.stem}" if path.parent.name else path.stem
     return Document(name, text, words, source=str(path), arrows=tuple(arrows))

@@ -1,4 +1,4 @@
-"""Which names of a Python file are the same variable: by Python's own rules of scope.
+"""Names of a Python file that are the same variable, by Python's own rules of scope.
 
 Names within f-strings are left out: before Python 3.12 nobody says where they stand.
 """
@@ -50,15 +50,19 @@ class Scope:
 class Names:
     """All names of a file in the order of the text, and its scopes."""
 
-    found: tuple[Occurrence, ...]
+    occurrences: tuple[Occurrence, ...]
     scopes: tuple[Scope, ...]
 
     def events(self) -> Iterator[tuple[Occurrence, bool]]:
         """Each name where it stands, and again, with True, where it begins to be bound."""
-        told = [(each.start, False, each) for each in self.found]
-        told += [(each.bound_from, True, each) for each in self.found if each.role != USE]
-        for _, binds, each in sorted(told, key=lambda event: event[:2]):
-            yield each, binds
+        events = [(occurrence.start, False, occurrence) for occurrence in self.occurrences]
+        events += [
+            (occurrence.bound_from, True, occurrence)
+            for occurrence in self.occurrences
+            if occurrence.role != USE
+        ]
+        for _, binds, occurrence in sorted(events, key=lambda event: event[:2]):
+            yield occurrence, binds
 
     def function(self, scope: int) -> int:
         """The function, class or module that a comprehension stands in."""
@@ -67,47 +71,50 @@ class Names:
         return scope
 
 
-def names_of(tree: ast.Module, place: Callable[[int, int], int], after: NextName) -> Names:
+def names_of(tree: ast.Module, character_at: Callable[[int, int], int], after: NextName) -> Names:
     """The names of a parsed file.
 
     Args:
         tree: the file.
-        place: the character at a line, counted from 1, and a column, in bytes.
+        character_at: the character at a line, counted from 1, and a column, in bytes.
         after: where the next name begins that stands behind a character, skipping these words.
     """
-    visitor = _Visitor(place, after)
+    visitor = _Visitor(character_at, after)
     visitor.visit(tree)
-    found = [visitor.resolved(each) for each in sorted(visitor.raw, key=lambda each: each.start)]
-    return Names(tuple(found), tuple(visitor.scopes))
+    occurrences = [
+        visitor.resolved(occurrence)
+        for occurrence in sorted(visitor.raw, key=lambda raw: raw.start)
+    ]
+    return Names(tuple(occurrences), tuple(visitor.scopes))
 
 
 NextName = Callable[[int, Iterable[str]], int | None]
 
 
 class _Visitor(ast.NodeVisitor):
-    def __init__(self, place: Callable[[int, int], int], after: NextName) -> None:
-        self.place, self.after = place, after
+    def __init__(self, character_at: Callable[[int, int], int], after: NextName) -> None:
+        self.character_at, self.after = character_at, after
         self.scopes = [Scope(MODULE, -1)]
         self.current = 0
         self.raw: list[Occurrence] = []
         self.until = 0
         """Where the assignment ends whose targets are visited."""
 
-    def resolved(self, found: Occurrence) -> Occurrence:
-        scope = self._owner(found.name, found.within)
-        variable = None if scope is None else (scope, found.name)
-        return replace(found, variable=variable)
+    def resolved(self, occurrence: Occurrence) -> Occurrence:
+        scope = self._owner(occurrence.name, occurrence.within)
+        variable = None if scope is None else (scope, occurrence.name)
+        return replace(occurrence, variable=variable)
 
     def _owner(self, name: str, scope: int) -> int | None:
         standing = scope
         while scope >= 0:
-            own = self.scopes[scope]
-            if own.elsewhere.get(name) == "global":
+            current = self.scopes[scope]
+            if current.elsewhere.get(name) == "global":
                 return 0
-            visible = own.kind != CLASS or scope == standing
-            if visible and name in own.bound and name not in own.elsewhere:
+            visible = current.kind != CLASS or scope == standing
+            if visible and name in current.bound and name not in current.elsewhere:
                 return scope
-            scope = own.parent
+            scope = current.parent
         return None
 
     def _note(self, name: str, start: int | None, role: str) -> None:
@@ -128,7 +135,7 @@ class _Visitor(ast.NodeVisitor):
             self.current = before
 
     def _start(self, node: ast.expr | ast.stmt | ast.arg | ast.alias) -> int:
-        return self.place(node.lineno, node.col_offset)
+        return self.character_at(node.lineno, node.col_offset)
 
     def visit_Name(self, node: ast.Name) -> None:
         self._note(node.id, self._start(node), USE if isinstance(node.ctx, ast.Load) else VARIABLE)
@@ -137,7 +144,7 @@ class _Visitor(ast.NodeVisitor):
         """Nothing of it is read."""
 
     def _assigned(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
-        before, end = self.until, self.place(node.end_lineno or 0, node.end_col_offset or 0)
+        before, end = self.until, self.character_at(node.end_lineno or 0, node.end_col_offset or 0)
         if isinstance(node, ast.AnnAssign):
             self.visit(node.annotation)
         if node.value is not None:
@@ -174,7 +181,7 @@ class _Visitor(ast.NodeVisitor):
         for alias in node.names:
             start = self._start(alias)
             if alias.asname is not None:
-                end = self.place(alias.end_lineno or alias.lineno, alias.end_col_offset or 0)
+                end = self.character_at(alias.end_lineno or alias.lineno, alias.end_col_offset or 0)
                 self._note(alias.asname, end - len(alias.asname), IMPORT)
             elif alias.name != "*":
                 self._note(alias.name.split(".")[0], start, IMPORT)
@@ -189,7 +196,7 @@ class _Visitor(ast.NodeVisitor):
         if node.type is not None:
             self.visit(node.type)
         if node.name is not None and node.type is not None:
-            end = self.place(node.type.end_lineno or 0, node.type.end_col_offset or 0)
+            end = self.character_at(node.type.end_lineno or 0, node.type.end_col_offset or 0)
             self._note(node.name, self.after(end, ("as",)), VARIABLE)
         self._all(node.body)
 
@@ -211,14 +218,14 @@ class _Visitor(ast.NodeVisitor):
     def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
         arguments = node.args
         self._all(arguments.defaults)
-        self._all(each for each in arguments.kw_defaults if each is not None)
+        self._all(parameter for parameter in arguments.kw_defaults if parameter is not None)
         every = parameters_of(node)
-        self._all(each.annotation for each in every if each.annotation is not None)
+        self._all(parameter.annotation for parameter in every if parameter.annotation is not None)
         if not isinstance(node, ast.Lambda) and node.returns is not None:
             self.visit(node.returns)
         with self._inside(FUNCTION):
-            for each in every:
-                self._note(each.arg, self._start(each), PARAMETER)
+            for parameter in every:
+                self._note(parameter.arg, self._start(parameter), PARAMETER)
             self._all(body)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -232,11 +239,11 @@ class _Visitor(ast.NodeVisitor):
     ) -> None:
         self.visit(node.generators[0].iter)
         with self._inside(COMPREHENSION):
-            for number, each in enumerate(node.generators):
+            for number, generator in enumerate(node.generators):
                 if number:
-                    self.visit(each.iter)
-                self.visit(each.target)
-                self._all(each.ifs)
+                    self.visit(generator.iter)
+                self.visit(generator.target)
+                self._all(generator.ifs)
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
             self._all(parts)
 
@@ -259,7 +266,7 @@ class _Visitor(ast.NodeVisitor):
 
 def parameters_of(node: Function) -> list[ast.arg]:
     """The parameters of a function in the order of the text."""
-    own = node.args
-    last = [own.vararg] if own.vararg is not None else []
-    rest = [own.kwarg] if own.kwarg is not None else []
-    return [*own.posonlyargs, *own.args, *last, *own.kwonlyargs, *rest]
+    arguments = node.args
+    last = [arguments.vararg] if arguments.vararg is not None else []
+    keyword_rest = [arguments.kwarg] if arguments.kwarg is not None else []
+    return [*arguments.posonlyargs, *arguments.args, *last, *arguments.kwonlyargs, *keyword_rest]

@@ -24,7 +24,7 @@ class Token:
     """Its first character in the file."""
 
 
-class Source:
+class SourceFile:
     """A file that parses.
 
     Args:
@@ -45,11 +45,11 @@ class Source:
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
-    def place(self, line: int, column: int) -> int:
+    def character(self, line: int, column: int) -> int:
         """The character at a line, counted from 1, and a column in bytes, as the tree counts."""
-        own = self._lines[line - 1]
-        if not own.isascii():
-            column = len(own.encode()[:column].decode(errors="ignore"))
+        line_text = self._lines[line - 1]
+        if not line_text.isascii():
+            column = len(line_text.encode()[:column].decode(errors="ignore"))
         return self._starts[line - 1] + column
 
     @cached_property
@@ -60,22 +60,22 @@ class Source:
     def _tokens(self) -> Iterator[Token]:
         within = 0
         opens, closes = (getattr(tokenize, f"FSTRING_{end}", -1) for end in ("START", "END"))
-        for each in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            within += (each.type == opens) - (each.type == closes)
-            if not within and each.type not in (closes, tokenize.COMMENT, tokenize.NL):
-                start = self._starts[each.start[0] - 1] + each.start[1]
-                yield Token(each.type, each.string, start)
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            within += (token.type == opens) - (token.type == closes)
+            if not within and token.type not in (closes, tokenize.COMMENT, tokenize.NL):
+                start = self._starts[token.start[0] - 1] + token.start[1]
+                yield Token(token.type, token.string, start)
 
     @cached_property
     def _names(self) -> tuple[list[int], list[str]]:
-        named = [each for each in self.tokens if each.kind == tokenize.NAME]
-        return [each.start for each in named], [each.text for each in named]
+        name_tokens = [token for token in self.tokens if token.kind == tokenize.NAME]
+        return [token.start for token in name_tokens], [token.text for token in name_tokens]
 
     def after(self, start: int, words: Iterable[str]) -> int | None:
-        """Where the next name begins at or behind a character, skipping these words."""
+        """The first character of the next name at or behind a character, skipping these words."""
         skipped = set(words)
         starts, texts = self._names
-        for place in range(bisect_left(starts, start), len(starts)):
-            if texts[place] not in skipped:
-                return None if keyword.iskeyword(texts[place]) else starts[place]
+        for index in range(bisect_left(starts, start), len(starts)):
+            if texts[index] not in skipped:
+                return None if keyword.iskeyword(texts[index]) else starts[index]
         return None

@@ -15,7 +15,7 @@ from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER
 from headscope.corpus.word_pairs import shipped_pairs
 
 
-class Asked(NamedTuple):
+class FormQuestion(NamedTuple):
     """A word, the words that stand in the relation to it, and rivals, one of each kind."""
 
     word: str
@@ -27,7 +27,7 @@ class WordRelation(NamedTuple):
     """A relation between words: what it is called and which words it holds of."""
 
     meaning: str
-    words: tuple[Asked, ...]
+    words: tuple[FormQuestion, ...]
     rivals: tuple[str, ...] = ()
     """What each rival of a word is."""
 
@@ -108,11 +108,13 @@ def word_relations() -> dict[str, WordRelation]:
         "antonym": WordRelation("a word's opposite", _antonyms()),
         "capital": _form("a country's capital", countries, 1, 2, "its people"),
         "comparative": _form("an adjective's comparative", adjectives, 1, 2, "its superlative"),
-        "gender": WordRelation("the female form", tuple(Asked(a, (b,)) for a, b in genders)),
+        "gender": WordRelation("the female form", tuple(FormQuestion(a, (b,)) for a, b in genders)),
         "kind": WordRelation("the kind of a thing", _kinds()),
         "past": _form("a verb's past tense", verbs, 1, 2, "its -ing form"),
         "people": _form("a country's people or language", countries, 2, 1, "its capital"),
-        "plural": WordRelation("the plural", tuple(Asked(a, (b,)) for a, b in plurals.items())),
+        "plural": WordRelation(
+            "the plural", tuple(FormQuestion(a, (b,)) for a, b in plurals.items())
+        ),
         "successor": WordRelation(
             "what comes next in a list", _successors(), ("what comes before",)
         ),
@@ -121,38 +123,38 @@ def word_relations() -> dict[str, WordRelation]:
 
 
 def _form(meaning: str, rows: list[list[str]], right: int, rival: int, name: str) -> WordRelation:
-    words = tuple(Asked(row[0], (row[right],), (row[rival],)) for row in rows)
+    words = tuple(FormQuestion(row[0], (row[right],), (row[rival],)) for row in rows)
     return WordRelation(meaning, words, (name,))
 
 
-def _antonyms() -> tuple[Asked, ...]:
+def _antonyms() -> tuple[FormQuestion, ...]:
     """Each word in one pair only, so that pairs say something each; all its opposites are right."""
     lexicon_pairs, seen = shipped_pairs(), set[str]()
     opposites = lexicon_pairs.related["antonym"]
-    found = []
+    questions = []
     for pair in lexicon_pairs.pairs:
         if pair.relation == "antonym" and not {pair.first, pair.second} & seen:
             seen |= {pair.first, pair.second}
-            found.append(Asked(pair.first, tuple(sorted(opposites[pair.first.lower()]))))
-    return tuple(found)
+            questions.append(FormQuestion(pair.first, tuple(sorted(opposites[pair.first.lower()]))))
+    return tuple(questions)
 
 
-def _kinds() -> tuple[Asked, ...]:
+def _kinds() -> tuple[FormQuestion, ...]:
     """Nouns, each with all that the list says it is."""
     kinds: dict[str, list[str]] = {}
     for pair in shipped_pairs().pairs:
         if pair.relation == "hypernym" and pair.upos == "NOUN":
             kinds.setdefault(pair.first, []).append(pair.second)
-    return tuple(Asked(word, tuple(right)) for word, right in kinds.items())
+    return tuple(FormQuestion(word, tuple(right)) for word, right in kinds.items())
 
 
-def _successors() -> tuple[Asked, ...]:
+def _successors() -> tuple[FormQuestion, ...]:
     """Members of lists that have one before and one behind them."""
-    found = []
+    questions = []
     for name, members in IN_ORDER.items():
         around = (members[-1], *members, members[0]) if name in CYCLIC else members
         before = {b: a for a, b in pairwise(around)}
         after = dict(pairwise(around))
         inner = [word for word in members if word in before and word in after]
-        found += [Asked(word, (after[word],), (before[word],)) for word in inner]
-    return tuple(found)
+        questions += [FormQuestion(word, (after[word],), (before[word],)) for word in inner]
+    return tuple(questions)

@@ -21,10 +21,10 @@ class Speaker:
 
     def draw(self, deck: str) -> str:
         """A word of the lexicon that this document has not used yet, while there is one."""
-        left = self.decks.get(deck)
-        if not left:
-            left = self.decks[deck] = list(self.rng.permutation(getattr(lexicon, deck)))
-        return str(left.pop())
+        cards = self.decks.get(deck)
+        if not cards:
+            cards = self.decks[deck] = list(self.rng.permutation(getattr(lexicon, deck)))
+        return str(cards.pop())
 
     def pick(self, words: Sequence[str]) -> str:
         """Any of the words."""
@@ -40,7 +40,7 @@ class Speaker:
         return f"e{self.entities}-{kind}-{agree}"
 
 
-def agreement(entity: str) -> str:
+def pronoun_class(entity: str) -> str:
     """The pronoun class of an entity: `fs`, `ms`, `ns` or `p`."""
     return entity.split("-")[2]
 
@@ -77,10 +77,12 @@ def noun(
         number = speaker.pick(lexicon.NUMBERS)
         inner.append(("nummod", Node(number, number, "NUM", "NumType=Card")))
     fitting = lexicon.OF_PEOPLE if kind == "person" else lexicon.OF_THINGS
-    chosen: list[str] = []
-    while speaker.chance(adjectives) and len(chosen) < 2:
-        word = speaker.pick([a for a in lexicon.ADJECTIVES if a in fitting and a not in chosen])
-        chosen.append(word)
+    picked_adjectives: list[str] = []
+    while speaker.chance(adjectives) and len(picked_adjectives) < 2:
+        word = speaker.pick(
+            [a for a in lexicon.ADJECTIVES if a in fitting and a not in picked_adjectives]
+        )
+        picked_adjectives.append(word)
         inner.append(("amod", Node(word, word, "ADJ", "Degree=Pos")))
     if kind != "person" and speaker.chance(adjectives / 2):
         material = speaker.pick(lexicon.MATERIALS)
@@ -155,7 +157,7 @@ def adverb(speaker: Speaker, adverbs: list[str]) -> Node:
 
 def pronoun(entity: str, case: str) -> Node:
     """The pronoun that refers to an entity: `nominative`, `accusative`, `possessive`."""
-    agree = agreement(entity)
+    agree = pronoun_class(entity)
     form = lexicon.PRONOUNS[agree][case]
     lemma = lexicon.PRONOUNS[agree]["nominative"]
     gender = {"fs": "Gender=Fem|", "ms": "Gender=Masc|", "ns": "Gender=Neut|", "p": ""}[agree]

@@ -8,7 +8,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple((a, b) for a, b in (each.split("/") for each in text.split()))
+    return tuple((a, b) for a, b in (pair.split("/") for pair in text.split()))
 
 
 DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
@@ -64,7 +64,7 @@ KNOWN_OF = (
 paraphrase ends in a word that stands nowhere before: nothing follows it there to be repeated."""
 VALUES = tuple(dict.fromkeys(word for _, _, values in KNOWN_OF for word in values))
 
-GIVEN = (
+INDIRECT_OBJECT_TEMPLATES = (
     "When {0} and {1} went to the {2}, {3} gave the {4} to",
     "After {0} and {1} had seen the {2}, {3} handed the {4} to",
     "While {0} and {1} were near the {2}, {3} showed the {4} to",

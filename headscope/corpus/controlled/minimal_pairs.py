@@ -62,7 +62,7 @@ def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     return pairs
 
 
-def read_pairs(path: Path) -> list[MinimalPair]:
+def read_minimal_pairs(path: Path) -> list[MinimalPair]:
     """A JSON-lines file in the format of BLiMP (Warstadt et al. 2020).
 
     Raises:

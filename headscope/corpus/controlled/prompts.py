@@ -8,7 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from headscope.corpus.controlled import lexicon
-from headscope.corpus.controlled.lists import CYCLIC, GIVEN, IN_ORDER, KNOWN_OF, RELATED
+from headscope.corpus.controlled.lists import (
+    CYCLIC,
+    IN_ORDER,
+    INDIRECT_OBJECT_TEMPLATES,
+    KNOWN_OF,
+    RELATED,
+)
 
 MEMBERS = 4
 """Of a list, in one prompt."""
@@ -47,20 +53,20 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     members = IN_ORDER[name]
     size, cyclic = len(members), name in CYCLIC
     free = rng.permutation(size if cyclic else np.arange(1, size - 1))
-    chosen: list[int] = []
-    for each in free.tolist():
+    members_due: list[int] = []
+    for member in free.tolist():
         # no neighbours: else one member's successor would be another that stands there
-        apart = [min((each - one) % size, (one - each) % size) for one in chosen]
-        if len(chosen) < MEMBERS and min(apart, default=size) > 1:
-            chosen.append(each)
-    found = []
-    for place, each in enumerate(chosen, 1):
-        said, after, before = chosen[:place], (each + 1) % size, (each - 1) % size
-        unseen = [x for x in rng.permutation(size).tolist() if x not in (*said, after, before)]
-        text = " ".join(["Now", *(members[one] for one in said)])
-        rest = tuple(members[one] for one in unseen[:OTHERS])
-        found.append(Prompt("successor", text, (members[after],), (members[before],), rest))
-    return found
+        apart = [min((member - one) % size, (one - member) % size) for one in members_due]
+        if len(members_due) < MEMBERS and min(apart, default=size) > 1:
+            members_due.append(member)
+    prompts = []
+    for length, member in enumerate(members_due, 1):
+        prefix, after, before = members_due[:length], (member + 1) % size, (member - 1) % size
+        unseen = [x for x in rng.permutation(size).tolist() if x not in (*prefix, after, before)]
+        text = " ".join(["Now", *(members[one] for one in prefix)])
+        controls = tuple(members[one] for one in unseen[:OTHERS])
+        prompts.append(Prompt("successor", text, (members[after],), (members[before],), controls))
+    return prompts
 
 
 def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
@@ -73,31 +79,37 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     (('George',), ('Ruth',))
     """
     names = [*lexicon.WOMEN, *lexicon.MEN]
-    drawn = [names[i] for i in rng.permutation(len(names)).tolist()]
-    place, thing = (_pick(rng, deck).split("/")[0] for deck in (lexicon.PLACES, lexicon.THINGS))
-    template = GIVEN[number // 2 % len(GIVEN)]
+    shuffled_names = [names[i] for i in rng.permutation(len(names)).tolist()]
+    location, item = (_pick(rng, deck).split("/")[0] for deck in (lexicon.PLACES, lexicon.THINGS))
+    template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
     again, due = number % 2, 1 - number % 2
-    text = template.format(drawn[0], drawn[1], place, drawn[again], thing)
-    rest = tuple(drawn[2 : 2 + OTHERS])
-    return [Prompt("indirect-object", text, (drawn[due],), (drawn[again],), rest)]
+    text = template.format(
+        shuffled_names[0], shuffled_names[1], location, shuffled_names[again], item
+    )
+    controls = tuple(shuffled_names[2 : 2 + OTHERS])
+    return [
+        Prompt("indirect-object", text, (shuffled_names[due],), (shuffled_names[again],), controls)
+    ]
 
 
 def retrievals(rng: np.random.Generator, number: int) -> list[Prompt]:
-    """What each of three people has, and then, in other words, what one of them has.
+    """A prompt of what three people have, and then, in other words, what one of them has.
 
     >>> prompt, = retrievals(np.random.default_rng(0), 1)
     >>> prompt.text[-33:], prompt.right[0] in prompt.text
     ('e subject that Ruth knows best is', True)
     """
-    said, cue, values = KNOWN_OF[number % len(KNOWN_OF)]
+    statement, cue, values = KNOWN_OF[number % len(KNOWN_OF)]
     names = rng.permutation([*lexicon.WOMEN, *lexicon.MEN])[:ENTITIES].tolist()
-    drawn = rng.permutation(values).tolist()
-    asked = number // len(KNOWN_OF) % ENTITIES
-    facts = [said.format(name, value) for name, value in zip(names, drawn, strict=False)]
-    text = " ".join([*facts, cue.format(names[asked])])
-    wrong = tuple(value for i, value in enumerate(drawn[:ENTITIES]) if i != asked)
-    rest = tuple(drawn[ENTITIES : ENTITIES + OTHERS])
-    return [Prompt("retrieval", text, (drawn[asked],), wrong, rest)]
+    shuffled_values = rng.permutation(values).tolist()
+    entity = number // len(KNOWN_OF) % ENTITIES
+    facts = [
+        statement.format(name, value) for name, value in zip(names, shuffled_values, strict=False)
+    ]
+    text = " ".join([*facts, cue.format(names[entity])])
+    wrong = tuple(value for i, value in enumerate(shuffled_values[:ENTITIES]) if i != entity)
+    controls = tuple(shuffled_values[ENTITIES : ENTITIES + OTHERS])
+    return [Prompt("retrieval", text, (shuffled_values[entity],), wrong, controls)]
 
 
 def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
@@ -115,7 +127,7 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     other = _pick(rng, lexicon.THINGS).split("/")[others]
     text = f"The {subject} {_pick(rng, lexicon.NEAR)} the {other}"
     forms = [entry.split("/")[:2] for entry in lexicon.ON_THINGS]
-    right, wrong = (tuple(each[form] for each in forms) for form in (1 - many, many))
+    right, wrong = (tuple(verb[form] for verb in forms) for form in (1 - many, many))
     return [Prompt("agreement", text, right, wrong)]
 
 
@@ -131,12 +143,12 @@ def related(rng: np.random.Generator, number: int) -> list[Prompt]:
     """
     kind = list(RELATED)[number % len(RELATED)]
     template, pairs = RELATED[kind]
-    own = int(rng.integers(len(pairs)))
+    pair = int(rng.integers(len(pairs)))
     # a word that is another's answer too is no wrong one
-    fitting = {pairs[own][1], *(b for a, b in pairs if a == pairs[own][0])}
-    rest = [b for i, (_, b) in enumerate(pairs) if i != own and b not in fitting]
-    wrong = tuple(rng.permutation(rest)[:OTHERS].tolist())
-    first, second = pairs[own]
+    fitting = {pairs[pair][1], *(b for a, b in pairs if a == pairs[pair][0])}
+    unrelated = [b for i, (_, b) in enumerate(pairs) if i != pair and b not in fitting]
+    wrong = tuple(rng.permutation(unrelated)[:OTHERS].tolist())
+    first, second = pairs[pair]
     return [Prompt(kind, template.format(first), (second,), wrong, (first,))]
 
 

@@ -37,7 +37,7 @@ SEED = 11
 def attractors(speaker: Speaker) -> Node:
     """The guards near the old cabinet behind the door often open these boxes."""
     subject = placed(speaker, person(speaker), attractors=0.75)
-    return _acts(speaker, subject, _thing(speaker), tense="present")
+    return _acts(speaker, subject, _object_noun(speaker), tense="present")
 
 
 def states(speaker: Speaker) -> Node:
@@ -61,7 +61,7 @@ def object_relative(speaker: Speaker) -> Node:
     inner = predicate(speaker, "ON_PEOPLE", inner_subject)
     inner.before.insert(0, ("nsubj", inner_subject))
     inner.before.insert(0, ("obj", Node("that", "that", "PRON", "PronType=Rel")))
-    return _acts(speaker, subject.add("acl:relcl", inner), _thing(speaker))
+    return _acts(speaker, subject.add("acl:relcl", inner), _object_noun(speaker))
 
 
 def subject_relative(speaker: Speaker) -> Node:
@@ -70,7 +70,7 @@ def subject_relative(speaker: Speaker) -> Node:
     inner = predicate(speaker, "ON_PEOPLE", subject)
     inner.before.insert(0, ("nsubj", Node("who", "who", "PRON", "PronType=Rel")))
     inner.add("obj", person(speaker, adjectives=0.5))
-    return _acts(speaker, subject.add("acl:relcl", inner), _thing(speaker))
+    return _acts(speaker, subject.add("acl:relcl", inner), _object_noun(speaker))
 
 
 def possessed(speaker: Speaker) -> Node:
@@ -84,10 +84,12 @@ def possessed(speaker: Speaker) -> Node:
 
 def objects_joined(speaker: Speaker) -> Node:
     """The tailor bought a red blanket, the old clocks near the door and six shoes."""
-    first = placed(speaker, _thing(speaker), attractors=0.3, at_most=1)
+    first = placed(speaker, _object_noun(speaker), attractors=0.3, at_most=1)
     if speaker.chance(0.5):
-        first.add("conj", _after_comma(placed(speaker, _thing(speaker), attractors=0.3, at_most=1)))
-    last = _thing(speaker).led_by("cc", Node("and", "and", "CCONJ"))
+        first.add(
+            "conj", _after_comma(placed(speaker, _object_noun(speaker), attractors=0.3, at_most=1))
+        )
+    last = _object_noun(speaker).led_by("cc", Node("and", "and", "CCONJ"))
     return _acts(speaker, person(speaker), first.add("conj", last))
 
 
@@ -105,11 +107,11 @@ def verbs_joined(speaker: Speaker) -> Node:
     """A sailor cleaned the lamp and quietly hid two silver cups behind the door."""
     subject = placed(speaker, person(speaker), attractors=0.3, at_most=1)
     tense = speaker.pick(["present", "past"])
-    second = predicate(speaker, "ON_THINGS", subject, tense).add("obj", _thing(speaker))
+    second = predicate(speaker, "ON_THINGS", subject, tense).add("obj", _object_noun(speaker))
     second.led_by("cc", Node("and", "and", "CCONJ"))
     if speaker.chance(0.5):
         second.add("obl", prepositional(speaker, noun(speaker, "PLACES")))
-    return _acts(speaker, subject, _thing(speaker), tense=tense).add("conj", second)
+    return _acts(speaker, subject, _object_noun(speaker), tense=tense).add("conj", second)
 
 
 def two_candidates(speaker: Speaker) -> Node:
@@ -120,8 +122,8 @@ def two_candidates(speaker: Speaker) -> Node:
     main.before.insert(0, ("nsubj", subject))
     main.add("obj", rival)
     if speaker.chance(0.4):
-        place = noun(speaker, "PLACES", plural=speaker.chance(0.5))
-        main.add("obl", prepositional(speaker, place))
+        location = noun(speaker, "PLACES", plural=speaker.chance(0.5))
+        main.add("obl", prepositional(speaker, location))
     meant, other = (subject, rival) if speaker.chance(0.5) else (rival, subject)
     reason = predicate(speaker, "ON_THINGS", meant, speaker.pick(["past", "modal"]))
     reason.before.insert(0, ("nsubj", pronoun(str(meant.entity), "nominative")))
@@ -172,14 +174,14 @@ def giving(speaker: Speaker) -> Node:
         time = speaker.pick(lexicon.TIMES)
         node.before.insert(0, ("advmod", Node(time, time, "ADV")))
     receiver = person(speaker) if speaker.chance(0.6) else name(speaker, speaker.pick(["fs", "ms"]))
-    return node.add("iobj", receiver).add("obj", _thing(speaker))
+    return node.add("iobj", receiver).add("obj", _object_noun(speaker))
 
 
 def placed_first(speaker: Speaker) -> Node:
     """Near the long bridge, the two proud soldiers hid a drum."""
-    place = prepositional(speaker, placed(speaker, noun(speaker, "PLACES"), attractors=0.4))
-    node = _acts(speaker, person(speaker), placed(speaker, _thing(speaker), attractors=0.4))
-    node.before[:0] = [("obl", place), ("punct", Node(",", ",", "PUNCT"))]
+    location = prepositional(speaker, placed(speaker, noun(speaker, "PLACES"), attractors=0.4))
+    node = _acts(speaker, person(speaker), placed(speaker, _object_noun(speaker), attractors=0.4))
+    node.before[:0] = [("obl", location), ("punct", Node(",", ",", "PUNCT"))]
     return node
 
 
@@ -248,13 +250,13 @@ def controlled_corpus(
     return "".join(lines)
 
 
-def _acts(speaker: Speaker, subject: Node, thing: Node, tense: str = "") -> Node:
+def _acts(speaker: Speaker, subject: Node, object_noun: Node, tense: str = "") -> Node:
     node = predicate(speaker, "ON_THINGS", subject, tense)
     node.before.insert(0, ("nsubj", subject))
-    return node.add("obj", thing)
+    return node.add("obj", object_noun)
 
 
-def _thing(speaker: Speaker) -> Node:
+def _object_noun(speaker: Speaker) -> Node:
     return noun(speaker, "THINGS", adjectives=0.6)
 
 

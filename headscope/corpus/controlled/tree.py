@@ -94,7 +94,7 @@ def write_sentence(root: Node, name: str, *, paragraph: bool) -> str:
 
 
 def _joins(word: Node) -> bool:
-    """Whether no space comes before the word: punctuation and the possessive."""
+    """True if no space comes before the word: punctuation and the possessive."""
     return word.upos == "PUNCT" or (word.upos == "PART" and word.form != "to")
 
 

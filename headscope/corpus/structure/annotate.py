@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headscope.corpus.arrows import Arrow
 from headscope.corpus.document import Document
+from headscope.corpus.gold_links import Arrow
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM, list_items, table_cells
 from headscope.corpus.structure.numbers import NUMBER, number_kinds
 from headscope.corpus.structure.pairs import BRACKET, QUOTE, brackets, quotes
@@ -37,7 +37,7 @@ def with_structure(document: Document) -> Document:
     """
     words = [word.start for word in document.words]
     known = set(words)
-    found = [
+    links = [
         *brackets(document.text),
         *quotes(document.text),
         *list_items(document.text),
@@ -45,8 +45,8 @@ def with_structure(document: Document) -> Document:
         *number_kinds(document.text, words, [word.end for word in document.words]),
     ]
     arrows = []
-    for each in found:
-        own = each.arrow
-        if own.query in known and known.intersection(own.right):
-            arrows += [own, Arrow(rule_kind(own.kind), own.query, each.alike, ())]
+    for link in links:
+        pointer = link.arrow
+        if pointer.query in known and known.intersection(pointer.right):
+            arrows += [pointer, Arrow(rule_kind(pointer.kind), pointer.query, link.same_kind, ())]
     return replace(document, arrows=(*document.arrows, *arrows)) if arrows else document

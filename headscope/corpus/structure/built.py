@@ -54,7 +54,7 @@ def quoted(rng: Draw) -> str:
     return " ".join(_sentence(rng, QUOTED) for _ in range(3))
 
 
-def listed(rng: Draw) -> str:
+def nested_list(rng: Draw) -> str:
     """A list of lists of lists, all marked alike, of items with a line or two."""
     mark = str(rng.choice(["-", "*", "+", "1"]))
     lines: list[str] = []
@@ -77,18 +77,20 @@ def listed(rng: Draw) -> str:
 def tabled(rng: Draw) -> str:
     """A table of three to five columns, with cells of one or two words."""
     columns, rows = int(rng.integers(3, 6)), int(rng.integers(3, 5))
-    header = [each.split("/")[0] for each in rng.choice(PLACES, columns, replace=False)]
+    header = [
+        column_name.split("/")[0] for column_name in rng.choice(PLACES, columns, replace=False)
+    ]
     body = [[_noun(rng, 0.4) for _ in range(columns)] for _ in range(rows)]
     lines = [header, ["---"] * columns, *body]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-_PARTS: tuple[Callable[[Draw], str], ...] = (bracketed, quoted, listed, tabled)
+_PARTS: tuple[Callable[[Draw], str], ...] = (bracketed, quoted, nested_list, tabled)
 
 
 def _sentence(rng: Draw, forms: tuple[str, ...]) -> str:
-    own = str(rng.choice(forms))
-    aside = _pair(rng, forms, own, NESTED)
+    marks = str(rng.choice(forms))
+    aside = _pair(rng, forms, marks, NESTED)
     form = rng.integers(3)
     if form == 0:
         return f"{_name(rng)} saw the {_noun(rng)} {aside} near the {_one(rng, PLACES)}."
@@ -97,16 +99,16 @@ def _sentence(rng: Draw, forms: tuple[str, ...]) -> str:
     return f"{_name(rng)} wrote {aside} to the {_one(rng, PEOPLE)}."
 
 
-def _pair(rng: Draw, forms: tuple[str, ...], own: str, deeper: int) -> str:
+def _pair(rng: Draw, forms: tuple[str, ...], marks: str, deeper: int) -> str:
     """A pair with words in it, and as often as not pairs, of its own form or another."""
     words = [f"the {_noun(rng)}"]
     inside = int(rng.integers(0, 3)) if deeper > 1 else 0
     for _ in range(inside):
-        form = own if rng.random() < 0.7 else str(rng.choice(forms))
+        form = marks if rng.random() < 0.7 else str(rng.choice(forms))
         words += [_pair(rng, forms, form, deeper - 1), _link(rng)]
     if inside and rng.random() < 0.3:
         words.pop()
-    return own[0] + " ".join(words) + own[1]
+    return marks[0] + " ".join(words) + marks[1]
 
 
 def _link(rng: Draw) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headscope.corpus.arrows import MOST, arrow
+from headscope.corpus.gold_links import MAX_CANDIDATES, arrow
 from headscope.corpus.structure.pairs import Ruled
 
 ITEM, HEADER, ABOVE = "list-item", "table-header", "cell-above"
@@ -62,16 +62,16 @@ def list_items(text: str) -> Iterator[Ruled]:
             continue
         indent = _width(line.text[: len(line.text) - len(stripped)])
         start = line.start + len(line.text) - len(stripped)
-        found = _ITEM.match(line.text)
-        if found is not None:
-            form = found[2][-1]
-            own = _list_of(open_lists, indent, form)
-            if own is not None:
-                alike = tuple(at for at, its in markers[-_FAR:] if its == form)
-                pointed = arrow(ITEM, start, [own.last], starts[-_FAR:])
+        match = _ITEM.match(line.text)
+        if match is not None:
+            form = match[2][-1]
+            open_list = _list_of(open_lists, indent, form)
+            if open_list is not None:
+                same_form = tuple(at for at, its in markers[-_FAR:] if its == form)
+                pointed = arrow(ITEM, start, [open_list.last], starts[-_FAR:])
                 if pointed is not None:
-                    yield Ruled(pointed, alike[-MOST:])
-                own.last = start
+                    yield Ruled(pointed, same_form[-MAX_CANDIDATES:])
+                open_list.last = start
             else:
                 open_lists.append(_List(indent, form, start))
             markers.append((start, form))
@@ -122,20 +122,20 @@ def table_cells(text: str, words: Sequence[int]) -> Iterator[Ruled]:
 
 
 def _is_ruler(line: str) -> bool:
-    """Whether a line parts a table's header from its rows."""
-    own = line.strip()
-    return len(own) <= WIDEST and _RULER.fullmatch(own) is not None
+    """True for a line that parts a table's header from its rows."""
+    stripped = line.strip()
+    return len(stripped) <= WIDEST and _RULER.fullmatch(stripped) is not None
 
 
 def _row(row: list[list[int]], upper: list[list[int]], kind: str) -> Iterator[Ruled]:
     if sum(map(len, upper)) > WIDEST:
         return
     every = [word for cell in upper for word in cell]
-    for cell, own in zip(row, upper, strict=False):
-        if cell and own:
-            found = arrow(kind, cell[0], own, every)
-            if found is not None:
-                yield Ruled(found, (every[-1],))
+    for cell, above in zip(row, upper, strict=False):
+        if cell and above:
+            pointer = arrow(kind, cell[0], above, every)
+            if pointer is not None:
+                yield Ruled(pointer, (every[-1],))
 
 
 def _cells(line: _Line, words: Sequence[int]) -> list[list[int]]:
@@ -147,25 +147,27 @@ def _cells(line: _Line, words: Sequence[int]) -> list[list[int]]:
 
 
 def _cells_of(line: _Line) -> list[tuple[int, int]]:
-    """Where the cells of a row begin and end; bars at both ends are its frame."""
-    bars = [found.start() for found in _BAR.finditer(line.text)]
+    """Begin and end of each cell of a row; bars at both ends are its frame."""
+    bars = [bar.start() for bar in _BAR.finditer(line.text)]
     edges = [-1, *bars, len(line.text)]
     if not line.text[: edges[1]].strip():
         edges = edges[1:]
     if len(edges) > 1 and not line.text[edges[-2] + 1 :].strip():
         edges = edges[:-1]
-    return [(line.start + left + 1, line.start + right) for left, right in pairwise(edges)]
+    return [
+        (line.start + bar_before + 1, line.start + right) for bar_before, right in pairwise(edges)
+    ]
 
 
 def _outside_fences(text: str) -> Iterator[_Line]:
     """The lines of a text that are no code between fences; a fence is a line of its own kind."""
     start, fence = 0, ""
     for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if found is None and not fence:
+        match = _FENCE.match(line)
+        if match is None and not fence:
             yield _Line(start, line)
-        elif found is not None:
-            fence = "" if fence == found[1] else fence or found[1]
+        elif match is not None:
+            fence = "" if fence == match[1] else fence or match[1]
         start += len(line) + 1
 
 

@@ -18,13 +18,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headscope.corpus.arrows import MOST, Arrow
+from headscope.corpus.gold_links import MAX_CANDIDATES, Arrow
 from headscope.corpus.structure.pairs import Ruled
 
 NUMBER = "number-kind"
 _GAP = "[ \u00a0\u202f]"
-_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})"
-_PLAIN = rf"{_WHOLE}(?:\.\d{{1,15}})?"
+_INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})"
+_PLAIN = rf"{_INTEGER}(?:\.\d{{1,15}})?"
 _SIGN = "[$€£¥]"
 _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December"
@@ -47,10 +47,10 @@ FORMS: tuple[tuple[str, str], ...] = (
     ("money", rf"{_PLAIN}{_GAP}?{_SIGN}"),
     ("percentage", rf"{_PLAIN}{_GAP}?(?:%|per{_GAP}?cent\b)"),
     ("ordinal", r"\d{1,15}(?:st|nd|rd|th)"),
-    ("decimal", rf"{_WHOLE}\.\d{{1,15}}"),
+    ("decimal", rf"{_INTEGER}\.\d{{1,15}}"),
     ("year", _YEAR),
     ("year", r"(?<=\b[Ii]n )[1-9]\d{3}|(?<=\b[Bb]y )1\d{3}|(?<=\b(?:[Ss]ince|[Uu]ntil) )1\d{3}"),
-    ("count", _WHOLE),
+    ("count", _INTEGER),
 )
 """The forms of numbers by kind."""
 _FORMS = tuple((kind, re.compile(f"(?:{form}){_NO_MORE}")) for kind, form in FORMS)
@@ -59,7 +59,7 @@ _START = re.compile(
 )
 _MARKER = re.compile(r"^[^\S\n]*\d{1,3}[.)](?=\s)", re.MULTILINE)
 _REFERENCE = re.compile(r"(?<=\[)\d{1,3}\]")
-_WIDE = MOST // 2
+_WIDE = MAX_CANDIDATES // 2
 """Words of other numbers that are kept on either side of the right one."""
 
 
@@ -78,33 +78,33 @@ def numbers(text: str) -> list[Number]:
     >>> [(text[each.start : each.end], each.kind) for each in numbers(text)]
     [('12 May 2020', 'date'), ('$5.20', 'money')]
     """
-    markers = {place for each in _MARKER.finditer(text) for place in range(*each.span())}
-    found: list[tuple[int, int, int, str]] = []
+    markers = {position for marker in _MARKER.finditer(text) for position in range(*marker.span())}
+    candidates: list[tuple[int, int, int, str]] = []
     for match in _START.finditer(text):
         start = match.start()
         if start in markers or _REFERENCE.match(text, start):
             continue
         for rank, (kind, form) in enumerate(_FORMS):
-            own = form.match(text, start)
-            if own is not None:
-                found.append((start - own.end(), start, rank, kind))
-    taken: list[Number] = []
-    for minus, start, _, kind in sorted(found):
+            match_of_form = form.match(text, start)
+            if match_of_form is not None:
+                candidates.append((start - match_of_form.end(), start, rank, kind))
+    disjoint: list[Number] = []
+    for minus, start, _, kind in sorted(candidates):
         end = start - minus
-        at = bisect_left(taken, (start, 0, ""))
-        free_left = not at or taken[at - 1].end <= start
-        if free_left and (at == len(taken) or end <= taken[at].start):
-            taken.insert(at, Number(start, end, kind))
-    return taken
+        at = bisect_left(disjoint, (start, 0, ""))
+        free_left = not at or disjoint[at - 1].end <= start
+        if free_left and (at == len(disjoint) or end <= disjoint[at].start):
+            disjoint.insert(at, Number(start, end, kind))
+    return disjoint
 
 
 def number_kinds(text: str, words: Sequence[int], ends: Sequence[int]) -> Iterator[Ruled]:
     """Each number's last word with the words of the nearest number of its kind before it.
 
     Candidates are the words of numbers of other kinds, the nearest ones on either side of the right
-    one. `alike` are the last words of the right number and of all behind it, of which the simple
-    rule picks the nearest, whatever its kind. A number that is not whole words, such as `10` of the
-    word `10er`, is left out.
+    one. `same_kind` are the last words of the right number and of all behind it, of which the
+    simple rule picks the nearest, whatever its kind. A number that is not whole words, such as `10`
+    of the word `10er`, is left out.
 
     Args:
         text: of a document.
@@ -115,17 +115,19 @@ def number_kinds(text: str, words: Sequence[int], ends: Sequence[int]) -> Iterat
     known: list[tuple[str, list[int]]] = []
     for number in numbers(text):
         low, high = bisect_left(words, number.start), bisect_left(words, number.end)
-        own = list(words[low:high])
-        if not own or own[0] != number.start or ends[high - 1] != number.end:
+        number_words = list(words[low:high])
+        if not number_words or number_words[0] != number.start or ends[high - 1] != number.end:
             continue
         if number.kind in last_of:
             at = last_of[number.kind]
             farther = _others(known[max(0, at - _WIDE) : at], number.kind)[-_WIDE:]
             nearer = _others(known[at + 1 : at + 1 + _WIDE], number.kind)[:_WIDE]
-            pointed = Arrow(NUMBER, own[-1], tuple(known[at][1]), (*farther, *nearer))
-            yield Ruled(pointed, tuple(each[-1] for _, each in known[at:][-MOST:]))
+            pointed = Arrow(NUMBER, number_words[-1], tuple(known[at][1]), (*farther, *nearer))
+            yield Ruled(
+                pointed, tuple(positions[-1] for _, positions in known[at:][-MAX_CANDIDATES:])
+            )
         last_of[number.kind] = len(known)
-        known.append((number.kind, own))
+        known.append((number.kind, number_words))
 
 
 def _others(known: list[tuple[str, list[int]]], kind: str) -> list[int]:

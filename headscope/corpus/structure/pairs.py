@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headscope.corpus.arrows import MOST, Arrow, arrow
+from headscope.corpus.gold_links import MAX_CANDIDATES, Arrow, arrow
 
 BRACKET, QUOTE = "bracket-pair", "quote-pair"
 BRACKETS = {")": "(", "]": "[", "}": "{", "）": "（", "］": "［", "】": "【"}
@@ -23,13 +23,13 @@ class Ruled:
     """An arrow, and what the simple rule of its kind picks instead."""
 
     arrow: Arrow
-    alike: tuple[int, ...]
+    same_kind: tuple[int, ...]
     """The first characters of the candidates of the right one's form; the rule picks the last."""
 
     @property
     def nearest(self) -> int:
         """The first character of the nearest of them."""
-        return self.alike[-1]
+        return self.same_kind[-1]
 
 
 def brackets(text: str) -> Iterator[Ruled]:
@@ -43,19 +43,19 @@ def brackets(text: str) -> Iterator[Ruled]:
     """
     opened: list[int] = []
     seen: list[int] = []
-    for found in _MARK.finditer(text):
-        mark, place = found.group(), found.start()
+    for match in _MARK.finditer(text):
+        mark, position = match.group(), match.start()
         if mark not in BRACKETS and mark not in BRACKETS.values():
             opened.clear()
-        elif text[max(0, place - 1) : place] in (":", ";"):
+        elif text[max(0, position - 1) : position] in (":", ";"):
             continue
         elif mark in BRACKETS.values():
-            opened.append(place)
-            seen.append(place)
+            opened.append(position)
+            seen.append(position)
         else:
-            own = _close(text, opened, BRACKETS[mark])
-            if own is not None:
-                yield from _ruled(BRACKET, text, place, own, seen)
+            opener = _close(text, opened, BRACKETS[mark])
+            if opener is not None:
+                yield from _ruled(BRACKET, text, position, opener, seen)
 
 
 def quotes(text: str) -> Iterator[Ruled]:
@@ -69,27 +69,27 @@ def quotes(text: str) -> Iterator[Ruled]:
     """
     opened: list[int] = []
     seen: list[int] = []
-    for found in _QUOTE_MARK.finditer(text):
-        mark, place = found.group(), found.start()
+    for match in _QUOTE_MARK.finditer(text):
+        mark, position = match.group(), match.start()
         if len(mark) > 1:
             opened.clear()
             continue
-        before, after = text[max(0, place - 1) : place], text[place + 1 : place + 2]
+        before, after = text[max(0, position - 1) : position], text[position + 1 : position + 2]
         if mark == "’" and (
-            after.isalnum() or not any(text[each] == "‘" for each in opened[-_FAR:])
+            after.isalnum() or not any(text[index] == "‘" for index in opened[-_FAR:])
         ):
             continue
         closes = mark in QUOTES and (mark != '"' or _closes(before, after))
-        own = _close(text, opened, QUOTES[mark]) if closes else None
-        if own is not None:
-            yield from _ruled(QUOTE, text, place, own, seen)
+        opener = _close(text, opened, QUOTES[mark]) if closes else None
+        if opener is not None:
+            yield from _ruled(QUOTE, text, position, opener, seen)
         elif mark in QUOTES.values():
-            opened.append(place)
-        seen.append(place)
+            opened.append(position)
+        seen.append(position)
 
 
 def _closes(before: str, after: str) -> bool:
-    """Whether a straight mark can close: `"word" `, `word," `, not ` "word`."""
+    """True if a straight mark can close: `"word" `, `word," `, not ` "word`."""
     return bool(before) and not before.isspace() and not (before in "([{" and not after.isspace())
 
 
@@ -98,15 +98,15 @@ def _close(text: str, opened: list[int], opener: str) -> int | None:
     del opened[:-_FAR]
     for number in range(len(opened) - 1, -1, -1):
         if text[opened[number]] == opener:
-            own = opened[number]
+            position = opened[number]
             del opened[number:]
-            return own
+            return position
     return None
 
 
-def _ruled(kind: str, text: str, query: int, own: int, seen: list[int]) -> Iterator[Ruled]:
+def _ruled(kind: str, text: str, query: int, opener: int, seen: list[int]) -> Iterator[Ruled]:
     candidates = seen[-_FAR:]
-    alike = tuple(each for each in candidates if text[each] == text[own])
-    found = arrow(kind, query, [own], candidates)
-    if found is not None:
-        yield Ruled(found, alike[-MOST:])
+    same_mark = tuple(candidate for candidate in candidates if text[candidate] == text[opener])
+    pointer = arrow(kind, query, [opener], candidates)
+    if pointer is not None:
+        yield Ruled(pointer, same_mark[-MAX_CANDIDATES:])

@@ -1,4 +1,5 @@
-"""Layouts whose attention transformers wrote before its attention interface: they get to use it.
+"""The function by which a network attends, of layouts too that transformers wrote before its
+attention interface: they get to use it.
 
 Each adapter replaces a method of one attention module, makes queries, keys and values as the
 module's own code does, and hands them to the registered function. What the model builds as a mask
@@ -15,36 +16,57 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from headscope.models.layout.modules import number_layers
+from headscope.models.layout.table import LAYOUTS
+
+EAGER = "eager"
+"""transformers' name for a model's own code, which computes whole patterns."""
 _BY = "attends_by"
 """The attribute of an adapted module that names the registered function."""
 _Method = Callable[..., tuple[Tensor, None]]
 
 
+def attend_by(network: Any, name: str) -> None:
+    """Let a network's attention be computed by a function of transformers' interface.
+
+    Args:
+        network: a model of transformers.
+        name: by which the function is registered, or `eager`.
+    """
+    number_layers(network)
+    if not adapted_modules(network):
+        network.set_attn_implementation(name)
+    elif name == EAGER:
+        _undo(network)
+    else:
+        _adapt(network, name)
+
+
 def adapted_modules(network: nn.Module) -> list[Any]:
     """The attention modules that need an adapter, in the order of the layers."""
-    return [module for module in network.modules() if type(module).__name__ in ADAPTERS]
+    return [module for module in network.modules() if type(module).__name__ in _METHODS]
 
 
-def adapt(network: nn.Module, name: str) -> None:
+def _adapt(network: nn.Module, name: str) -> None:
     """Let the modules of `adapted_modules` attend by a registered function."""
     for layer, module in enumerate(adapted_modules(network)):
-        method, replacement = ADAPTERS[type(module).__name__]
+        kind = type(module).__name__
         setattr(module, _BY, name)
-        setattr(module, method, MethodType(replacement, module))
+        setattr(module, _METHODS[kind], MethodType(_ADAPTERS[kind], module))
         # as those say of themselves that use the interface
         module.layer_idx, module.is_causal = layer, True
 
 
-def undo(network: nn.Module) -> None:
+def _undo(network: nn.Module) -> None:
     """Let the modules of `adapted_modules` attend by their own code again."""
     for module in adapted_modules(network):
         vars(module).pop(_BY, None)
-        vars(module).pop(ADAPTERS[type(module).__name__][0], None)
+        vars(module).pop(_METHODS[type(module).__name__], None)
         _one_bias(module)
 
 
 def reaches(network: nn.Module) -> set[int]:
-    """How many keys the queries of such layers reach, where an adapter's own mask says so."""
+    """Numbers of keys that the queries of such layers reach, where an adapter's mask says so."""
     return {
         module.config.window_size
         for module in adapted_modules(network)
@@ -81,7 +103,7 @@ def _scores_of_gpt_j(
 
 
 def _forward_of_bloom(
-    module: Any, states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **more: Any
+    module: Any, states: Tensor, residual: Tensor, alibi: Tensor, *_: Any, **options: Any
 ) -> tuple[Tensor, None]:
     query, key, value = module._reshape(module.query_key_value(states))
     scale = module.inv_norm_factor
@@ -92,7 +114,7 @@ def _forward_of_bloom(
 
 
 def _forward_of_mpt(
-    module: Any, hidden_states: Tensor, position_bias: Tensor | None = None, **more: Any
+    module: Any, hidden_states: Tensor, position_bias: Tensor | None = None, **options: Any
 ) -> tuple[Tensor, None]:
     mixed = module.Wqkv(hidden_states)
     if module.clip_qkv:
@@ -112,7 +134,7 @@ def _forward_of_falcon(
     states: Tensor,
     alibi: Tensor | None = None,
     position_embeddings: tuple[Tensor, Tensor] | None = None,
-    **more: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     # only a Falcon gets here, so that its code is loaded already
     from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
@@ -127,15 +149,17 @@ def _forward_of_falcon(
     return module.dense(_attend(module, query, key, value, None, scale).flatten(2)), None
 
 
-ADAPTERS: dict[str, tuple[str, _Method]] = {
-    "BloomAttention": ("forward", _forward_of_bloom),
-    "CodeGenAttention": ("_attn", _scores_of_gpt_j),
-    "FalconAttention": ("forward", _forward_of_falcon),
-    "GPTJAttention": ("_attn", _scores_of_gpt_j),
-    "GPTNeoSelfAttention": ("_attn", _scores_of_gpt_neo),
-    "MptAttention": ("forward", _forward_of_mpt),
+_METHODS = dict(row.own_code.split(".") for row in LAYOUTS if row.own_code)
+"""The method that is replaced, by the class of an attention module."""
+_ADAPTERS: dict[str, _Method] = {
+    "BloomAttention": _forward_of_bloom,
+    "CodeGenAttention": _scores_of_gpt_j,
+    "FalconAttention": _forward_of_falcon,
+    "GPTJAttention": _scores_of_gpt_j,
+    "GPTNeoSelfAttention": _scores_of_gpt_neo,
+    "MptAttention": _forward_of_mpt,
 }
-"""By the class of an attention module: the method that is replaced, and by what."""
+"""What replaces it."""
 
 
 def _with_bias(query: Tensor, key: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,9 +183,9 @@ def _one_bias(module: Any) -> None:
         module.forward = MethodType(_eager_falcon, module)
 
 
-def _eager_falcon(module: Any, states: Tensor, *args: Any, **more: Any) -> Any:
-    mask = more.get("attention_mask")
-    if more.get("alibi") is not None and mask is not None:
-        seen = mask > torch.finfo(mask.dtype).min / 2
-        more["attention_mask"] = mask.masked_fill(seen, 0)
-    return type(module).forward(module, states, *args, **more)
+def _eager_falcon(module: Any, states: Tensor, *args: Any, **options: Any) -> Any:
+    mask = options.get("attention_mask")
+    if options.get("alibi") is not None and mask is not None:
+        visible = mask > torch.finfo(mask.dtype).min / 2
+        options["attention_mask"] = mask.masked_fill(visible, 0)
+    return type(module).forward(module, states, *args, **options)

@@ -13,14 +13,14 @@ from transformers import AutoTokenizer
 
 from headscope.errors import ModelError
 from headscope.models.engines.lens import LensEngine
-from headscope.models.layout import Layout
+from headscope.models.layout.dimensions import AttentionDimensions
 
 _OTHER_SENSES = ("text_config", "vision_config", "audio_config", "vq_config")
 _INSTALLERS = ("load_modality_processor", "_ensure_torchvision")
 """What TransformerLens calls to read pictures and sounds; it runs pip for a missing package."""
 
 
-def boot(name: str, hf_model: Any, tokenizer: Any, stated: Layout) -> LensEngine:
+def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensions) -> LensEngine:
     """Wrap a Hugging Face model; its modules are replaced by the bridge's.
 
     TransformerLens wants a folder for its name: a bare hub name asks the hub even when the model
@@ -55,23 +55,23 @@ def boot(name: str, hf_model: Any, tokenizer: Any, stated: Layout) -> LensEngine
             raise ModelError(
                 f"{name}: TransformerLens cannot wrap a {config.architectures[0]}: {reason}"
             ) from error
-    return LensEngine(bridge, stated)
+    return LensEngine(bridge, dimensions)
 
 
 @contextmanager
 def _nothing_installed() -> Iterator[None]:
     """TransformerLens goes without what reads pictures and sounds, in whichever module it is."""
-    own = [module for key, module in sys.modules.items() if key.startswith("transformer_lens")]
-    kept = [
+    modules = [module for key, module in sys.modules.items() if key.startswith("transformer_lens")]
+    functions = [
         (module, name, getattr(module, name))
-        for module in own
+        for module in modules
         for name in _INSTALLERS
         if hasattr(module, name)
     ]
-    for module, name, _ in kept:
-        setattr(module, name, lambda *args, **more: False)
+    for module, name, _ in functions:
+        setattr(module, name, lambda *args, **options: False)
     try:
         yield
     finally:
-        for module, name, function in kept:
+        for module, name, function in functions:
             setattr(module, name, function)

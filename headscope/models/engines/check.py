@@ -1,4 +1,4 @@
-"""Whether what an engine gives is causal attention."""
+"""Check that what an engine gives is causal attention."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine, stream_patterns
+from headscope.models.engines.probe import check_numbers
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 """How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
@@ -42,30 +43,31 @@ def check_patterns(
         ModelError: a layer gave no pattern, another number of heads than configured, rows that
             do not sum to 1, or attention to later positions; the message names the layer.
     """
-    seen: set[int] = set()
+    checked: set[int] = set()
     length = TOKENS
 
     def check(layer: int, pattern: Tensor) -> None:
-        seen.add(layer)
-        where = f"{name}: layer {layer}"
+        checked.add(layer)
+        title = f"{name}: layer {layer}"
         if tuple(pattern.shape) != (2, heads, length, length):
             raise ModelError(
-                f"{where} gave a pattern of shape {tuple(pattern.shape)}, but the configuration "
+                f"{title} gave a pattern of shape {tuple(pattern.shape)}, but the configuration "
                 f"says batch 2, {heads} heads, {length} × {length}"
             )
+        check_numbers(title, pattern)
         row_sums = pattern.float().sum(-1)
-        off = row_sums - 1
+        excess = row_sums - 1
         if getattr(engine, "sinks", False):
-            off = off.clamp_min(0)  # a sink takes a share of a row that no token has
-        worst = float(off.abs().nan_to_num(nan=torch.inf).max())
+            excess = excess.clamp_min(0)  # a sink takes a share of a row that no token has
+        worst = float(excess.abs().nan_to_num(nan=torch.inf).max())
         if worst > TOLERANCE.get(pattern.dtype, 1e-2):
-            raise ModelError(f"{where}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
-        if not getattr(engine, "both_ways", False) and bool(pattern.triu(1).any()):
-            raise ModelError(f"{where} attends to later positions: not a causal model")
+            raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
+        if not engine.attention_kind.sees_future and bool(pattern.triu(1).any()):
+            raise ModelError(f"{title} attends to later positions: not a causal model")
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
     stream_patterns(engine, tokens.to(device), check)
-    missing = sorted({*(range(engine.layers) if layers is None else layers)} - seen)
+    missing = sorted({*(range(engine.layers) if layers is None else layers)} - checked)
     if missing:
         raise ModelError(
             f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "

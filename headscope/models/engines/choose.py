@@ -1,4 +1,4 @@
-"""Which engine reads a model."""
+"""The choice of the engine that reads a model."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ from typing import Any
 
 from headscope.errors import ModelError
 from headscope.heads import told_of
+from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.engine import Engine
-from headscope.models.engines.modules import EAGER, attend_by
 from headscope.models.engines.probe import Probe, check_probe, probe
 from headscope.models.hybrids import ONLY_FUSED
-from headscope.models.layout import Layout
+from headscope.models.layout.dimensions import AttentionDimensions
 
-OWN_SOFTMAX = 10.0
+LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
 heavily noised weights, are rounded by a few 1e-4 whichever way they are summed."""
 
 
 def choose_engine(
-    name: str, hf_model: Any, backend: Any, stated: Layout, *, asked: str, longest: int
+    name: str,
+    hf_model: Any,
+    backend: Any,
+    dimensions: AttentionDimensions,
+    *,
+    engine_name: str,
+    longest: int,
 ) -> tuple[Engine, tuple[str, ...]]:
     """The engine asked for; for `auto` the fused one, or the other and a note that says why.
 
@@ -28,8 +34,8 @@ def choose_engine(
         name: of the model, for messages.
         hf_model: as transformers loads it, with eager attention, on its device.
         backend: its tokenizer, as transformers loads it.
-        stated: what its configuration says.
-        asked: `auto`, `fused` or `lens`.
+        dimensions: as its configuration states them.
+        engine_name: `auto`, `fused` or `lens`.
         longest: tokens of the longest window that will be read.
 
     Raises:
@@ -40,58 +46,63 @@ def choose_engine(
         del config.quantization_config  # a GGUF's weights are no longer quantised
     if not config.architectures:
         config.architectures = [type(hf_model).__name__]
-    if stated.stacks:
-        return _in_stacks(name, hf_model, stated, asked), ()
+    if dimensions.stack_layers:
+        return _encoder_decoder(name, hf_model, dimensions, engine_name), ()
     attend_by(hf_model, EAGER)
-    probed = probe(name, hf_model, stated)
-    if asked == "lens" and stated.both_ways:
+    probed = probe(name, hf_model, dimensions)
+    if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
         raise ModelError(
             f"{name}: an encoder is read by the fused engine alone; what takes TransformerLens' "
             "view of a model (--engine lens, weights) does not know it"
         )
-    if asked == "lens" and stated.others:
-        raise ModelError(f"{name}: {told_of(stated.others)}; {ONLY_FUSED}")
-    if asked == "lens":
-        return _lens(name, hf_model, backend, stated, probed), ()
+    if engine_name == "lens" and dimensions.others:
+        raise ModelError(f"{name}: {told_of(dimensions.others)}; {ONLY_FUSED}")
+    if engine_name == "lens":
+        return _lens(name, hf_model, backend, dimensions, probed), ()
     # each engine's library takes seconds to import
     from headscope.models.engines.fused import FusedEngine
 
     try:
-        engine = FusedEngine(hf_model, stated, probed)
-        stated.check_reach(longest, engine.windows)
+        engine = FusedEngine(hf_model, dimensions, probed)
+        dimensions.check_reach(longest, engine.windows)
         return engine, ()
     except Exception as error:  # a model's own code may fail in any way
         reason = _reason(error)
-        if asked == "fused" or stated.both_ways or stated.others:
+        only_fused = dimensions.others or not dimensions.attention_kind.predicts_next
+        if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
     attend_by(hf_model, EAGER)
     try:
-        other = _lens(name, hf_model, backend, stated, probed)
+        lens = _lens(name, hf_model, backend, dimensions, probed)
     except ModelError as error:
         raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
-    return other, (f"lens engine, because the fused one does not fit: {reason}",)
+    return lens, (f"lens engine, because the fused one does not fit: {reason}",)
 
 
-def _in_stacks(name: str, hf_model: Any, stated: Layout, asked: str) -> Engine:
+def _encoder_decoder(
+    name: str, hf_model: Any, dimensions: AttentionDimensions, engine_name: str
+) -> Engine:
     """The engine of a model with an encoder and a decoder."""
-    if asked == "lens":
+    if engine_name == "lens":
         raise ModelError(
             f"{name}: a model with an encoder and a decoder is read by the fused engine alone"
         )
     from headscope.models.engines.stacks import EncoderDecoder
 
     try:
-        return EncoderDecoder(hf_model, stated)
+        return EncoderDecoder(hf_model, dimensions)
     except Exception as error:  # a model's own code may fail in any way
         raise ModelError(f"{name}: the fused engine does not fit: {_reason(error)}") from error
 
 
-def _lens(name: str, hf_model: Any, backend: Any, stated: Layout, probed: Probe) -> Engine:
+def _lens(
+    name: str, hf_model: Any, backend: Any, dimensions: AttentionDimensions, probed: Probe
+) -> Engine:
     from headscope.models.engines.boot import boot
 
-    engine = boot(name, hf_model, backend, stated)
+    engine = boot(name, hf_model, backend, dimensions)
     try:
-        check_probe(engine, probed, "what TransformerLens shows", slack=OWN_SOFTMAX)
+        check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
     except Exception as error:  # likewise
         raise ModelError(f"{name}: the lens engine does not fit: {_reason(error)}") from error
     return engine

@@ -1,4 +1,4 @@
-"""What an engine is: a way to run a model and look at its attention, layer by layer.
+"""An engine: a way to run a model and read its attention, layer by layer.
 
 Two engines give the same sums: `lens` hooks the pattern that TransformerLens builds, and `fused`
 never builds one. Both hand on attention rows tile by tile, so that what is summed from them is
@@ -15,6 +15,9 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
+
+from headscope.attention_kind import AttentionKind
+from headscope.errors import ModelError
 
 Rows = Float[Tensor, "window head query key"]
 OnLayer = Callable[[int, Iterable[Any]], None]
@@ -39,7 +42,7 @@ class Tile:
 
     @property
     def keys(self) -> int:
-        """How many keys a row of this tile has."""
+        """Number of keys in a row of this tile."""
         return int(self.queries.stop) if self.width is None else self.width
 
     @property
@@ -52,7 +55,7 @@ class Tile:
 
 
 @dataclass(frozen=True, eq=False)
-class Picked:
+class QueryRows:
     """Some rows of one window, the queries in order; keys up to the last of them."""
 
     window: int
@@ -60,7 +63,7 @@ class Picked:
 
     @property
     def keys(self) -> int:
-        """How many keys a row has."""
+        """Number of keys in a row."""
         return int(self.queries[-1]) + 1
 
     @property
@@ -70,7 +73,7 @@ class Picked:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Entries:
     """Single cells of one window; what is read of them is `[cell head]`."""
 
     window: int
@@ -79,8 +82,8 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Selves:
-    """What queries of one window take from their own positions.
+class SelfEntries:
+    """Attention of queries of one window to their own positions, and the values there.
 
     What is read is their attention to themselves `[query head]`, and the values there
     `[query width]`, those of all key/value heads side by side; None where they are not seen.
@@ -90,21 +93,33 @@ class Selves:
     queries: Int[ndarray, " query"]
 
 
-Look = Tile | Picked | Cells
-Read = Look | Selves
+@dataclass(frozen=True)
+class Vectors:
+    """Queries, keys and values of all heads, as they meet in the scores: after rotary embedding.
+
+    What is read is a `headscope.models.engines.log_attention.Scores`; of the fused engine alone.
+    """
+
+
+PatternRegion = Tile | QueryRows | Entries
+Request = PatternRegion | SelfEntries | Vectors
 """All that an engine hands on."""
 
 
-def looked_at(pattern: Float[Tensor, "window head query key"], look: Read) -> Float[Tensor, ...]:
-    """What a whole pattern shows there."""
-    if isinstance(look, Tile):
-        return pattern[look.windows, :, look.queries, : look.keys]
-    own, queries = pattern[look.window], torch.from_numpy(look.queries).to(pattern.device)
-    if isinstance(look, Picked):
-        return own[:, queries, : look.keys][None]
-    if isinstance(look, Selves):
-        return own[:, queries, queries].T
-    return own[:, queries, torch.from_numpy(look.keys).to(pattern.device)].T
+def slice_pattern(
+    pattern: Float[Tensor, "window head query key"], region: Request
+) -> Float[Tensor, ...]:
+    """The part of a whole pattern that is requested."""
+    if isinstance(region, Vectors):
+        raise ModelError("queries, keys and values are read by the fused engine alone")
+    if isinstance(region, Tile):
+        return pattern[region.windows, :, region.queries, : region.keys]
+    in_window, queries = pattern[region.window], torch.from_numpy(region.queries).to(pattern.device)
+    if isinstance(region, QueryRows):
+        return in_window[:, queries, : region.keys][None]
+    if isinstance(region, SelfEntries):
+        return in_window[:, queries, queries].T
+    return in_window[:, queries, torch.from_numpy(region.keys).to(pattern.device)].T
 
 
 class StoppedError(Exception):
@@ -120,6 +135,7 @@ class Engine(Protocol):
     """How many are read: those with softmax attention."""
     logarithms: bool
     """Whether rows come as logarithms of probabilities instead of probabilities."""
+    attention_kind: AttentionKind
 
     def layout(self, windows: int, length: int) -> list[Tile]:
         """The tiles in which the rows of such a batch come, in order."""
@@ -127,7 +143,7 @@ class Engine(Protocol):
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Read],
+        tiles: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -146,7 +162,7 @@ class Engine(Protocol):
 
 
 def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:
-    """What probabilities of whole rows sum to: 1, or what a learned sink leaves of it.
+    """Sums of probabilities of whole rows: 1, or what a learned sink leaves of it.
 
     >>> row_sums(torch.tensor([[0.2, 0.8001], [0.2, 0.3]])).tolist()
     [1.0, 0.5]
@@ -155,7 +171,7 @@ def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:
     return torch.where((sums - 1).abs() < ROUNDING, torch.ones_like(sums), sums)
 
 
-def whole(windows: int, length: int) -> Tile:
+def full_tile(windows: int, length: int) -> Tile:
     """All rows of a batch as one tile."""
     return Tile(slice(0, windows), slice(0, length))
 
@@ -172,4 +188,4 @@ def stream_patterns(
         for pattern in rows:
             on_pattern(layer, pattern.exp() if engine.logarithms else pattern)
 
-    engine.run(tokens, [whole(*tokens.shape)], on_layer, layers)
+    engine.run(tokens, [full_tile(*tokens.shape)], on_layer, layers)

@@ -1,6 +1,7 @@
-"""The framework's attention kernels: a layer's output, and the log-sum-exp of every row of scores.
+"""The framework's attention kernels: a layer's output, and the log-sum-exp of every row of scores;
+and its kernel of GPT-2's activation.
 
-What no kernel knows is computed some rows at a time.
+What no attention kernel knows is computed some rows at a time.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from functools import lru_cache
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers.activations import NewGELUActivation
 
 from headscope.models.engines.engine import Tile
-from headscope.models.engines.rows import (
+from headscope.models.engines.log_attention import (
     PLAIN,
-    Beside,
     Heads,
     Keys,
+    ScoreTerms,
     Seen,
     Sums,
     Values,
@@ -32,8 +34,8 @@ WIDEST_FLASH = 256
 """Numbers of a head that CUDA's flash kernel takes at most."""
 
 
-def attend(
-    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside = PLAIN
+def softmax_attend(
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms = PLAIN
 ) -> tuple[Values, Sums]:
     """Softmax attention's output, and each row's log-sum-exp with that of the sink.
 
@@ -42,54 +44,66 @@ def attend(
         key: of each head, or of each group of heads.
         value: likewise, of any width.
         scale: by which q·k is multiplied.
-        beside: mask, bias, cap and sink; causal attention without any of them by default.
+        terms: mask, bias, cap and sink; causal attention without any of them by default.
     """
     backward = torch.is_grad_enabled() and query.requires_grad
     # no kernel caps; and none has a derivative of the sums by which a sink scales the output
-    if beside.cap is not None or (beside.sink is not None and backward):
-        return by_rows(query, key, value, scale, beside)
-    output, normaliser = _kernel(query, key, value, scale, beside)
-    if beside.sink is None:
+    if terms.cap is not None or (terms.sink is not None and backward):
+        return by_rows(query, key, value, scale, terms)
+    output, normaliser = _kernel(query, key, value, scale, terms)
+    if terms.sink is None:
         return output, normaliser
-    whole = torch.logaddexp(normaliser, beside.sink.to(normaliser)[:, None])
-    return output * (normaliser - whole).exp()[..., None].to(output.dtype), whole
+    total = torch.logaddexp(normaliser, terms.sink.to(normaliser)[:, None])
+    return output * (normaliser - total).exp()[..., None].to(output.dtype), total
 
 
 def by_rows(
-    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
     """The same by plain products, some rows at a time, on any device; differentiable."""
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     outputs, sums = [], []
-    for tile in _tiles(query, key, beside):
-        scores = tile_scores(query, key, scale, beside, tile)
-        normaliser = normaliser_of(scores, beside)
+    for tile in _tiles(query, key, terms):
+        scores = tile_scores(query, key, scale, terms, tile)
+        normaliser = normaliser_of(scores, terms)
         pattern = (scores - normaliser[..., None]).exp().to(value.dtype)
         outputs.append(pattern @ value[:, :, : tile.keys])
         sums.append(normaliser)
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 
 
-def tiled_normaliser(query: Heads, key: Keys, scale: float, beside: Beside = PLAIN) -> Sums:
+def tiled_normaliser(query: Heads, key: Keys, scale: float, terms: ScoreTerms = PLAIN) -> Sums:
     """The log-sum-exp of every row of scores, some rows at a time, by any device."""
-    parts = (tile_scores(query, key, scale, beside, tile) for tile in _tiles(query, key, beside))
-    return torch.cat([normaliser_of(part, beside) for part in parts], -1)
+    parts = (tile_scores(query, key, scale, terms, tile) for tile in _tiles(query, key, terms))
+    return torch.cat([normaliser_of(part, terms) for part in parts], -1)
 
 
-def _tiles(query: Heads, key: Keys, beside: Beside) -> list[Tile]:
+def fuse_activations(network: nn.Module) -> None:
+    """Put torch's GELU in the place of transformers' `gelu_new`, in place.
+
+    Both are 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))). transformers takes eight passes over the
+    widest tensor of the model for it, a fifth of the time of a forward pass of GPT-2 small.
+    """
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, name, nn.GELU(approximate="tanh"))
+
+
+def _tiles(query: Heads, key: Keys, terms: ScoreTerms) -> list[Tile]:
     windows, _, length, _ = query.shape
-    width = key.shape[2] if beside.later else None
+    width = key.shape[2] if terms.sees_future else None
     parts = [slice(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
     return [Tile(slice(0, windows), part, width) for part in parts]
 
 
 def _kernel(
-    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
-    width, bias = value.shape[-1], beside.bias
+    width, bias = value.shape[-1], terms.bias
     query, key, value = _same_width(query, key, value)
-    plain = Beside(bias, later=beside.later)
+    plain = ScoreTerms(bias, sees_future=terms.sees_future)
     device = query.device.type
     if device == "cpu":
         mask = None if bias is None else bias.to(query.dtype)
@@ -113,12 +127,12 @@ def _kernel(
 
 
 def _cuda(
-    query: Heads, key: Keys, value: Seen, scale: float, beside: Beside
+    query: Heads, key: Keys, value: Seen, scale: float, terms: ScoreTerms
 ) -> tuple[Values, Sums]:
-    bias = beside.bias
+    bias = terms.bias
     half = query.dtype in (torch.float16, torch.bfloat16)
     if bias is not None and not _kernel_adds_biases(query.device, query.dtype):
-        return by_rows(query, key, value, scale, beside)
+        return by_rows(query, key, value, scale, terms)
     if bias is None and half and query.shape[-1] <= WIDEST_FLASH:
         flash = torch.ops.aten._scaled_dot_product_flash_attention(
             query, key, value, 0.0, True, scale=scale
@@ -140,7 +154,7 @@ def _efficient(
 @lru_cache(maxsize=8)
 @torch.no_grad()
 def _kernel_adds_biases(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether this card's kernel gives what plain products give with a bias, on a small input.
+    """Tell whether this card's kernel gives what plain products give with a bias, on a small input.
 
     The text on which an engine is checked is shorter than most windows.
     """
@@ -148,14 +162,14 @@ def _kernel_adds_biases(device: torch.device, dtype: torch.dtype) -> bool:
     query, key, value = (torch.randn(2, 2, 21, 16, generator=generator) for _ in range(3))
     window = torch.ones(21, 21).tril().triu(-5)
     bias = torch.zeros(1, 1, 21, 21).masked_fill(window == 0, -torch.inf)
-    expected = by_rows(query, key, value, 0.25, Beside(bias))
-    query, key, value = (each.to(device, dtype) for each in (query, key, value))
+    expected = by_rows(query, key, value, 0.25, ScoreTerms(bias))
+    query, key, value = (x.to(device, dtype) for x in (query, key, value))
     try:
-        found = _efficient(query, key, value, 0.25, bias.to(device))
+        outputs = _efficient(query, key, value, 0.25, bias.to(device))
     except RuntimeError:
         return False
-    pairs = zip(found, expected, strict=True)
-    return all(torch.allclose(own.float().cpu(), plain, atol=0.05) for own, plain in pairs)
+    pairs = zip(outputs, expected, strict=True)
+    return all(torch.allclose(output.float().cpu(), plain, atol=0.05) for output, plain in pairs)
 
 
 def _aligned(

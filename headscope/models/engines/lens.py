@@ -11,18 +11,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
+from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError
 from headscope.models.engines.engine import (
     OnLayer,
-    Read,
-    Selves,
+    Request,
+    SelfEntries,
     StoppedError,
     Tile,
-    looked_at,
-    whole,
+    full_tile,
+    slice_pattern,
 )
-from headscope.models.layout import Layout
-from headscope.models.matrices import check_shapes
+from headscope.models.layout.dimensions import AttentionDimensions
+from headscope.models.layout.projections import check_shapes
 
 MATRICES = ("q", "k", "v", "o")
 
@@ -32,21 +33,22 @@ class LensEngine:
 
     name = "lens"
     logarithms = False
+    attention_kind = CAUSAL
 
-    def __init__(self, bridge: Any, stated: Layout) -> None:
+    def __init__(self, bridge: Any, dimensions: AttentionDimensions) -> None:
         self.bridge = bridge
-        self.stated = stated
-        self.layers = stated.layers
+        self.dimensions = dimensions
+        self.layers = dimensions.layers
 
     def layout(self, windows: int, length: int) -> list[Tile]:
         """One tile: the pattern is there as a whole."""
-        return [whole(windows, length)]
+        return [full_tile(windows, length)]
 
     @torch.inference_mode()
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Read],
+        tiles: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -56,14 +58,14 @@ class LensEngine:
         last = (layers or self.layers) - 1
         values: dict[int, Tensor] = {}
 
-        def shown(layer: int, pattern: Tensor, look: Read) -> Any:
-            attention = looked_at(pattern, look)
-            if not isinstance(look, Selves):
+        def show(layer: int, pattern: Tensor, request: Request) -> Any:
+            attention = slice_pattern(pattern, request)
+            if not isinstance(request, SelfEntries):
                 return attention
             value = values.get(layer)
             if value is None or value.shape[:2] != tokens.shape:
                 return attention, None
-            return attention, value[look.window, torch.from_numpy(look.queries)].flatten(1)
+            return attention, value[request.window, torch.from_numpy(request.queries)].flatten(1)
 
         def keep(layer: int) -> Callable[..., None]:
             def hook(value: Tensor, hook: Any) -> None:
@@ -74,7 +76,7 @@ class LensEngine:
 
         def hook_for(layer: int) -> Callable[..., None]:
             def hook(pattern: Tensor, hook: Any) -> None:
-                on_layer(layer, (shown(layer, pattern, tile) for tile in tiles))
+                on_layer(layer, (show(layer, pattern, tile) for tile in tiles))
                 if layer == last and not on:
                     raise StopAtLayerException(pattern)
 
@@ -82,10 +84,12 @@ class LensEngine:
 
         names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in range(last + 1)}
         hooks = [(name, hook_for(layer)) for layer, name in names.items()]
-        if any(isinstance(look, Selves) for look in tiles):
-            named = {layer: f"blocks.{layer}.attn.hook_v" for layer in names}
-            known = self.bridge.hook_dict
-            hooks += [(name, keep(layer)) for layer, name in named.items() if name in known]
+        if any(isinstance(request, SelfEntries) for request in tiles):
+            value_names = {layer: f"blocks.{layer}.attn.hook_v" for layer in names}
+            hook_names = self.bridge.hook_dict
+            hooks += [
+                (name, keep(layer)) for layer, name in value_names.items() if name in hook_names
+            ]
         with suppress(StoppedError):
             self.bridge.run_with_hooks(tokens, fwd_hooks=hooks, return_type=None, use_cache=False)
 
@@ -96,12 +100,12 @@ class LensEngine:
             ModelError: a layer's attention shows no such matrices, or of another shape than
                 heads × width.
         """
-        found: list[Float[Tensor, ...]] = []
+        all_matrices: list[Float[Tensor, ...]] = []
         for layer in range(self.layers):
             matrices = attention_matrices(self.bridge, layer)
-            check_shapes(matrices, self.stated, f"layer {layer}")
-            found += matrices
-        return found
+            check_shapes(matrices, self.dimensions, f"layer {layer}")
+            all_matrices += matrices
+        return all_matrices
 
 
 def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]:
@@ -111,8 +115,8 @@ def attention_matrices(bridge: Any, layer: int) -> list[Float[Tensor, "out in"]]
         ModelError: the layer's attention has no such matrices.
     """
     attention = bridge.blocks[layer].attn
-    found = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
-    matrices = [matrix.data for matrix in found if matrix is not None]
+    weights = [getattr(getattr(attention, name, None), "weight", None) for name in MATRICES]
+    matrices = [matrix.data for matrix in weights if matrix is not None]
     if len(matrices) < len(MATRICES):
         raise ModelError(
             f"layer {layer} shows no separate Q, K, V and O matrices, so that it has no twin; "

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Engine, stream_patterns
-from headscope.models.engines.modules import attention_layers
-from headscope.models.layout import Layout
+from headscope.models.layout.dimensions import AttentionDimensions
+from headscope.models.layout.modules import attention_modules
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -33,87 +33,114 @@ class Probe:
     """The model's."""
 
 
-def probe(name: str, network: Any, stated: Layout) -> Probe:
+def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
     """Read a short text by transformers' own eager attention.
 
     Args:
         name: of the model, for messages.
         network: as transformers loads it, with eager attention.
-        stated: what its configuration says.
+        dimensions: as its configuration states them.
 
     Raises:
         ModelError: the model cannot read it, looks ahead, or does not give a pattern of every
             layer and head.
     """
     embedding = network.get_input_embeddings().weight
-    length = min(TOKENS, stated.context or TOKENS)
+    length = min(TOKENS, dimensions.context or TOKENS)
     tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
     try:
         with torch.inference_mode():
-            patterns = _own_patterns(network, tokens, stated)
+            patterns = _eager_patterns(network, tokens, dimensions)
     except Exception as error:  # a model's own code may fail in any way
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
-    layers = stated.attention_layers
+    layers = dimensions.attention_layers
     if len(patterns) != len(layers):
         raise ModelError(
-            f"{name}: {len(patterns)} attention patterns come from {stated.layers} layers; "
+            f"{name}: {len(patterns)} attention patterns come from {dimensions.layers} layers; "
             "headscope reads models whose layers have one softmax attention each, or none"
         )
     for layer, pattern in zip(layers, patterns, strict=True):
-        if tuple(pattern.shape) != (1, stated.heads, length, length):
+        if tuple(pattern.shape) != (1, dimensions.heads, length, length):
             raise ModelError(
                 f"{name}: layer {layer} gives a pattern of shape {tuple(pattern.shape)}, but the "
-                f"configuration says {stated.heads} heads, {length} × {length}"
+                f"configuration says {dimensions.heads} heads, {length} × {length}"
             )
-        if not stated.both_ways and bool(pattern.triu(1).any()):
+        check_numbers(f"{name}: layer {layer}", pattern)
+        if not dimensions.attention_kind.sees_future and bool(pattern.triu(1).any()):
             raise ModelError(f"{name}: layer {layer} attends to later positions: no causal model")
     # the layers of a large model may lie on several devices
-    kept = tuple(pattern.float().cpu() for pattern in patterns)
-    return Probe(tokens, layers, kept, embedding.dtype)
+    on_processor = tuple(pattern.float().cpu() for pattern in patterns)
+    return Probe(tokens, layers, on_processor, embedding.dtype)
 
 
-def _own_patterns(network: Any, tokens: Tensor, stated: Layout) -> list[Tensor]:
+def check_numbers(layer: str, pattern: Tensor) -> None:
+    """Refuse attention that holds no numbers, before anything else is said of it.
+
+    Args:
+        layer: the subject of a message.
+        pattern: of that layer.
+
+    Raises:
+        ModelError: it holds NaN.
+    """
+    if bool(pattern.isnan().any()):
+        narrow = pattern.dtype != torch.float32
+        raise ModelError(
+            f"{layer} gives attention that is NaN on a short text: a number of its configuration, "
+            "such as the epsilon of a norm, or of its weights is out of range; "
+            + ("try --dtype float32, or " if narrow else "")
+            + "compare them with those of the published model"
+        )
+
+
+def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimensions) -> list[Tensor]:
     """The pattern of each layer that has one, as the model's own code gives it."""
     with ExitStack() as hooks:
-        caught: list[Tensor] = []
-        if stated.others:  # what a hybrid collects may hold other layers' states too
-            for module in attention_layers(network):
-                handle = module.register_forward_hook(lambda _, given, out: caught.append(out[1]))
+        hybrid_patterns: list[Tensor] = []
+        if dimensions.others:  # what a hybrid collects may hold other layers' states too
+            for module in attention_modules(network):
+                handle = module.register_forward_hook(
+                    lambda _, inputs, out: hybrid_patterns.append(out[1])
+                )
                 hooks.callback(handle.remove)
-        found = network.base_model(tokens, output_attentions=True, **only_forward(stated))
-    collected = caught if stated.others else getattr(found, "attentions", None) or ()
-    return [pattern for pattern in collected if pattern is not None]
+        output = network.base_model(tokens, output_attentions=True, **only_forward(dimensions))
+    patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
+    return [pattern for pattern in patterns if pattern is not None]
 
 
-def only_forward(stated: Layout) -> dict[str, bool]:
-    """What a model is told beside its tokens: that no next token is asked of it, if it writes."""
-    return {} if stated.both_ways else {"use_cache": False}
+def only_forward(dimensions: AttentionDimensions) -> dict[str, bool]:
+    """Arguments by which no next token is asked of a model that writes."""
+    return {"use_cache": False} if dimensions.attention_kind.predicts_next else {}
 
 
-def check_probe(engine: Engine, probed: Probe, what: str, *, slack: float = 1.0) -> None:
+def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.0) -> None:
     """Compare an engine's patterns with those of the model's own eager attention.
 
     Args:
         engine: runs the same model.
         probed: what is expected.
-        what: to call the engine's patterns in a message.
+        source: of the engine's patterns, for the message.
         slack: times `TOLERANCE` that a probability may be off.
 
     Raises:
         ModelError: a layer gives none, or another one.
     """
-    seen: dict[int, Tensor] = {}
+    patterns: dict[int, Tensor] = {}
     stream_patterns(
-        engine, probed.tokens, lambda layer, pattern: seen.update({layer: pattern.float().cpu()})
+        engine,
+        probed.tokens,
+        lambda layer, pattern: patterns.update({layer: pattern.float().cpu()}),
     )
-    if sorted(seen) != list(probed.layers):
+    if sorted(patterns) != list(probed.layers):
         raise ModelError(
-            f"{len(seen)} of its {len(probed.patterns)} layers show their attention as {what}"
+            f"{len(patterns)} of its {len(probed.patterns)} layers show their attention as {source}"
         )
-    for layer, own in zip(probed.layers, probed.patterns, strict=True):
-        if seen[layer].shape != own.shape:
-            raise ModelError(f"layer {layer} has the shape {tuple(seen[layer].shape)} in {what}")
-        worst = float((seen[layer] - own).abs().nan_to_num(nan=torch.inf).max())
+    for layer, expected in zip(probed.layers, probed.patterns, strict=True):
+        if patterns[layer].shape != expected.shape:
+            raise ModelError(
+                f"layer {layer} has the shape {tuple(patterns[layer].shape)} in {source}"
+            )
+        worst = float((patterns[layer] - expected).abs().nan_to_num(nan=torch.inf).max())
         if worst > slack * TOLERANCE.get(probed.dtype, 5e-2):
-            raise ModelError(f"its eager attention differs from {what} by {worst:.2g}")
+            raise ModelError(f"its eager attention differs from {source} by {worst:.2g}")

@@ -17,25 +17,21 @@ from headscope.relations.writes import (
     suppress,
 )
 from headscope.relations.writes.effect import (
-    PROMPTS,
     Effect,
-    Looked,
-    Sides,
-    Tokens,
-    find_tokens,
+    TopKeyCondition,
     other_tokens,
+    sum_names,
 )
+from headscope.stimuli.prompts import PROMPTS
 
 __all__ = [
     "EFFECTS",
-    "PROMPTS",
     "Effect",
-    "Looked",
-    "Sides",
-    "Tokens",
+    "TopKeyCondition",
     "effects_of",
-    "find_tokens",
     "other_tokens",
+    "prompt_kinds",
+    "sum_names",
 ]
 
 EFFECTS: tuple[Effect, ...] = (
@@ -51,6 +47,11 @@ EFFECTS: tuple[Effect, ...] = (
 )
 
 
+def prompt_kinds(effects: Sequence[Effect]) -> set[str]:
+    """The kinds of prompts that effects ask by."""
+    return {effect.prompt for effect in effects if effect.prompt}
+
+
 def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> list[Effect]:
     """The effects that a run measures beside its relations.
 
@@ -58,7 +59,7 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
         types: the head types that were asked for; all effects when None, else those of these types.
         relations: what the run scores; effects that need other text than these are left out.
     """
-    stimuli = {PROMPTS, *(stimulus for each in relations for stimulus in each.stimuli)}
+    stimuli = {PROMPTS.name, *(stimulus for relation in relations for stimulus in relation.stimuli)}
     return [
         effect
         for effect in EFFECTS

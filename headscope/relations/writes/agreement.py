@@ -6,8 +6,8 @@ come as often; one that goes by the noun before the verb against this noun's num
 subject's in half of the prompts.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.3
 SOURCE = (
@@ -16,12 +16,11 @@ SOURCE = (
 )
 
 EFFECTS = (
-    Effect(
+    prompt_effect(
         "agreement",
         "number",
-        Rule(FLOOR, SOURCE, "raises verb forms of the subject's number over the others"),
+        EffectRule(FLOOR, SOURCE, "raises verb forms of the subject's number over the others"),
         prompt="agreement",
-        stimuli=(PROMPTS,),
         moved=True,
     ),
 )

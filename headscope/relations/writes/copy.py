@@ -5,8 +5,8 @@ frequent in it, is held against all other tokens of the text; one that always ra
 tokens and looks at them too is held against what it looks at from other queries.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import ELSEWHERE, Effect, Looked
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import ELSEWHERE, Effect, TopKeyCondition
 
 FLOOR = 0.5
 SOURCE = (
@@ -18,8 +18,7 @@ EFFECTS = (
     Effect(
         "copy",
         "looked-at",
-        Rule(FLOOR, SOURCE, "raises the token that it looks at"),
-        looked=Looked(),
-        second=ELSEWHERE,
+        rule=EffectRule(FLOOR, SOURCE, "raises the token that it looks at", second=ELSEWHERE),
+        top_key=TopKeyCondition(),
     ),
 )

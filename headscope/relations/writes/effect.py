@@ -1,64 +1,36 @@
-"""What an effect is: a question about what a head writes, not about where it looks.
+"""What an effect is: a relation whose cells are logits, a question about what a head writes.
 
-An effect is (query, tokens, control tokens): the head's output there, through the last norm with
-its scale frozen, onto the tokens' unembedding, less the same on the control tokens; in logits.
+Its cells are (query, token): the head's output there, through the last norm with its scale frozen,
+onto the token's unembedding. Target tokens are held against control tokens; in logits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.relation import Rule
+from headscope.relations.contested import MATCHED, SELF, part_name
+from headscope.relations.pairs import Pairs, no_pairs, pairs
+from headscope.relations.relation import DrawControl, EffectRule, FindPairs, PairSet, Relation
+from headscope.stimuli.prompts import PROMPTS
 
 WRITES = "writes"
-PROMPTS = "prompts"
-"""The stimulus that is made for effects; no relation reads it."""
 ELSEWHERE = "tokens that it looks at from elsewhere"
 _NONE = np.empty(0, np.int64)
-LOOKED = 0.3
+MIN_ATTENTION = 0.3
 """Least attention on one key for a head to look at it. Ours: below it a write is of several tokens,
 and none of them can be held for its subject."""
 
 
-@dataclass(frozen=True, eq=False)
-class Tokens:
-    """Tokens that queries of a window are asked about; those of one query count alike."""
-
-    query: Int[ndarray, " cell"]
-    token: Int[ndarray, " cell"]
-    """As the model numbers them; they need not stand in the window."""
-
-    def __len__(self) -> int:
-        return len(self.query)
-
-    def of(self, queries: Int[ndarray, " query"]) -> Tokens:
-        """Those of some queries."""
-        kept = np.isin(self.query, queries)
-        return Tokens(self.query[kept], self.token[kept])
-
-
-class Sides(NamedTuple):
-    """What is compared at some queries."""
-
-    targets: Tokens
-    controls: Tokens
-    second: Tokens | None = None
-    """Control tokens of another kind."""
-
-
-FindTokens = Callable[[Window, np.random.Generator], Sides]
-"""The tokens that a head of this kind raises at some queries of a window, and control tokens."""
-
-
 @dataclass(frozen=True)
-class Looked:
+class TopKeyCondition:
     """Asks each head by itself: about the token that it looks at, wherever that is.
 
     Its queries are those whose strongest key, the first token left out, holds more than `least` of
@@ -67,93 +39,160 @@ class Looked:
     does, at the same query, to a token that it looks at from another.
     """
 
-    least: float = LOOKED
+    least: float = MIN_ATTENTION
     predicted: bool = False
     """Only where the token is among the most likely of the text by the stream that the layer reads,
     unembedded (logit lens)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
-    """One kind of write. Either `find` names the tokens, or a prompt, or each head's own look."""
+def no_tokens(window: Window, *drawn_from: object) -> Pairs:
+    """No token: the cells of an effect that asks each head by its own attention, or of scores."""
+    return no_pairs()
 
-    type: str
-    name: str
-    rule: Rule
-    """Its floor is in logits or nats, and its meaning what the head does: "raises the token that
-    it looks at"."""
-    find: FindTokens | None = None
-    looked: Looked | None = None
+
+@dataclass(frozen=True)
+class Effect(Relation):
+    """A relation of what a head writes.
+
+    `pairs` finds the target tokens of a window, as pairs of a query and a token as the model
+    numbers it, which need not stand in the window; `control` and `matched` draw control tokens of
+    two kinds. The tokens of one query count alike. Its meaning is what the head does: "raises the
+    token that it looks at".
+    """
+
+    pairs: FindPairs = field(default=no_tokens)
+    control: DrawControl = field(default=no_tokens)
+    rule: EffectRule = field(kw_only=True)
+    top_key: TopKeyCondition | None = None
     prompt: str = ""
     """The kind of questions that ask for it; see `headscope.corpus.question.Question`."""
-    stimuli: tuple[str, ...] = ("text",)
-    sign: int = 1
-    """−1 for a head that lowers what it is asked about."""
-    second: str = ""
-    """What the second control is, in words: "tokens that …"; empty where there is none."""
     moved: bool = False
     """Only what comes from other positions than the query's own counts: the head must move what it
     writes there, and not raise what earlier layers predict there already. Of an effect on scores
     only what it reads where the name stands that comes twice."""
     of_keys: bool = False
     """Asked of the scores of later heads' queries and not of logits; see
-    `headscope.measure.turned`. Lifts and floor are in nats."""
+    `headscope.measure.query_composition`. Lifts and floor are in nats."""
 
-    @property
-    def unit(self) -> str:
-        """Of its lifts and its floor."""
-        return "nats" if self.of_keys else "logits"
+    def __post_init__(self) -> None:
+        """Leaves the functions as they are: their cells are no positions of a window."""
 
     @property
     def id(self) -> str:
         """The effect's full name, e.g. `writes/copy/looked-at`; relations have no such name."""
         return f"{WRITES}/{self.type}/{self.name}"
 
+    @property
+    def sign(self) -> int:
+        """The side of 0 on which its lift must lie."""
+        return self.rule.sign
 
-def find_tokens(effect: Effect, window: Window, seed: Sequence[int]) -> Sides | None:
-    """What an effect asks in a window, at queries that have all sides; None where it has none."""
-    if window.stimulus not in effect.stimuli or effect.looked is not None or effect.of_keys:
-        return None
-    if effect.find is not None:
-        found = effect.find(window, np.random.default_rng(seed))
-    else:
-        found = asked_in(window, effect.prompt)
-    asked = np.intersect1d(found.targets.query, found.controls.query)
-    if effect.second and found.second is not None:
-        asked = np.intersect1d(asked, found.second.query)
-    if not len(asked):
-        return None
-    second = found.second.of(asked) if effect.second and found.second is not None else None
-    return Sides(found.targets.of(asked), found.controls.of(asked), second)
+    def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
+        """Its tokens in a window of its stimuli, at queries that have all sides."""
+        targets = no_pairs() if self.of_keys else self.pairs(window)
+        if not len(targets):
+            return None
+        rng = np.random.default_rng(seed)
+        controls = [draw(window, targets, rng) for draw in (self.control, self.matched) if draw]
+        sides = (targets, *controls)
+        queries = reduce(np.intersect1d, [side.query for side in sides])
+        if not len(queries):
+            return None
+        return PairSet(*(side.where(np.isin(side.query, queries)) for side in sides))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts that are summed beside it."""
+        return (MATCHED,) * bool(self.rule.second) + (SELF,) * self.moved
 
 
-def asked_in(window: Window, kind: str) -> Sides:
-    """What the questions of one kind ask, in a window that was made for them."""
-    asked = [each for each in window.questions if each.kind == kind]
-
-    def side(tokens: Sequence[Int[ndarray, " token"]]) -> Tokens:
-        query = [np.full(len(own), each.query) for own, each in zip(tokens, asked, strict=True)]
-        return Tokens(*(np.concatenate([_NONE, *each]) for each in (query, tokens)))
-
-    return Sides(
-        side([each.right for each in asked]),
-        side([each.wrong for each in asked]),
-        side([each.other for each in asked]),
+def prompt_effect(
+    type: str,
+    name: str,
+    rule: EffectRule,
+    *,
+    prompt: str,
+    moved: bool = False,
+    of_keys: bool = False,
+) -> Effect:
+    """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
+    right, wrong, other = (PromptTokens(prompt, side) for side in ("right", "wrong", "other"))
+    return Effect(
+        type,
+        name,
+        right,
+        wrong,
+        stimuli=(PROMPTS.name,),
+        matched=other if rule.second else None,
+        rule=rule,
+        prompt=prompt,
+        moved=moved,
+        of_keys=of_keys,
     )
 
 
+@dataclass(frozen=True)
+class PromptTokens:
+    """Tokens that the questions of one kind name, in a window that was made for them."""
+
+    kind: str
+    side: str
+    """`right`, `wrong` or `other`."""
+
+    def __call__(self, window: Window, *drawn_from: object) -> Pairs:
+        """The tokens at each question's query."""
+        questions = [question for question in window.questions if question.kind == self.kind]
+        tokens = [getattr(question, self.side) for question in questions]
+        counts = [len(ids) for ids in tokens]
+        query = np.repeat(np.array([question.query for question in questions], np.int64), counts)
+        return token_pairs(query, np.concatenate([_NONE, *tokens]))
+
+
+def token_pairs(query: Int[ndarray, " cell"], token: Int[ndarray, " cell"]) -> Pairs:
+    """Cells (query, token).
+
+    >>> token_pairs(np.array([1]), np.array([50256])).key.tolist()
+    [50256]
+    """
+    # tokens are no positions: none of them is after a query
+    return pairs(query, token, attention_kind=BIDIRECTIONAL)
+
+
+def effects_among(relations: Sequence[Relation]) -> list[Effect]:
+    """Those relations whose cells are logits."""
+    return [relation for relation in relations if isinstance(relation, Effect)]
+
+
+def of_attention(relations: Sequence[Relation]) -> list[Relation]:
+    """Those relations whose cells are attention."""
+    return [relation for relation in relations if not isinstance(relation, Effect)]
+
+
+def sum_names(relations: Sequence[Relation]) -> tuple[str, ...]:
+    """The names under which relations are summed: effects and their parts behind the others."""
+    effects = effects_among(relations)
+    parts = [
+        part_name(effect.id, part)
+        for part in (MATCHED, SELF)
+        for effect in effects
+        if part in effect.parts
+    ]
+    return (*(relation.id for relation in (*of_attention(relations), *effects)), *parts)
+
+
 def other_tokens(
-    window: Window, targets: Tokens, rng: np.random.Generator, *, draws: int = 8
-) -> Tokens:
+    window: Window, targets: Pairs, rng: np.random.Generator, *, draws: int = 8
+) -> Pairs:
     """Random other tokens of the same text: a head that raises whatever stands there gains nothing.
 
     >>> window = Window("w", np.arange(5), ("",) * 5)
-    >>> found = other_tokens(window, Tokens(np.array([4]), np.array([2])), np.random.default_rng(0))
-    >>> set(found.token.tolist()) <= {1, 3, 4}
+    >>> targets = token_pairs(np.array([4]), np.array([2]))
+    >>> drawn = other_tokens(window, targets, np.random.default_rng(0))
+    >>> set(drawn.key.tolist()) <= {1, 3, 4}
     True
     """
     query = np.repeat(np.unique(targets.query), draws)
     token = window.tokens[rng.integers(1, max(2, window.stop), len(query))]
-    size = int(max(window.tokens.max(), targets.token.max(initial=0))) + 1
-    free = ~np.isin(query * size + token, targets.query * size + targets.token)
-    return Tokens(query[free], token[free])
+    size = int(max(window.tokens.max(), targets.key.max(initial=0))) + 1
+    free = ~np.isin(query * size + token, targets.query * size + targets.key)
+    return token_pairs(query[free], token[free])

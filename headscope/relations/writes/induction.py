@@ -14,8 +14,9 @@ import numpy as np
 
 from headscope.corpus.window import Window
 from headscope.relations.induction import follower_of_earlier_same, in_second_copy
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import Effect, Sides, Tokens, other_tokens
+from headscope.relations.pairs import Pairs
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import Effect, other_tokens, token_pairs
 
 FLOOR = 0.5
 SOURCE = (
@@ -26,58 +27,70 @@ NEXT = 4
 """Tokens after the target that it is compared with."""
 
 
-def followers_of_copy(window: Window, rng: np.random.Generator) -> Sides:
-    """In `[bos, r, r]`: at the second copy what comes next, against what comes after it in r.
-
-    The second control is tokens outside r.
+def followers_of_copy(window: Window) -> Pairs:
+    """In `[bos, r, r]`: at the second copy what comes next.
 
     >>> window = Window("w", np.array([0, 7, 8, 9, 7, 8, 9]), ("",) * 7, copy_length=3,
     ...                 outside=np.array([5, 6]))
-    >>> sides = followers_of_copy(window, np.random.default_rng(0))
-    >>> list(zip(sides.targets.query.tolist(), sides.targets.token.tolist()))
+    >>> targets = followers_of_copy(window)
+    >>> list(zip(targets.query.tolist(), targets.key.tolist()))
     [(4, 8), (5, 9)]
-    >>> list(zip(sides.controls.query.tolist(), sides.controls.token.tolist()))
+    >>> controls = later_in_copy(window, targets, np.random.default_rng(0))
+    >>> list(zip(controls.query.tolist(), controls.key.tolist()))
     [(4, 9)]
     """
-    found = in_second_copy(window, shift=1)
-    inside = found.key <= window.copy_length
-    query, key = found.query[inside], found.key[inside]
-    after = key[:, None] + np.arange(1, NEXT + 1)
-    kept = after <= window.copy_length
-    return Sides(
-        Tokens(query, window.tokens[key]),
-        Tokens(np.repeat(query, kept.sum(1)), window.tokens[after[kept]]),
-        Tokens(np.repeat(query, len(window.outside)), np.tile(window.outside, len(query))),
-    )
+    copies = in_second_copy(window, shift=1)
+    inside = copies.key <= window.copy_length
+    return token_pairs(copies.query[inside], window.tokens[copies.key[inside]])
 
 
-def followers_in_text(window: Window, rng: np.random.Generator) -> Sides:
-    """In text: what followed the same token before, against other tokens of the text."""
-    found = follower_of_earlier_same(window)
-    targets = Tokens(found.query, window.tokens[found.key])
-    return Sides(targets, other_tokens(window, targets, rng))
+def later_in_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """What comes after the target in r."""
+    after = targets.query[:, None] - window.copy_length + np.arange(2, NEXT + 2)
+    is_in_copy = after <= window.copy_length
+    query = np.repeat(targets.query, is_in_copy.sum(1))
+    return token_pairs(query, window.tokens[after[is_in_copy]])
+
+
+def outside_copy(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Tokens outside r."""
+    query, outside = targets.query, window.outside
+    return token_pairs(np.repeat(query, len(outside)), np.tile(outside, len(query)))
+
+
+def followers_in_text(window: Window) -> Pairs:
+    """In text: what followed the same token before."""
+    followers = follower_of_earlier_same(window)
+    return token_pairs(followers.query, window.tokens[followers.key])
 
 
 EFFECTS = (
     Effect(
         "induction",
         "repeat",
-        Rule(FLOOR, SOURCE, "raises what followed the current token before, in random tokens"),
-        find=followers_of_copy,
+        followers_of_copy,
+        later_in_copy,
         stimuli=("repeat",),
-        second="tokens that stand nowhere in the text",
+        matched=outside_copy,
+        rule=EffectRule(
+            FLOOR,
+            SOURCE,
+            "raises what followed the current token before, in random tokens",
+            second="tokens that stand nowhere in the text",
+        ),
         moved=True,
     ),
     Effect(
         "induction",
         "natural",
-        Rule(
+        followers_in_text,
+        other_tokens,
+        rule=EffectRule(
             FLOOR,
             SOURCE,
             "raises what followed the current token before, in natural text",
             taggable=False,
         ),
-        find=followers_in_text,
         moved=True,
     ),
 )

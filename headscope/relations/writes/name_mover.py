@@ -8,8 +8,8 @@ name that is due stands first as often as second.
 S-inhibition heads tell name movers where not to look: see `s_inhibition`.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.3
 SOURCE = (
@@ -19,23 +19,29 @@ SOURCE = (
 UNSEEN = "names that the text does not hold"
 
 EFFECTS = (
-    Effect(
+    prompt_effect(
         "name-mover",
         "indirect-object",
-        Rule(FLOOR, SOURCE, "raises the name that is due, not the one that comes twice"),
+        EffectRule(
+            FLOOR,
+            SOURCE,
+            "raises the name that is due, not the one that comes twice",
+            second=UNSEEN,
+        ),
         prompt="indirect-object",
-        stimuli=(PROMPTS,),
         moved=True,
-        second=UNSEEN,
     ),
-    Effect(
+    prompt_effect(
         "negative-name-mover",
         "indirect-object",
-        Rule(FLOOR, SOURCE, "lowers the name that is due, not the one that comes twice"),
+        EffectRule(
+            FLOOR,
+            SOURCE,
+            "lowers the name that is due, not the one that comes twice",
+            sign=-1,
+            second=UNSEEN,
+        ),
         prompt="indirect-object",
-        stimuli=(PROMPTS,),
         moved=True,
-        sign=-1,
-        second=UNSEEN,
     ),
 )

@@ -7,8 +7,8 @@ against those of other verbs; one that copies the word, and so raises what is li
 word itself.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.3
 SOURCE = (
@@ -23,14 +23,17 @@ KINDS = {
 }
 
 EFFECTS = tuple(
-    Effect(
+    prompt_effect(
         "relation",
         kind,
-        Rule(FLOOR, SOURCE, f"raises {meaning} where it is asked for"),
+        EffectRule(
+            FLOOR,
+            SOURCE,
+            f"raises {meaning} where it is asked for",
+            second="the word that it is asked of",
+        ),
         prompt=kind,
-        stimuli=(PROMPTS,),
         moved=True,
-        second="the word that it is asked of",
     )
     for kind, meaning in KINDS.items()
 )

@@ -7,8 +7,8 @@ against what the other two have, as each of the three is asked for alike; one th
 against others of the kind, which the text does not hold.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.3
 SOURCE = (
@@ -17,13 +17,16 @@ SOURCE = (
 )
 
 EFFECTS = (
-    Effect(
+    prompt_effect(
         "retrieval",
         "value",
-        Rule(FLOOR, SOURCE, "raises what the one asked for has, not what the others have"),
+        EffectRule(
+            FLOOR,
+            SOURCE,
+            "raises what the one asked for has, not what the others have",
+            second="others of the kind that the text does not hold",
+        ),
         prompt="retrieval",
-        stimuli=(PROMPTS,),
         moved=True,
-        second="others of the kind that the text does not hold",
     ),
 )

@@ -10,8 +10,8 @@ second.
 Words that are no names are no control: a head may raise all names and this one less.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.1
 SOURCE = (
@@ -20,13 +20,17 @@ SOURCE = (
 )
 
 EFFECTS = (
-    Effect(
+    prompt_effect(
         "s-inhibition",
         "subject",
-        Rule(FLOOR, SOURCE, "turns later heads from the name that comes twice"),
+        EffectRule(
+            FLOOR,
+            SOURCE,
+            "turns later heads from the name that comes twice",
+            sign=-1,
+            unit="nats",
+        ),
         prompt="indirect-object",
-        stimuli=(PROMPTS,),
-        sign=-1,
         moved=True,
         of_keys=True,
     ),

@@ -6,8 +6,8 @@ against other members that the text does not hold; one that raises the neighbour
 against its predecessor, which the text does not hold either.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import PROMPTS, Effect
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import prompt_effect
 
 FLOOR = 0.3
 SOURCE = (
@@ -16,16 +16,15 @@ SOURCE = (
 )
 
 EFFECTS = (
-    Effect(
+    prompt_effect(
         "successor",
         "member",
-        Rule(
+        EffectRule(
             FLOOR,
             SOURCE,
             "raises the successor of a day, month, number or letter, not what is before it",
+            second="other members of the list that the text does not hold",
         ),
         prompt="successor",
-        stimuli=(PROMPTS,),
-        second="other members of the list that the text does not hold",
     ),
 )

@@ -4,8 +4,8 @@ McDougall et al. 2023 (arXiv 2310.04625) describe it of GPT-2 small's L10H7 and 
 layers predict a token and the text holds it, the head looks at it and lowers it.
 """
 
-from headscope.relations.relation import Rule
-from headscope.relations.writes.effect import ELSEWHERE, Effect, Looked
+from headscope.relations.relation import EffectRule
+from headscope.relations.writes.effect import ELSEWHERE, Effect, TopKeyCondition
 
 FLOOR = 0.3
 SOURCE = (
@@ -17,21 +17,21 @@ EFFECTS = (
     Effect(
         "suppress",
         "predicted",
-        Rule(
+        rule=EffectRule(
             FLOOR,
             SOURCE,
             "lowers the token that it looks at, where the layers before it predict it",
+            sign=-1,
+            second=ELSEWHERE,
         ),
-        looked=Looked(predicted=True),
-        second=ELSEWHERE,
-        sign=-1,
+        top_key=TopKeyCondition(predicted=True),
     ),
     Effect(
         "suppress",
         "looked-at",
-        Rule(FLOOR, SOURCE, "lowers the token that it looks at"),
-        looked=Looked(),
-        second=ELSEWHERE,
-        sign=-1,
+        rule=EffectRule(
+            FLOOR, SOURCE, "lowers the token that it looks at", sign=-1, second=ELSEWHERE
+        ),
+        top_key=TopKeyCondition(),
     ),
 )

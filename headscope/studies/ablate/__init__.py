@@ -1,1 +1,1 @@
-"""What a model loses when attention heads are silenced."""
+"""Losses of a model when attention heads are silenced."""

@@ -1,4 +1,4 @@
-"""What breaks when a tag's own edges are silenced: at its queries, attention to its targets.
+"""Effects of silencing a tag's edges: at its queries, attention to its targets.
 
 For each tag the attention that its queries pay to their targets is moved to the sink, which is the
 first token, or the model's own learned sink; and, as control, as much attention of the same layer
@@ -10,7 +10,7 @@ later tokens, through heads that read what it left, is not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,22 +20,23 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.evidence.causes import EDGES, UNTESTED
 from headscope.heads import head_name
-from headscope.measure.deal import deal
+from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.progress import OnProgress
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
 from headscope.runs.listing import Head
-from headscope.studies.ablate.at_queries import ALL, AS_MUCH, AtQueries, Changed, Moves
+from headscope.statistics.causes import EDGES, UNTESTED
+from headscope.studies.ablate.query_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 from headscope.studies.ablate.uncertainty import Estimate, by_block, estimate
 
 QUERIES = 48
 """Queries at which a tag is tested, of as many documents as there are."""
 CONTROLS = 4
 """Draws of other attention for each query."""
-HELD = 0.25
+MIN_CONTROL_SHARE = 0.25
 """Share of what the targets held that a control must find; else the query has none. Where it finds
 less than all, as much of the targets' is compared with it."""
 FEWEST = 20
@@ -44,18 +45,16 @@ TRIFLE = 1e-4
 """Nats that are added to both divergences before their ratio is taken: less is no change."""
 TO_SINK = "to the sink"
 
-Progress = Callable[[int, int], None]
-
 
 class Tag(NamedTuple):
-    """What is tested: one relation of one head."""
+    """One relation of one head, whose edges are silenced."""
 
     layer: int
     head: int
     relation: str
 
 
-class _Asked(NamedTuple):
+class TargetedQuery(NamedTuple):
     """One query of a relation in one window, and the keys that it should look at."""
 
     window: int
@@ -65,7 +64,7 @@ class _Asked(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What silencing did at each query of one tag."""
+    """Changes by silencing, at each query of one tag."""
 
     tag: Tag
     block: Int[ndarray, " query"]
@@ -79,20 +78,20 @@ class Measured:
     attention rests, so that there is next to nothing to move."""
     clean: Float[ndarray, " query"]
     silenced: Float[ndarray, " query"]
-    further: Float[ndarray, " query"]
+    loss_excess: Float[ndarray, " query"]
     """By how many nats the token that follows loses more than with the control's cells moved."""
 
     def row(self, seed: int) -> dict[str, object]:
-        """What a row of the table of causes says of it, before it is judged."""
+        """Its row of the table of causes, before it is judged."""
         kind, _, relation = self.tag.relation.partition("/")
-        own = self._estimate(self.divergence, seed)
+        effect = self._estimate(self.divergence, seed)
         control = self._estimate(self.control, seed)
         excess = self._estimate(self.matched - self.control, seed)
         # a few queries change a hundred times as much as most: not so the logarithm of the ratio
         ratio = np.log((self.matched + TRIFLE) / (self.control + TRIFLE))
         times = self._estimate(ratio, seed)
         loss = self._estimate(self.clean - self.silenced, seed)
-        further = self._estimate(self.further, seed)
+        loss_excess = self._estimate(self.loss_excess, seed)
         return {
             "kind": "tag",
             "layer": self.tag.layer,
@@ -104,9 +103,9 @@ class Measured:
             "n": len(self.block),
             "clean": _mean(self.clean),
             "ablated": _mean(self.silenced),
-            "effect": own.mean,
-            "ci_low": own.low,
-            "ci_high": own.high,
+            "effect": effect.mean,
+            "ci_low": effect.low,
+            "ci_high": effect.high,
             "control": control.mean,
             "control_low": control.low,
             "control_high": control.high,
@@ -119,11 +118,11 @@ class Measured:
             "times_low": float(np.exp(times.low)),
             "times_high": float(np.exp(times.high)),
             "loss": loss.mean,
-            "loss_excess": further.mean,
-            "loss_low": further.low,
-            "loss_high": further.high,
+            "loss_excess": loss_excess.mean,
+            "loss_low": loss_excess.low,
+            "loss_high": loss_excess.high,
             # one tag, two tests: by divergence and by loss
-            "p_value": min(1.0, 2 * float(np.fmin(times.p_value, further.p_value))),
+            "p_value": min(1.0, 2 * float(np.fmin(times.p_value, loss_excess.p_value))),
             "verdict": self._reason(),
         }
 
@@ -152,13 +151,13 @@ def _mean(values: Float[ndarray, " query"]) -> float:
 
 
 def silence_edges(
-    runner: AtQueries,
+    runner: QueryRerunner,
     windows: Sequence[Window],
     tags: Sequence[Tag],
     *,
     seed: int,
     queries: int = QUERIES,
-    progress: Progress = lambda done, total: None,
+    progress: OnProgress = lambda done, total: None,
 ) -> list[Measured]:
     """Silence the edges of each tag at some of its own queries.
 
@@ -173,103 +172,103 @@ def silence_edges(
     Returns:
         For each tag what was measured, one of no queries where it has none.
     """
-    blocks, _ = deal(windows)
+    blocks, _ = assign_blocks(windows)
     known = {relation.id: relation for relation in relations_of()}
-    asked = {
-        name: choose_queries(known[name], windows, blocks, queries=queries, seed=seed)
+    targeted = {
+        name: queries_by_block(known[name], windows, blocks, queries=queries, seed=seed)
         for name in dict.fromkeys(tag.relation for tag in tags)
         if name in known
     }
-    of_window: dict[int, list[tuple[int, int]]] = {}
+    by_window: dict[int, list[tuple[int, TargetedQuery]]] = {}
     for number, tag in enumerate(tags):
-        for place, each in enumerate(asked.get(tag.relation, ())):
-            of_window.setdefault(each.window, []).append((number, place))
-    found: dict[int, list[tuple[int, Changed]]] = {}
-    for done, (index, own) in enumerate(sorted(of_window.items())):
-        items = [(tags[number], asked[tags[number].relation][place]) for number, place in own]
+        for query in targeted.get(tag.relation, ()):
+            by_window.setdefault(query.window, []).append((number, query))
+    by_tag: dict[int, list[tuple[int, Changed]]] = {}
+    for done, (index, tests) in enumerate(sorted(by_window.items())):
+        items = [(tags[number], query) for number, query in tests]
         changed = runner.run(windows[index].tokens, _moves(items, seed))
         step = 2 + CONTROLS
-        for i, (number, _) in enumerate(own):
-            part = Changed(*(each[i * step : (i + 1) * step] for each in changed))
-            found.setdefault(number, []).append((int(blocks[index]), part))
-        progress(done + 1, len(of_window))
-    return [_measured(tag, found.get(number, [])) for number, tag in enumerate(tags)]
+        for i, (number, _) in enumerate(tests):
+            part = Changed(*(column[i * step : (i + 1) * step] for column in changed))
+            by_tag.setdefault(number, []).append((int(blocks[index]), part))
+        progress(done + 1, len(by_window))
+    return [_measured(tag, by_tag.get(number, [])) for number, tag in enumerate(tags)]
 
 
-def choose_queries(
+def queries_by_block(
     relation: Relation,
     windows: Sequence[Window],
     blocks: Int[ndarray, " window"],
     *,
     queries: int,
     seed: int,
-) -> list[_Asked]:
+) -> list[TargetedQuery]:
     """Queries of a relation, one block of documents after the other in turn."""
-    waiting: dict[int, list[_Asked]] = {}
+    waiting: dict[int, list[TargetedQuery]] = {}
     for index, window in enumerate(windows):
         rng = np.random.default_rng([seed, index])
-        own = list(_asked(relation, window, index, rng))
-        rng.shuffle(own)
-        waiting.setdefault(int(blocks[index]), []).extend(own)
-    found: list[_Asked] = []
+        queries_here = list(_targeted_queries(relation, window, index, rng))
+        rng.shuffle(queries_here)
+        waiting.setdefault(int(blocks[index]), []).extend(queries_here)
+    in_turn: list[TargetedQuery] = []
     for turn in range(max(map(len, waiting.values()), default=0)):
-        found += [own[turn] for own in waiting.values() if turn < len(own)]
-        if len(found) >= queries:
+        in_turn += [block[turn] for block in waiting.values() if turn < len(block)]
+        if len(in_turn) >= queries:
             break
-    return found[:queries]
+    return in_turn[:queries]
 
 
-def _asked(
+def _targeted_queries(
     relation: Relation, window: Window, index: int, rng: np.random.Generator
-) -> Iterator[_Asked]:
+) -> Iterator[TargetedQuery]:
     """A relation's queries in a window with their targets."""
     pairs = find(relation, window, [int(rng.integers(2**31))])
     if pairs is None:
         return
     for query, targets in _by_query(pairs.targets).items():
-        yield _Asked(index, query, targets)
+        yield TargetedQuery(index, query, targets)
 
 
 def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
-    found: dict[int, list[int]] = {}
+    keys_of: dict[int, list[int]] = {}
     for query, key in zip(pairs.query.tolist(), pairs.key.tolist(), strict=True):
-        found.setdefault(query, []).append(key)
-    return {query: np.unique(keys) for query, keys in found.items()}
+        keys_of.setdefault(query, []).append(key)
+    return {query: np.unique(keys) for query, keys in keys_of.items()}
 
 
-def _moves(items: Sequence[tuple[Tag, _Asked]], seed: int) -> Moves:
+def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     """For each item a row for all of its targets, one for as much as others hold, and the draws."""
     rows: list[tuple[int, int, int, int]] = []
     cells: list[ndarray] = []
-    for tag, asked in items:
+    for tag, query in items:
         for draw in (ALL, AS_MUCH, *range(1 + CONTROLS * seed, 1 + CONTROLS * (seed + 1))):
-            cells.append(np.stack([np.full(len(asked.targets), len(rows)), asked.targets]))
-            rows.append((asked.query, tag.layer, tag.head, draw))
-    query, layer, head, draws = np.array(rows, np.int64).T
+            cells.append(np.stack([np.full(len(query.targets), len(rows)), query.targets]))
+            rows.append((query.query, tag.layer, tag.head, draw))
+    queries, layer, head, draws = np.array(rows, np.int64).T
     item, key = np.concatenate(cells, 1).astype(np.int64)
-    return Moves(query, layer, head, draws, item, key)
+    return Moves(queries, layer, head, draws, item, key)
 
 
-def _measured(tag: Tag, found: Sequence[tuple[int, Changed]]) -> Measured:
-    def own(name: str, row: int = 0) -> Float[ndarray, " query"]:
-        return np.array([getattr(part, name)[row] for _, part in found], float)
+def _measured(tag: Tag, parts: Sequence[tuple[int, Changed]]) -> Measured:
+    def silenced(name: str, row: int = 0) -> Float[ndarray, " query"]:
+        return np.array([getattr(part, name)[row] for _, part in parts], float)
 
-    def beside(name: str) -> Float[ndarray, " query"]:
+    def controls(name: str) -> Float[ndarray, " query"]:
         """The mean of the draws, where there was enough to draw."""
-        enough = [part.moved[1] >= HELD * part.moved[0] for _, part in found]
-        draws = [getattr(part, name)[2:].mean() for _, part in found]
+        enough = [part.moved[1] >= MIN_CONTROL_SHARE * part.moved[0] for _, part in parts]
+        draws = [getattr(part, name)[2:].mean() for _, part in parts]
         return np.where(enough, draws, np.nan)
 
     return Measured(
         tag,
-        np.array([block for block, _ in found], np.int64),
-        own("moved"),
-        own("divergence"),
-        own("divergence", 1),
-        beside("divergence"),
-        own("clean"),
-        own("silenced"),
-        beside("silenced") - own("silenced", 1),
+        np.array([block for block, _ in parts], np.int64),
+        silenced("moved"),
+        silenced("divergence"),
+        silenced("divergence", 1),
+        controls("divergence"),
+        silenced("clean"),
+        silenced("silenced"),
+        controls("silenced") - silenced("silenced", 1),
     )
 
 
@@ -283,8 +282,8 @@ def nothing(tag: Tag, why: str) -> dict[str, object]:
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
     """The tags of some heads, from a row per head × relation with `tagged`."""
     tagged = evidence[evidence["tagged"].astype(bool)]
-    found = [
+    tags = [
         Tag(int(row.layer), int(row.head), f"{row.type}/{row.relation}")
         for row in tagged.itertuples()
     ]
-    return [tag for tag in found if (tag.layer, tag.head) in heads]
+    return [tag for tag in tags if (tag.layer, tag.head) in heads]

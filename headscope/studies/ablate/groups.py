@@ -1,4 +1,4 @@
-"""Which heads are silenced together, and which heads each group is compared with."""
+"""Groups of heads that are silenced together, and the heads each group is compared with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headscope.evidence.result import Result
 from headscope.runs.listing import Head, chosen_heads, tagged_types
+from headscope.statistics.result import Result
 
 CONTROLS = 5
 """Groups of other heads that each group is compared with; with fewer there is no verdict."""
@@ -33,7 +33,7 @@ class Group:
 def choose_groups(
     run: Result, heads: str, norms: Mapping[Head, float], *, seed: int
 ) -> list[Group]:
-    """What to silence, each group with its controls.
+    """Groups of heads to silence, each with its controls.
 
     Args:
         run: the run.
@@ -44,18 +44,26 @@ def choose_groups(
     Raises:
         HeadscopeError: see `chosen_heads`.
     """
-    chosen, types = chosen_heads(run, heads), tagged_types(run)
+    silenced_heads, types = chosen_heads(run, heads), tagged_types(run)
     rng = np.random.default_rng(seed)
-    of_head = {head: [name for name, own in types.items() if head in own] for head in chosen}
+    of_head = {
+        head: [name for name, heads_of_type in types.items() if head in heads_of_type]
+        for head in silenced_heads
+    }
     groups = [
         Group("head", name, (head,), _controls([head], types.get(name, []), norms, rng))
-        for head in chosen
+        for head in silenced_heads
         for name in of_head[head] or (sorted(types) if heads == "all" else [])
     ]
     if heads in ("tagged", "all"):
         groups += [
-            Group("type", name, tuple(own), _controls(own, own, norms, rng))
-            for name, own in types.items()
+            Group(
+                "type",
+                name,
+                tuple(heads_of_type),
+                _controls(heads_of_type, heads_of_type, norms, rng),
+            )
+            for name, heads_of_type in types.items()
         ]
     return groups
 
@@ -73,16 +81,16 @@ def _controls(
         return tuple((other,) for other in order[heads[0]][:CONTROLS])
     if len(pool) < len(heads):
         return ()
-    found: dict[tuple[Head, ...], None] = {}
+    controls: dict[tuple[Head, ...], None] = {}
     for _ in range(TRIES):
-        taken: list[Head] = []
+        members: list[Head] = []
         for i in rng.permutation(len(heads)):
-            free = [other for other in order[heads[i]] if other not in taken][:NEAREST]
-            taken.append(free[int(rng.integers(len(free)))])
-        found[tuple(sorted(taken))] = None
-        if len(found) == CONTROLS:
+            free = [other for other in order[heads[i]] if other not in members][:NEAREST]
+            members.append(free[int(rng.integers(len(free)))])
+        controls[tuple(sorted(members))] = None
+        if len(controls) == CONTROLS:
             break
-    return tuple(found)
+    return tuple(controls)
 
 
 def _by_likeness(head: Head, pool: Sequence[Head], norms: Mapping[Head, float]) -> list[Head]:
@@ -98,5 +106,5 @@ def _by_likeness(head: Head, pool: Sequence[Head], norms: Mapping[Head, float]) 
 
 
 def norms_of(table: pd.DataFrame) -> dict[Head, float]:
-    """How much each head writes, from the table of `writes.head_writes`."""
+    """Norms of what each head writes, from the table of `writes.head_writes`."""
     return {(int(row.layer), int(row.head)): float(row.write_norm) for row in table.itertuples()}

@@ -1,4 +1,4 @@
-"""How sure an effect of silencing is: its interval and test over independent items."""
+"""Uncertainty of an effect of silencing: its interval and test over independent items."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model is made of: dimensions, parameters by formula and as counted, key/value cache."""
+"""A model's parts: dimensions, parameters by formula and as counted, key/value cache."""

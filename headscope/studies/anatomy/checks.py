@@ -16,10 +16,10 @@ from torch import Tensor
 
 from headscope.errors import ModelError
 from headscope.models.engines.fused import FusedEngine
-from headscope.models.engines.modules import attention_layers
+from headscope.models.layout.modules import attention_modules
 from headscope.models.load import Model
+from headscope.studies.anatomy.anatomy_result import AnatomyCheck
 from headscope.studies.anatomy.reference import attention_like
-from headscope.studies.anatomy.rows import Check
 
 LENGTH, BATCH, SEED = 24, 2, 0
 """A short text is enough: every position is one more vector that must agree."""
@@ -32,7 +32,7 @@ RECOMPUTED = "attention output = the reference's"
 
 @dataclass(frozen=True)
 class Layer:
-    """What was caught in a layer, with the weights that it should have used."""
+    """Tensors caught in a layer, with the weights that it should have used."""
 
     z: Float[Tensor, "batch position head d_head"]
     """Each head's mix of values, before W_O (`blocks.N.attn.hook_z`)."""
@@ -43,7 +43,7 @@ class Layer:
 
 
 def output_is_the_sum_of_heads(layer: Layer) -> float:
-    """How far the output is from Σ_h z_h W_O^h + b_O, relative to its largest entry.
+    """The distance of the output from Σ_h z_h W_O^h + b_O, relative to its largest entry.
 
     Each head adds to the residual stream on its own: Elhage et al. 2021, "Attention heads are
     independent and additive".
@@ -58,7 +58,7 @@ CHECKS: dict[str, Callable[[Layer], float]] = {
 
 
 @torch.no_grad()
-def check_reference(model: Model) -> list[Check]:
+def check_reference(model: Model) -> list[AnatomyCheck]:
     """Recompute every layer's attention from its own input by the `reference` beside this.
 
     Args:
@@ -70,12 +70,12 @@ def check_reference(model: Model) -> list[Check]:
     if not isinstance(model.engine, FusedEngine):
         raise ModelError(f"{model.name}: the reference recomputes what the fused engine runs")
     network = model.engine.network
-    layers = attention_layers(network)
+    layers = attention_modules(network)
     references = [attention_like(layer, network.config) for layer in layers]
     caught: list[tuple[Tensor, Tensor]] = []
 
-    def keep(layer: Any, inputs: Any, named: dict[str, Any], output: Any) -> None:
-        caught.append(((inputs or (named["hidden_states"],))[0].clone(), output[0].clone()))
+    def keep(layer: Any, inputs: Any, keywords: dict[str, Any], output: Any) -> None:
+        caught.append(((inputs or (keywords["hidden_states"],))[0].clone(), output[0].clone()))
 
     handles = [layer.register_forward_hook(keep, with_kwargs=True) for layer in layers]
     try:
@@ -84,14 +84,18 @@ def check_reference(model: Model) -> list[Check]:
         for handle in handles:
             handle.remove()
     checks = []
-    for index, (reference, (given, output)) in enumerate(zip(references, caught, strict=True)):
-        found = reference(given, given, given, return_pattern=True).output  # by hand, no kernel
-        checks.append(Check(RECOMPUTED, index, _relative(found, output), TOLERANCE))
+    for index, (reference, (layer_input, output)) in enumerate(
+        zip(references, caught, strict=True)
+    ):
+        reproduced = reference(
+            layer_input, layer_input, layer_input, return_pattern=True
+        ).output  # by hand, no kernel
+        checks.append(AnatomyCheck(RECOMPUTED, index, _relative(reproduced, output), TOLERANCE))
     return checks
 
 
 @torch.no_grad()
-def check_layers(model: Model) -> list[Check]:
+def check_layers(model: Model) -> list[AnatomyCheck]:
     """Run a short random text through the model and make every check on every layer.
 
     Raises:
@@ -99,7 +103,7 @@ def check_layers(model: Model) -> list[Check]:
     """
     layers = _catch(model)
     return [
-        Check(name, index, measure(layer), TOLERANCE)
+        AnatomyCheck(name, index, measure(layer), TOLERANCE)
         for name, measure in CHECKS.items()
         for index, layer in enumerate(layers)
     ]
@@ -129,8 +133,8 @@ def _catch(model: Model) -> list[Layer]:
 def _random_tokens(model: Model) -> Tensor:
     ordinary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     length = min(LENGTH, model.context)
-    drawn = np.random.default_rng(SEED).choice(np.asarray(ordinary), size=(BATCH, length))
-    return torch.as_tensor(drawn, device=model.device)
+    tokens = np.random.default_rng(SEED).choice(np.asarray(ordinary), size=(BATCH, length))
+    return torch.as_tensor(tokens, device=model.device)
 
 
 def _layer(model: Model, index: int, caught: dict[tuple[int, str], Tensor]) -> Layer:
@@ -147,9 +151,9 @@ def _layer(model: Model, index: int, caught: dict[tuple[int, str], Tensor]) -> L
     return Layer(z.float(), output.float(), w_o.float(), b_o.float())
 
 
-def _relative(found: Tensor, expected: Tensor) -> float:
+def _relative(computed: Tensor, expected: Tensor) -> float:
     """The largest difference over the largest entry; 0 where there is none, even of zeros."""
-    apart, size = float((found - expected).abs().max()), float(expected.abs().max())
+    apart, size = float((computed - expected).abs().max()), float(expected.abs().max())
     if apart == 0:
         return 0.0
     return apart / size if size else inf

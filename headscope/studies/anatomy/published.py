@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
 from headscope.arguments import takes, whole
-from headscope.studies.anatomy.cache_size import cache_sizes
-from headscope.studies.anatomy.dimensions import GPT2, LLAMA, Dimensions
-from headscope.studies.anatomy.formula import layer_formulas, model_formulas
+from headscope.models.layout.tensors import GPT2, LLAMA
+from headscope.studies.anatomy.anatomy_dimensions import Dimensions, cache_sizes
+from headscope.studies.anatomy.parameters import formulas
 
 CONTEXT, BATCH, DTYPE = 4096, 8, "float16"
 """What the table's caches are for: one common setting makes models comparable."""
@@ -32,49 +32,51 @@ class Shape:
         return self.name.lower().replace(" ", "-")
 
 
-def _gpt(layers: int, heads: int, d_model: int, context: int) -> Dimensions:
-    return Dimensions(
-        layers=layers, heads=heads, key_value_heads=heads, d_model=d_model,
-        d_head=d_model // heads, d_ff=4 * d_model, vocabulary=50_257, context=context,
-        tied=True, layout=GPT2,
-    )  # fmt: skip
+_SIZES = ("layers", "heads", "key_value_heads", "d_model", "d_ff", "context")
+_GPT: dict[str, Any] = {"vocabulary": 50_257, "tied": True, "tensors": GPT2}
+_LLAMA: dict[str, Any] = {"vocabulary": 32_000, "tied": False, "tensors": LLAMA}
+_FIELDS = {
+    "gpt2": ("n_layer", "n_head", None, "n_embd", "n_inner", "n_positions"),
+    "llama": (
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "hidden_size",
+        "intermediate_size",
+        "max_position_embeddings",
+    ),
+}
+"""What transformers' configuration of a model type calls `_SIZES`."""
 
 
-def _llama(layers: int, heads: int, groups: int, d_model: int, d_ff: int, context: int) -> (
-    Dimensions
-):  # fmt: skip
-    return Dimensions(
-        layers=layers, heads=heads, key_value_heads=groups, d_model=d_model,
-        d_head=d_model // heads, d_ff=d_ff, vocabulary=32_000, context=context,
-        tied=False, layout=LLAMA,
-    )  # fmt: skip
+def _shape(
+    name: str, sizes: tuple[int, ...], family: dict[str, Any], stated: str, source: str
+) -> Shape:
+    numbers: dict[str, Any] = dict(zip(_SIZES, sizes, strict=True))
+    d_head = numbers["d_model"] // numbers["heads"]
+    return Shape(name, Dimensions(**numbers, d_head=d_head, **family), stated, source)
 
 
 # the GPT-2 paper prints smaller totals than its models have: its repository corrects them
 _RADFORD = "Radford et al. 2019, table 2; heads and sizes as released"
+_BROWN = "Brown et al. 2020, table 2.1"
+_TOUVRON_1 = "Touvron et al. 2023a (Llama), table 2; d_ff as released"
+_TOUVRON_2 = "Touvron et al. 2023b (Llama 2), table 1, A.2.1; d_ff as released"
 SHAPES = (
-    Shape("GPT-2 S", _gpt(12, 12, 768, 1024), "124M", _RADFORD),
-    Shape("GPT-2 M", _gpt(24, 16, 1024, 1024), "355M", _RADFORD),
-    Shape("GPT-2 L", _gpt(36, 20, 1280, 1024), "774M", _RADFORD),
-    Shape("GPT-2 XL", _gpt(48, 25, 1600, 1024), "1.5B", _RADFORD),
-    Shape(
-        "GPT-3 175B", _gpt(96, 96, 12_288, 2048), "175.0B", "Brown et al. 2020, table 2.1"
-    ),
-    Shape(
-        "Llama 7B", _llama(32, 32, 32, 4096, 11_008, 2048), "6.7B",
-        "Touvron et al. 2023a (Llama), table 2; d_ff as released",
-    ),
-    Shape(
-        "Llama-2 70B", _llama(80, 64, 8, 8192, 28_672, 4096), "70B",
-        "Touvron et al. 2023b (Llama 2), table 1, A.2.1; d_ff as released",
-    ),
-)  # fmt: skip
+    _shape("GPT-2 S", (12, 12, 12, 768, 3072, 1024), _GPT, "124M", _RADFORD),
+    _shape("GPT-2 M", (24, 16, 16, 1024, 4096, 1024), _GPT, "355M", _RADFORD),
+    _shape("GPT-2 L", (36, 20, 20, 1280, 5120, 1024), _GPT, "774M", _RADFORD),
+    _shape("GPT-2 XL", (48, 25, 25, 1600, 6400, 1024), _GPT, "1.5B", _RADFORD),
+    _shape("GPT-3 175B", (96, 96, 96, 12_288, 49_152, 2048), _GPT, "175.0B", _BROWN),
+    _shape("Llama 7B", (32, 32, 32, 4096, 11_008, 2048), _LLAMA, "6.7B", _TOUVRON_1),
+    _shape("Llama-2 70B", (80, 64, 8, 8192, 28_672, 4096), _LLAMA, "70B", _TOUVRON_2),
+)
 
 
 def find_shape(name: str) -> Shape | None:
     """The published shape of this name, however it is written; None if there is none."""
-    wanted = name.lower().replace(" ", "-")
-    return next((shape for shape in SHAPES if shape.key == wanted), None)
+    key = name.lower().replace(" ", "-")
+    return next((shape for shape in SHAPES if shape.key == key), None)
 
 
 @takes(context=whole(1))
@@ -91,38 +93,37 @@ def published_shapes(
     Raises:
         HeadscopeError: a context or batch below 1, or no such dtype.
     """
-    rows = [_row(shape, context, batch, dtype) for shape in SHAPES]
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_row(shape, context, batch, dtype) for shape in SHAPES])
 
 
 def transformers_config(dimensions: Dimensions) -> dict[str, Any]:
     """The configuration by which transformers builds a published shape."""
-    d = dimensions
-    shared = {"vocab_size": d.vocabulary, "tie_word_embeddings": d.tied}
-    if d.layout is GPT2:
-        return {
-            "model_type": "gpt2", "n_layer": d.layers, "n_head": d.heads, "n_embd": d.d_model,
-            "n_inner": d.d_ff, "n_positions": d.context, **shared,
-        }  # fmt: skip
+    model_type = "gpt2" if dimensions.tensors is GPT2 else "llama"
+    fields = dict(zip(_FIELDS[model_type], _SIZES, strict=True))
+    sizes = {field: getattr(dimensions, name) for field, name in fields.items() if field}
     return {
-        "model_type": "llama", "num_hidden_layers": d.layers, "num_attention_heads": d.heads,
-        "num_key_value_heads": d.key_value_heads, "hidden_size": d.d_model,
-        "intermediate_size": d.d_ff, "max_position_embeddings": d.context, **shared,
-    }  # fmt: skip
+        "model_type": model_type,
+        **sizes,
+        "vocab_size": dimensions.vocabulary,
+        "tie_word_embeddings": dimensions.tied,
+    }
 
 
 def _row(shape: Shape, context: int, batch: int, dtype: str) -> dict[str, object]:
-    d = shape.dimensions
-    layer = {each.part: each.value for each in layer_formulas(d)}
-    sizes = cache_sizes(d, context=context, batch=batch, dtype=dtype)
+    parts = formulas(shape.dimensions)
+    numbers = asdict(shape.dimensions)
+    del numbers["tied"], numbers["tensors"]
+    sizes = cache_sizes(shape.dimensions, context=context, batch=batch, dtype=dtype)
     return {
-        "model": shape.key, "layers": d.layers, "heads": d.heads,
-        "key_value_heads": d.key_value_heads, "d_model": d.d_model, "d_head": d.d_head,
-        "d_ff": d.d_ff, "vocabulary": d.vocabulary, "context": d.context,
-        "attention_weights_per_layer": layer["attention weights"],
-        "feed_forward_weights_per_layer": layer["feed-forward weights"],
-        "parameters": model_formulas(d)[-1].value, "stated": shape.stated,
+        "model": shape.key,
+        **numbers,
+        "attention_weights_per_layer": parts["attention weights"].value,
+        "feed_forward_weights_per_layer": parts["feed-forward weights"].value,
+        "parameters": parts["total"].value,
+        "stated": shape.stated,
         **{f"cache_bytes_{size.variant}": size.bytes for size in sizes},
-        "cache_context": context, "cache_batch": batch, "cache_dtype": dtype,
+        "cache_context": context,
+        "cache_batch": batch,
+        "cache_dtype": dtype,
         "source": shape.source,
-    }  # fmt: skip
+    }

@@ -1,1 +1,1 @@
-"""What it is worth that the heads of a layer attend differently."""
+"""The worth of the heads of a layer attending differently."""

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from headscope.evidence.result import Result
 from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE
 
 HEADS = [
     "run",
@@ -81,19 +82,19 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
     lost = [[tag for tag in old if tag not in new] for old, new in both]
     apart = relations[relations["apart"]]
     places = list(zip(heads["layer"], heads["head"], strict=True))
-    most = apart.assign(
+    largest = apart.assign(
         relation=apart["type"] + "/" + apart["relation"],
         kept=apart["tagged"] == apart["tagged_first"],
         size=-apart["lift_difference"].abs(),
     )
-    most = most.sort_values(["kept", "size"], kind="stable").drop_duplicates(key)
+    largest = largest.sort_values(["kept", "size"], kind="stable").drop_duplicates(key)
     heads = heads.assign(
         run=name,
         gained=[";".join(tags) for tags in gained],
         lost=[";".join(tags) for tags in lost],
         sure=_sure(apart, places, gained, lost),
         apart=pd.Series(places).map(apart.groupby(key).size()).fillna(0).astype(int),
-    ).merge(most[[*key, "relation", "lift_difference"]], on=key, how="left")
+    ).merge(largest[[*key, "relation", "lift_difference"]], on=key, how="left")
     heads["relation"] = heads["relation"].fillna("")
     return heads.sort_values(key)[HEADS].reset_index(drop=True)
 
@@ -105,19 +106,23 @@ def _sure(
     lost: Sequence[Sequence[str]],
 ) -> list[str]:
     """For each head the tags gained by a relation that rose, and lost by one that fell."""
-    place = ["layer", "head", "type"]
+    key = ["layer", "head", "type"]
     rose = apart[apart["tagged"] & (apart["lift_difference"] > 0)]
     fell = apart[apart["tagged_first"] & (apart["lift_difference"] < 0)]
-    new, old = (set(own[place].itertuples(index=False, name=None)) for own in (rose, fell))
+    new, old = (set(tags[key].itertuples(index=False, name=None)) for tags in (rose, fell))
     return [
-        ";".join([*(t for t in more if (*at, t) in new), *(t for t in less if (*at, t) in old)])
-        for at, more, less in zip(places, gained, lost, strict=True)
+        ";".join([*(t for t in risen if (*at, t) in new), *(t for t in fallen if (*at, t) in old)])
+        for at, risen, fallen in zip(places, gained, lost, strict=True)
     ]
 
 
 def changed(heads: pd.DataFrame) -> pd.Series:
-    """Whether a head has another primary type or other tags; see `head_changes`."""
-    other = heads["primary"] != heads["primary_first"]
+    """True where a head has another primary type or other tags; see `head_changes`.
+
+    From `unclassified` to `not identifiable` a head does not change, but what a text can decide.
+    """
+    none = heads["primary"].isin(NO_TYPE) & heads["primary_first"].isin(NO_TYPE)
+    other = (heads["primary"] != heads["primary_first"]) & ~none
     return other | (heads["gained"] != "") | (heads["lost"] != "")
 
 
@@ -129,14 +134,14 @@ def correlations(relations: pd.DataFrame) -> pd.DataFrame:
     run has too few queries to compare them. Spearman 1904.
     """
     rows = []
-    for (run, kind, relation), own in relations.groupby(["run", "type", "relation"], sort=False):
-        lifts = own["lift_first"], own["lift"]
-        varied = len(own) > 1 and all(np.ptp(lift) > 0 for lift in lifts)
+    for (run, kind, relation), group in relations.groupby(["run", "type", "relation"], sort=False):
+        lifts = group["lift_first"], group["lift"]
+        varied = len(group) > 1 and all(np.ptp(lift) > 0 for lift in lifts)
         rho = float(stats.spearmanr(*lifts).statistic) if varied else float("nan")
-        n_first, n = int(own["n_first"].iloc[0]), int(own["n"].iloc[0])
+        n_first, n = int(group["n_first"].iloc[0]), int(group["n"].iloc[0])
         # with fewer queries no interval was compared
-        apart = int(own["apart"].sum()) if min(n_first, n) >= MIN_QUERIES else None
-        rows.append((run, kind, relation, n_first, n, rho, apart, len(own)))
+        apart = int(group["apart"].sum()) if min(n_first, n) >= MIN_QUERIES else None
+        rows.append((run, kind, relation, n_first, n, rho, apart, len(group)))
     return pd.DataFrame(rows, columns=CORRELATIONS).astype({"apart": "Int64"})
 
 

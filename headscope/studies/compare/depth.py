@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from headscope.evidence.result import Result, layers_of
-from headscope.evidence.tags import UNCLASSIFIED, countable_types
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE, countable_types
 
 BINS = 5
 COLUMNS = ["run", "depth_low", "depth_high", "type", "count", "heads", "share"]
@@ -35,19 +35,19 @@ def depth_shares(
     for run, name in zip(runs, names, strict=True):
         # in whole numbers: 3 / 5 is no exact fraction of a float
         last = max(_depth_of(run) - 1, 1)
-        place = (run.heads["layer"] * bins // last).clip(upper=bins - 1)
-        measured = {*countable_types(run.evidence, run.rules), UNCLASSIFIED}
+        interval = (run.heads["layer"] * bins // last).clip(upper=bins - 1)
+        measured = {*countable_types(run.evidence, run.rules), *NO_TYPE}
         for number in range(bins):
-            own = run.heads["primary"][place == number]
+            primary = run.heads["primary"][interval == number]
             ends = number / bins, (number + 1) / bins
             for kind in types:
-                count = int((own == kind).sum()) if kind in measured else None
-                share = None if count is None or own.empty else count / len(own)
-                rows.append((name, *ends, kind, count, len(own), share))
+                count = int((primary == kind).sum()) if kind in measured else None
+                share = None if count is None or primary.empty else count / len(primary)
+                rows.append((name, *ends, kind, count, len(primary), share))
     return pd.DataFrame(rows, columns=COLUMNS).astype({"count": "Int64", "share": float})
 
 
 def _depth_of(run: Result) -> int:
-    """How many layers the run's model has; of a hybrid also those that have no heads."""
+    """The number of the run's model's layers; of a hybrid also those that have no heads."""
     last = int(run.heads["layer"].max()) + 1
     return max(last, int(run.info.get("model", {}).get("layers", last)))

@@ -12,14 +12,11 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.relations.heuristics import UPOS, query_class
 from headscope.relations.pairs import distinct
 from headscope.relations.relation import Relation
-from headscope.relations.simple_rules import UPOS, query_class
-from headscope.studies.explain.feature import Cells, Feature, Lexicon, cells
-from headscope.studies.explain.positions import PLACES
-from headscope.studies.explain.resting import resting
-from headscope.studies.explain.structure import STRUCTURE
-from headscope.studies.explain.tokens import TOKENS
+from headscope.studies.explain import places, tokens
+from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
 
 _KIND_OF_TYPE = {"positional": "position"}
 _PLAIN_TYPES = ("positional", "sink", "delimiter")
@@ -36,24 +33,42 @@ GATES = (*_GATE_OF, "piece within a word")
 """What a feature may ask of the query: the kind of word that ends there, or none ending there."""
 _GATE_NUMBER = np.array(
     [
-        next((i for i, own in enumerate(_GATE_OF.values()) if upos in own), len(_GATE_OF))
+        next((i for i, classes in enumerate(_GATE_OF.values()) if upos in classes), len(_GATE_OF))
         for upos in (*UPOS, "")
     ]
 )
 
 
-class Catalogue:
-    """Where the features of rules come from: the text, and nothing but the text."""
+_FAMILIES = (
+    places.sinks,
+    places.distances,
+    tokens.key_words,
+    tokens.spelling,
+    tokens.rarity,
+    tokens.marks,
+    tokens.repeat_features,
+    tokens.simple_rules,
+    places.resting,
+    places.sentences,
+    places.trees,
+    places.entities,
+)
 
-    def __init__(self, lexicon: Lexicon, relations: Sequence[Relation]) -> None:
+
+class Catalogue:
+    """The source of the features of rules: the text, and nothing but the text."""
+
+    def __init__(self, lexicon: TokenFacts, relations: Sequence[Relation]) -> None:
         self.lexicon = lexicon
         self.relations = [
-            each for each in relations if "text" in each.stimuli and each.type not in _PLAIN_TYPES
+            relation
+            for relation in relations
+            if "text" in relation.stimuli and relation.type not in _PLAIN_TYPES
         ]
 
-    def cells(self, window: Window) -> Iterator[Cells]:
+    def cells(self, window: Window) -> Iterator[FeatureCells]:
         """Every feature's cells in a window."""
-        for family in (*PLACES, *TOKENS, resting, *STRUCTURE):
+        for family in _FAMILIES:
             yield from family(window, self.lexicon)
         for relation in self.relations:
             pairs = distinct(relation.pairs(window))
@@ -68,7 +83,7 @@ def gates(window: Window) -> Int[ndarray, " position"]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class QueryRows:
     """Queries of windows as rows of one table: every so many, but each window's first token."""
 
     windows: tuple[Window, ...]
@@ -81,21 +96,21 @@ class Rows:
     """1 for every query, 2 for every second, …"""
 
     @classmethod
-    def of(cls, windows: Sequence[Window], step: int = 1) -> Rows:
+    def of(cls, windows: Sequence[Window], step: int = 1) -> QueryRows:
         """The rows of windows, in their order."""
-        query = [np.arange(1, len(each), step) for each in windows]
-        window = [np.full(len(each), i) for i, each in enumerate(query)]
-        gate = [gates(each)[own] for each, own in zip(windows, query, strict=True)]
-        joined = (torch.from_numpy(np.concatenate(each)) for each in (window, query, gate))
-        where, at, asked = joined
-        return cls(tuple(windows), where, at, max(map(len, windows)), asked, step)
+        query = [np.arange(1, len(values), step) for values in windows]
+        window = [np.full(len(values), i) for i, values in enumerate(query)]
+        gate = [gates(values)[positions] for values, positions in zip(windows, query, strict=True)]
+        joined = (torch.from_numpy(np.concatenate(values)) for values in (window, query, gate))
+        where, at, gate_of_row = joined
+        return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, step)
 
     def __len__(self) -> int:
         return len(self.query)
 
     @property
     def seen(self) -> Bool[Tensor, "row key"]:
-        """Which keys each query sees."""
+        """The keys that each query sees."""
         return torch.arange(self.width) <= self.query[:, None]
 
 
@@ -110,13 +125,15 @@ class Packed:
     """row · width + key."""
     value: Float[ndarray, " cell"]
 
-    def own(self, feature: int) -> tuple[ndarray, ndarray]:
+    def cells_of(self, feature: int) -> tuple[ndarray, ndarray]:
         """One feature's cells with their values."""
         part = slice(int(self.start[feature]), int(self.start[feature + 1]))
         return self.cell[part], self.value[part]
 
 
-def pack(catalogue: Catalogue, rows: Rows, *, only: Sequence[Feature] | None = None) -> Packed:
+def find_cells(
+    catalogue: Catalogue, rows: QueryRows, *, only: Sequence[Feature] | None = None
+) -> Packed:
     """Find the cells of every feature, or of some, in all windows.
 
     Args:
@@ -124,21 +141,27 @@ def pack(catalogue: Catalogue, rows: Rows, *, only: Sequence[Feature] | None = N
         rows: the queries that count.
         only: the features that are wanted, in this order; all that are found when None.
     """
-    found: dict[Feature, list[tuple[ndarray, ndarray]]] = {each: [] for each in only or ()}
+    cells_of_feature: dict[Feature, list[tuple[ndarray, ndarray]]] = {
+        entries: [] for entries in only or ()
+    }
     first = 0
     for window in rows.windows:
-        for each in catalogue.cells(window):
-            kept = (each.query > 0) & ((each.query - 1) % rows.step == 0)
-            if not kept.any() or (only is not None and each.feature not in found):
+        for entries in catalogue.cells(window):
+            in_rows = (entries.query > 0) & ((entries.query - 1) % rows.step == 0)
+            if not in_rows.any() or (only is not None and entries.feature not in cells_of_feature):
                 continue
-            row = first + (each.query[kept] - 1) // rows.step
-            cell, value = row * rows.width + each.key[kept], each.value[kept]
+            row = first + (entries.query[in_rows] - 1) // rows.step
+            cell, value = row * rows.width + entries.key[in_rows], entries.value[in_rows]
             order = np.argsort(cell, kind="stable")
-            found.setdefault(each.feature, []).append((cell[order], value[order]))
+            cells_of_feature.setdefault(entries.feature, []).append((cell[order], value[order]))
         first += len(range(1, len(window), rows.step))
     none = (np.empty(0, np.int64), np.empty(0))
-    cell = [np.concatenate([c for c, _ in [none, *own]]) for own in found.values()]
-    value = [np.concatenate([v for _, v in [none, *own]]) for own in found.values()]
-    start = np.concatenate([[0], np.cumsum([len(each) for each in cell])]).astype(np.int64)
+    cell = [np.concatenate([c for c, _ in [none, *blocks]]) for blocks in cells_of_feature.values()]
+    value = [
+        np.concatenate([v for _, v in [none, *blocks]]) for blocks in cells_of_feature.values()
+    ]
+    start = np.concatenate([[0], np.cumsum([len(entries) for entries in cell])]).astype(np.int64)
     every = np.concatenate([none[0], *cell]).astype(np.int32)
-    return Packed(tuple(found), start, every, np.concatenate([none[1], *value]).astype(np.float32))
+    return Packed(
+        tuple(cells_of_feature), start, every, np.concatenate([none[1], *value]).astype(np.float32)
+    )

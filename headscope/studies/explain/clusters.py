@@ -12,7 +12,7 @@ from headscope.heads import head_name
 
 APART = 0.6
 """Cosine distance, the mean over two clusters' heads, above which they stay apart."""
-NAMED = 2
+NAME_FEATURES = 2
 """Features that name a cluster, at most."""
 SHARED = 0.25
 """A feature's share of the strongest one's that it must have to be in the name."""
@@ -42,31 +42,31 @@ def clusters_of(rules: pd.DataFrame, heads: pd.DataFrame) -> pd.DataFrame:
     known = heads.set_index(["layer", "head"])
     rows = []
     for group in range(groups.max(initial=0)):
-        own = table[groups == group + 1]
-        mine = known.loc[list(own.index)]
+        members = table[groups == group + 1]
+        mine = known.loc[list(members.index)]
         rows.append(
             (
-                _name(own.mean()),
-                len(own),
-                ";".join(head_name(layer, head) for layer, head in own.index.tolist()),
+                _name(members.mean()),
+                len(members),
+                ";".join(head_name(layer, head) for layer, head in members.index.tolist()),
                 float(mine["bits"].mean()),
                 float(mine["explained"].mean()),
                 _types(mine["primary"]),
             )
         )
-    found = pd.DataFrame(rows, columns=COLUMNS)
-    return found.sort_values(["count", "bits"], ascending=False, ignore_index=True)
+    clusters = pd.DataFrame(rows, columns=COLUMNS)
+    return clusters.sort_values(["count", "bits"], ascending=False, ignore_index=True)
 
 
 def _vectors(rules: pd.DataFrame) -> pd.DataFrame:
     """A row per head of length 1, a column per feature; heads without any are left out."""
     plain = rules["queries"] == ""
     gate = rules["queries"].where(plain, "on a " + rules["queries"] + ": ")
-    own = rules.assign(
+    columns = rules.assign(
         what=gate + rules["feature"],
         size=rules["unique"].clip(lower=0) ** 0.5 * np.sign(rules["weight"]),
     )
-    table = own.pivot_table("size", ["layer", "head"], "what", aggfunc="sum", fill_value=0.0)
+    table = columns.pivot_table("size", ["layer", "head"], "what", aggfunc="sum", fill_value=0.0)
     table = table * np.log((len(table) + 1) / (table != 0).sum().clip(lower=1))
     length = np.sqrt((table**2).sum(axis=1))
     return table[length > 0].div(length[length > 0], axis=0)
@@ -76,14 +76,14 @@ def _grouped(vectors: Float[ndarray, "head feature"]) -> Int[ndarray, " head"]:
     """The number of each head's cluster, from 1 on."""
     if len(vectors) < 2:
         return np.ones(len(vectors), int)
-    found: ndarray = fcluster(linkage(vectors, "average", "cosine"), APART, "distance")
-    return found
+    groups: ndarray = fcluster(linkage(vectors, "average", "cosine"), APART, "distance")
+    return groups
 
 
 def _name(mean: pd.Series) -> str:
     size = mean.abs().sort_values(ascending=False, kind="stable")
-    strong = size[size >= SHARED * size.iloc[0]].index[:NAMED]
-    return ", ".join(f"{'' if mean[each] > 0 else 'not '}{each}" for each in strong)
+    strong = size[size >= SHARED * size.iloc[0]].index[:NAME_FEATURES]
+    return ", ".join(f"{'' if mean[feature] > 0 else 'not '}{feature}" for feature in strong)
 
 
 def _types(primary: pd.Series) -> str:

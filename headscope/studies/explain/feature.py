@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,7 +42,7 @@ class Feature:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class FeatureCells:
     """The cells of one feature in one window, no cell twice; elsewhere it is 0."""
 
     feature: Feature
@@ -51,17 +51,10 @@ class Cells:
     value: Float[ndarray, " cell"]
 
 
-def cells(feature: Feature, query: ndarray, key: ndarray, value: ndarray | None = None) -> Cells:
-    """Cells of value 1 unless said otherwise; keys after the query are left out."""
-    back = key <= query
-    value = np.ones(len(query)) if value is None else value
-    return Cells(feature, query[back], key[back], value[back])
-
-
 @dataclass(frozen=True, eq=False)
-class Lexicon:
-    """What is known of tokens before a rule is fitted: their counts in the text that is fitted,
-    and on which of them the model's layers rest there.
+class TokenFacts:
+    """Facts on tokens before a rule is fitted: their counts in the text that is fitted, and on
+    which of them the model's layers rest there.
     """
 
     counts: dict[int, int]
@@ -72,7 +65,7 @@ class Lexicon:
     @classmethod
     def of(
         cls, windows: Sequence[Window], resting: Mapping[int, frozenset[int]] | None = None
-    ) -> Lexicon:
+    ) -> TokenFacts:
         """Count the tokens of windows, their beginning-of-text tokens left out."""
         counts = Counter(int(token) for window in windows for token in window.tokens[1:])
         strings = {
@@ -82,15 +75,15 @@ class Lexicon:
         }
         return cls(dict(counts), strings, resting or {})
 
-    def shown(self, token: int) -> str:
+    def text_of(self, token: int) -> str:
         """A token in words: `the`, `…ing` for what begins no word, `⏎`, `space`.
 
-        >>> Lexicon({}, {5: " the"}).shown(5)
+        >>> TokenFacts({}, {5: " the"}).text_of(5)
         'the'
         """
-        own = self.strings[token]
-        text = (own.strip(" ") or "space").replace("\n", "⏎")
-        begins = own.startswith(" ") or not is_word(own)
+        string = self.strings[token]
+        text = (string.strip(" ") or "space").replace("\n", "⏎")
+        begins = string.startswith(" ") or not is_word(string)
         return text if begins else f"…{text}"
 
     @property
@@ -101,7 +94,7 @@ class Lexicon:
 
 
 def is_word(text: str) -> bool:
-    """Whether a token is more than marks and spaces.
+    """Tells whether a token is more than marks and spaces.
 
     >>> is_word(" the"), is_word(","), is_word(" ")
     (True, False, False)
@@ -110,7 +103,7 @@ def is_word(text: str) -> bool:
 
 
 def kind_in(feature: Feature, resting: frozenset[int]) -> str:
-    """What attention on a feature counts as in a layer that rests on these tokens.
+    """The kind that attention on a feature counts as in a layer that rests on these tokens.
 
     >>> the = Feature("token 5 the", "“the”", "lexical", frozenset({5}))
     >>> kind_in(the, frozenset({5, 9})), kind_in(the, frozenset())
@@ -119,22 +112,25 @@ def kind_in(feature: Feature, resting: frozenset[int]) -> str:
     return "sink" if feature.tokens & resting else feature.kind
 
 
-Family = Callable[[Window, Lexicon], Iterator[Cells]]
-
-
-def lower(length: int) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
-    """Queries and keys of all cells that a causal head sees, row by row.
-
-    >>> [each.tolist() for each in lower(2)]
-    [[0, 1, 1], [0, 0, 1]]
-    """
-    query, key = np.tril_indices(length)
-    return query, key
+def cells(
+    feature: Feature, query: ndarray, key: ndarray | int, value: ndarray | None = None
+) -> FeatureCells:
+    """Cells of value 1 unless said otherwise; keys after the query are left out."""
+    query, key = np.broadcast_arrays(query, key)
+    back = key <= query
+    value = np.ones(len(query)) if value is None else value
+    return FeatureCells(feature, query[back], key[back], value[back])
 
 
 def after(
-    length: int, keys: Int[ndarray, " key"], *, itself: bool = True
-) -> tuple[ndarray, ndarray]:
-    """Every query with all of these keys that do not come after it."""
-    query, column = np.nonzero(np.arange(length)[:, None] >= keys[None, :] + (not itself))
-    return query, keys[column]
+    feature: Feature, window: Window, keys: Int[ndarray, " key"], *, itself: bool = True
+) -> FeatureCells:
+    """The cells of every query with all of these keys that do not come after it."""
+    query, column = np.nonzero(np.arange(len(window))[:, None] >= keys[None, :] + (not itself))
+    return cells(feature, query, keys[column])
+
+
+def lower(window: Window) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
+    """Queries and keys of all cells that a causal head sees, row by row; token 0 left out."""
+    query, key = np.tril_indices(len(window))
+    return query[key > 0], key[key > 0]

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import Packed, Rows
-from headscope.studies.explain.positions import LATER, LOG_DISTANCE, TOKEN_0
+from headscope.studies.explain.catalogue import Packed, QueryRows
+from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
-from headscope.studies.explain.softmax import Fitted, Target, divergences, log_rule, newton
-from headscope.studies.explain.threads import by_head
+from headscope.studies.explain.softmax import Fitted, Target, kl_divergences, log_rule, newton
+from headscope.studies.explain.threads import map_heads
 
 PAYS = 0.0015
 """Share of the bits above uniform that a feature must bring on documents that were not fitted."""
@@ -33,17 +33,17 @@ SPARE = 3
 class Texts:
     """The rows of an explanation: those that are fitted, then choose, then judge."""
 
-    rows: Rows
+    rows: QueryRows
     packed: Packed
     fitted: int
     """Rows that weights are fitted on while features are chosen."""
-    chosen: int
+    selection_rows: int
     """Rows before the first that judges."""
 
     @property
     def judged(self) -> slice:
         """The rows of documents that neither fitted nor chose."""
-        return slice(self.chosen, len(self.rows))
+        return slice(self.selection_rows, len(self.rows))
 
 
 @dataclass(frozen=True, order=True)
@@ -71,16 +71,16 @@ class Draft:
 def term_values(
     texts: Texts, terms: Sequence[Term], rows: int | None = None
 ) -> Float[Tensor, "term row key"]:
-    """What the features of a rule are at every cell of the first rows, of all rows when None."""
+    """Values of a rule's features at every cell of the first rows, of all rows when None."""
     table = texts.rows
     count = len(table) if rows is None else rows
     values = torch.zeros(len(terms), count * table.width)
-    for place, term in enumerate(terms):
-        cell, value = texts.packed.own(term.feature)
-        kept = cell < count * table.width
+    for index, term in enumerate(terms):
+        cell, value = texts.packed.cells_of(term.feature)
+        in_rows = cell < count * table.width
         if term.gate >= 0:
-            kept &= table.gate.numpy()[cell // table.width] == term.gate
-        values[place, torch.from_numpy(cell[kept])] = torch.from_numpy(value[kept])
+            in_rows &= table.gate.numpy()[cell // table.width] == term.gate
+        values[index, torch.from_numpy(cell[in_rows])] = torch.from_numpy(value[in_rows])
     return values.view(len(terms), count, table.width)
 
 
@@ -88,34 +88,38 @@ class LayerFit:
     """Grows the rules of a layer's heads together: one pass over the features serves them all."""
 
     def __init__(
-        self, texts: Texts, selector: Selector, attention: Float[Tensor, "head row key"], most: int
+        self,
+        texts: Texts,
+        selector: Selector,
+        attention: Float[Tensor, "head row key"],
+        features: int,
     ) -> None:
-        self.texts, self.selector, self.attention, self.most = texts, selector, attention, most
+        self.texts, self.selector, self.attention, self.most = texts, selector, attention, features
         self.seen = texts.rows.seen
-        n, m = texts.fitted, texts.chosen
-        self.targets = [Target.of(each[:n], self.seen[:n]) for each in attention]
-        self.wholes = [Target.of(each[:m], self.seen[:m]) for each in attention]
+        n, m = texts.fitted, texts.selection_rows
+        self.targets = [Target.of(item[:n], self.seen[:n]) for item in attention]
+        self.wholes = [Target.of(item[:m], self.seen[:m]) for item in attention]
         self.uniform = self.seen / self.seen.sum(-1, keepdim=True)
-        bits = divergences(attention[:, n:m], self.uniform[n:m].log()).sum(-1)
+        bits = kl_divergences(attention[:, n:m], self.uniform[n:m].log()).sum(-1)
         self.limit = (bits * PAYS).clamp_min(LEAST * (m - n))
         self.wanted = selector.masses(attention[:, :n])
         self.rule = torch.empty(len(attention), n, texts.rows.width)
-        names = {each.name: i for i, each in enumerate(texts.packed.features)}
+        names = {item.name: i for i, item in enumerate(texts.packed.features)}
         terms = [Term(names[name], -1) for name in BASE]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
-        by_head(self._begin, len(self.drafts))
+        map_heads(self._begin, len(self.drafts))
 
     def grow(self) -> list[Draft]:
         """Add features until none pays, then take out the least until no more than may be stay."""
         while not all(draft.done for draft in self.drafts):
             gains = self.selector.gains(self.wanted, self.rule)
-            by_head(partial(self._extend, gains), len(self.drafts))
-        by_head(self._thin, len(self.drafts))
+            map_heads(partial(self._extend, gains), len(self.drafts))
+        map_heads(self._thin, len(self.drafts))
         return self.drafts
 
     def _begin(self, head: int) -> None:
         draft = self.drafts[head]
-        values = term_values(self.texts, draft.terms, self.texts.chosen)
+        values = term_values(self.texts, draft.terms, self.texts.selection_rows)
         fitted = self._fit(head, values, draft.weights)
         draft.weights, self.rule[head] = fitted.weights, fitted.rule
         draft.best = self._judge(head, values, fitted.weights)
@@ -125,8 +129,11 @@ class LayerFit:
         if draft.done:
             return
         nats, weight = gains.nats[:, head].clone(), gains.weight[:, head]
-        taken = [self.selector.number(each.feature, each.gate) for each in draft.refused]
-        nats[torch.tensor(taken, dtype=torch.long)] = -torch.inf
+        used = [
+            self.selector.number(refused_term.feature, refused_term.gate)
+            for refused_term in draft.refused
+        ]
+        nats[torch.tensor(used, dtype=torch.long)] = -torch.inf
         nats[self.selector.features :] /= GATED_PAYS
         number = int(nats.argmax())
         term = Term(*self.selector.candidate(number))
@@ -135,7 +142,7 @@ class LayerFit:
             draft.done = True
             return
         # made again each time: all heads' values together would fill hundreds of megabytes
-        values = term_values(self.texts, [*draft.terms, term], self.texts.chosen)
+        values = term_values(self.texts, [*draft.terms, term], self.texts.selection_rows)
         start = torch.cat([draft.weights, weight[number : number + 1]])
         fitted = self._fit(head, values, start)
         loss = self._judge(head, values, fitted.weights)
@@ -149,21 +156,21 @@ class LayerFit:
         draft.done = len(draft.terms) >= self.most + SPARE
 
     def _fit(self, head: int, values: Tensor, start: Tensor) -> Fitted:
-        own = values[:, : self.texts.fitted]
-        return newton(self.targets[head], own, start, steps=3, tolerance=1e-3)
+        fitted_values = values[:, : self.texts.fitted]
+        return newton(self.targets[head], fitted_values, start, steps=3, tolerance=1e-3)
 
     def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
         """The divergence on the choosing rows."""
-        n, m = self.texts.fitted, self.texts.chosen
+        n, m = self.texts.fitted, self.texts.selection_rows
         logs = log_rule(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
-        return float(divergences(self.attention[head, n:m], logs).sum())
+        return float(kl_divergences(self.attention[head, n:m], logs).sum())
 
     def _thin(self, head: int) -> None:
         """Refit on all rows but the judging ones; take out what costs least, one at a time."""
         draft, target = self.drafts[head], self.wholes[head]
-        rows = self.texts.chosen / (self.texts.chosen - self.texts.fitted)
+        rows = self.texts.selection_rows / (self.texts.selection_rows - self.texts.fitted)
         limit = float(self.limit[head]) * rows
-        values = term_values(self.texts, draft.terms, self.texts.chosen)
+        values = term_values(self.texts, draft.terms, self.texts.selection_rows)
         fitted = newton(target, values, draft.weights, steps=6)
         while len(draft.terms):
             cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
@@ -171,14 +178,18 @@ class LayerFit:
             too_many = len(draft.terms) > self.most
             if not too_many and float(cost[least]) >= limit:
                 break
-            kept = [i for i in range(len(draft.terms)) if i != least]
+            remaining = [i for i in range(len(draft.terms)) if i != least]
             step = fitted.inverse[:, least] * fitted.weights[least] / fitted.inverse[least, least]
             fewer = newton(
-                target, values[kept], (fitted.weights - step)[kept], steps=3, tolerance=1e-3
+                target,
+                values[remaining],
+                (fitted.weights - step)[remaining],
+                steps=3,
+                tolerance=1e-3,
             )
             # curvature says little of large weights: what is lost in truth decides
             if not too_many and fewer.loss - fitted.loss >= limit:
                 break
-            draft.terms, values = [draft.terms[i] for i in kept], values[kept]
+            draft.terms, values = [draft.terms[i] for i in remaining], values[remaining]
             fitted = fewer
         draft.weights = fitted.weights

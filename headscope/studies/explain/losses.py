@@ -1,29 +1,27 @@
-"""The loss of the model as it is, and with patterns in its heads' place."""
+"""The loss of the model as it is, and with other patterns in its heads' place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from headscope.corpus.window import Window
 from headscope.heads import head_name
-from headscope.measure.batches import Batch
 from headscope.measure.bootstrap import interval, resample
-from headscope.measure.text_loss import TextLoss, text_loss
+from headscope.models.batching import ALL_TOGETHER
+from headscope.models.intervention import PatternReplaced
+from headscope.models.loss import TextLoss, loss
 from headscope.studies.explain.patterns import (
     CONTENT,
     MEAN,
-    PLACE,
+    POSITION,
     RULE,
     UNIFORM,
     Patterns,
-    PatternsOn,
     smaller_rule,
 )
-from headscope.studies.explain.running import running
 
 ALL, UNTOUCHED = "all", "untouched"
 COLUMNS = ["replaced", "how", "loss", "recovered", "ci_low", "ci_high"]
@@ -53,23 +51,32 @@ def run_losses(
         the share of what uniform patterns cost that is `recovered` (0 uniform, 1 untouched), with
         its 95 % interval over windows.
     """
-    parts = [list(windows[i : i + TOGETHER]) for i in range(0, len(windows), TOGETHER)]
+    parts = (windows[i : i + TOGETHER] for i in range(0, len(windows), TOGETHER))
     batches = [patterns.on(part) for part in parts]
-    base = _loss(patterns.network, batches)
-    advance()
-    rows: list[tuple[Any, ...]] = [("", UNTOUCHED, base.mean, np.nan, np.nan, np.nan)]
+
+    def run(heads: Heads | None = None, way: str = "") -> TextLoss:
+        nats, tokens = [], []
+        for batch in batches:
+            replaced: PatternReplaced | None = batch.replacing(heads, way) if heads else None
+            part = loss(patterns.model, batch.windows, replaced, batch_tokens=ALL_TOGETHER)
+            nats.append(part.nats)
+            tokens.append(part.tokens)
+        advance()
+        return TextLoss(np.concatenate(nats), np.concatenate(tokens))
+
+    clean = run()
+    rows = [("", UNTOUCHED, clean.mean, np.nan, np.nan, np.nan)]
     for name, heads, ways in groups:
-        uniform = None
-        for how in ways:
-            loss = _loss(patterns.network, batches, heads, how)
-            uniform = loss if uniform is None else uniform
-            rows.append((name, how, loss.mean, *_recovered(loss, uniform, base)))
-            advance()
+        losses = {way: run(heads, way) for way in ways}
+        rows += [
+            (name, way, replaced.mean, *_recovered(replaced, losses[ways[0]], clean))
+            for way, replaced in losses.items()
+        ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def groups_of(
-    patterns: Patterns, each: str, types: Mapping[str, Heads]
+    patterns: Patterns, grouping: str, types: Mapping[str, Heads]
 ) -> list[tuple[str, Heads, Sequence[str]]]:
     """All heads together in every way; then, if asked for, by type, by layer or head by head.
 
@@ -77,56 +84,37 @@ def groups_of(
 
     Args:
         patterns: of the model's rules.
-        each: what is asked for.
+        grouping: what is asked for.
         types: the heads of each type by layer, where a run says so.
     """
-    layers = {layer: list(range(len(own.heads))) for layer, own in patterns.rules.items()}
-    own = [RULE, CONTENT] if _has_content(patterns) else [RULE]
-    sizes = [smaller_rule(size) for size in patterns.sizes] if each == "size" else []
-    together = [UNIFORM, MEAN, PLACE, *sizes, *own]
-    found: list[tuple[str, Heads, Sequence[str]]] = [(ALL, layers, together)]
-    few = [UNIFORM, own[-1]]
-    if each == "type":
-        found += [(name, heads, few) for name, heads in types.items()]
-    if each in ("layer", "head"):
-        found += [(f"L{layer}", {layer: heads}, few) for layer, heads in layers.items()]
-    if each == "head":
-        found += [
-            (head_name(layer, head), {layer: [head]}, few)
+    layers = {layer: list(range(len(rules.heads))) for layer, rules in patterns.rules.items()}
+    has_content = any(rules.content is not None for rules in patterns.rules.values())
+    rules = [RULE, CONTENT] if has_content else [RULE]
+    sizes = [smaller_rule(size) for size in patterns.sizes] if grouping == "size" else []
+    groups: dict[str, Heads] = dict(types) if grouping == "type" else {}
+    if grouping in ("layer", "head"):
+        groups |= {f"L{layer}": {layer: heads} for layer, heads in layers.items()}
+    if grouping == "head":
+        groups |= {
+            head_name(layer, head): {layer: [head]}
             for layer, heads in layers.items()
             for head in heads
-        ]
-    return found
+        }
+    together = [UNIFORM, MEAN, POSITION, *sizes, *rules]
+    return [
+        (ALL, layers, together),
+        *((name, heads, [UNIFORM, rules[-1]]) for name, heads in groups.items()),
+    ]
 
 
-def _has_content(patterns: Patterns) -> bool:
-    return any(own.content is not None for own in patterns.rules.values())
-
-
-def _loss(
-    network: Any, batches: Sequence[PatternsOn], heads: Heads | None = None, how: str = ""
-) -> TextLoss:
-    found = []
-    for own in batches:
-        batch = Batch(list(own.windows), np.zeros(len(own.windows), np.int64), {})
-        if heads is None:
-            found.append(text_loss(network, [batch]))
-            continue
-        with running(network, heads, own.make(how)):
-            found.append(text_loss(network, [batch]))
-    nats = np.concatenate([each.nats for each in found])
-    return TextLoss(nats, np.concatenate([each.tokens for each in found]))
-
-
-def _recovered(loss: TextLoss, uniform: TextLoss, base: TextLoss) -> Iterator[float]:
+def _recovered(
+    replaced: TextLoss, uniform: TextLoss, clean: TextLoss
+) -> tuple[float, float, float]:
     """(uniform − this) / (uniform − untouched), with its interval over windows."""
-    gained, room = uniform.nats - loss.nats, uniform.nats - base.nats
-    if room.sum() <= 0:  # uniform patterns cost nothing: there is nothing to recover
-        yield from (np.nan, np.nan, np.nan)
-        return
-    yield float(gained.sum() / room.sum())
-    draws = resample(len(room), np.random.default_rng(0))
+    gained, attainable = uniform.nats - replaced.nats, uniform.nats - clean.nats
+    if attainable.sum() <= 0:  # uniform patterns cost nothing: there is nothing to recover
+        return np.nan, np.nan, np.nan
+    draws = resample(len(attainable), np.random.default_rng(0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = interval(gained, room, draws)
-    yield float(low)
-    yield float(high)
+        low, high = interval(gained, attainable, draws)
+    return float(gained.sum() / attainable.sum()), float(low), float(high)

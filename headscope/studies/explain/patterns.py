@@ -1,4 +1,4 @@
-"""Patterns to run in the heads' place: by rule, by place alone, even, or the mean."""
+"""Patterns by which heads attend instead: by rule, by position alone, uniform, or the mean."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.models.engines.modules import by_number
-from headscope.models.layout import Layout
-from headscope.studies.explain.catalogue import Catalogue, Packed, Rows, pack
+from headscope.models.engines.override import AttentionCall
+from headscope.models.intervention import Pattern, PatternReplaced
+from headscope.models.layout.modules import attention_by_layer
+from headscope.models.load import Model
+from headscope.studies.explain.catalogue import Catalogue, Packed, QueryRows, find_cells
+from headscope.studies.explain.content_term import queries_and_keys
 from headscope.studies.explain.feature import Feature
-from headscope.studies.explain.reading import queries_and_keys
-from headscope.studies.explain.rules import LayerRules
-from headscope.studies.explain.running import MakePattern, Pattern
+from headscope.studies.explain.surrogate import LayerSurrogates, Parts
 
-UNIFORM, MEAN, PLACE, RULE, CONTENT = (
-    "uniform",
-    "mean pattern",
-    "position",
-    "rule",
-    "rule + content",
-)
+UNIFORM, MEAN, POSITION = "uniform", "mean pattern", "position"
+RULE, CONTENT = "rule", "rule + content"
 _SMALLER = f"{RULE} of "
-_Means = Mapping[int, Float[Tensor, "head query key"]]
+MakePattern = Callable[[int, Tensor | None], Pattern]
+"""From a layer and its input to the patterns of all its heads."""
 
 
 def smaller_rule(size: int) -> str:
@@ -44,32 +41,31 @@ def smaller_rule(size: int) -> str:
 class Patterns:
     """The patterns of a model's rules on any windows.
 
-    `on` says what a batch of windows is to be run with; see `running`.
+    `on` gives those of a batch of windows.
     """
 
     catalogue: Catalogue
-    rules: Mapping[int, LayerRules]
-    means: _Means
+    rules: Mapping[int, LayerSurrogates]
+    means: Mapping[int, Float[Tensor, "head query key"]]
     """Each head's mean pattern over windows, where it was taken."""
-    network: Any
-    stated: Layout
+    model: Model
 
     @property
     def features(self) -> list[Feature]:
         """Every feature of some rule."""
-        used = dict.fromkeys(
-            feature
+        parts = (
+            part
             for layer in self.rules.values()
-            for head, place in zip(layer.heads, layer.places, strict=True)
-            for feature in [each.feature for each in head.terms] + [each for each, _ in place]
+            for head, by_place in zip(layer.heads, layer.places, strict=True)
+            for part in (*head.parts(), *by_place)
         )
-        return list(used)
+        return list(dict.fromkeys(feature for feature, *_ in parts))
 
     @property
     def sizes(self) -> list[int]:
-        """Of how many features there are smaller rules."""
+        """Numbers of features for which there are smaller rules."""
         heads = (head for layer in self.rules.values() for head in layer.heads)
-        return sorted({each.features for head in heads for each in head.smaller})
+        return sorted({rule.features for head in heads for rule in head.smaller})
 
     def on(self, windows: Sequence[Window]) -> PatternsOn:
         """The patterns on these windows, whose features are found once for all ways."""
@@ -80,89 +76,80 @@ class PatternsOn:
     """Some windows with the cells of all features that rules use, once they are asked for."""
 
     def __init__(self, patterns: Patterns, windows: Sequence[Window]) -> None:
-        self.patterns, self.windows = patterns, windows
-        self.rules, self.means = patterns.rules, patterns.means
-        self.rows = Rows.of(windows)
-        width = self.rows.width
-        self.seen = torch.ones(width, width, dtype=torch.bool).tril()
+        self.patterns, self.windows, self.rows = patterns, windows, QueryRows.of(windows)
+        self.seen = torch.ones(self.rows.width, self.rows.width, dtype=torch.bool).tril()
 
     @cached_property
     def packed(self) -> Packed:
         """The cells of all features that rules use."""
-        return pack(self.patterns.catalogue, self.rows, only=self.patterns.features)
+        return find_cells(self.patterns.catalogue, self.rows, only=self.patterns.features)
 
-    @cached_property
-    def number(self) -> dict[Feature, int]:
-        """Where each feature is among the packed."""
-        return {feature: i for i, feature in enumerate(self.packed.features)}
+    def replacing(self, heads: Mapping[int, Sequence[int]], way: str) -> PatternReplaced:
+        """The intervention by which heads attend so on these windows.
 
-    def make(self, how: str) -> MakePattern:
-        """What gives each layer's patterns, one of the five ways or a smaller rule.
-
-        Patterns come on the device of the layer's input; a padded position attends as it likes.
+        Args:
+            heads: by layer, which heads.
+            way: one of the five ways, or a smaller rule.
         """
-        ways: dict[str, Callable[[int, Tensor], Pattern]] = {
-            UNIFORM: lambda layer, _: self._even(len(self.rules[layer].heads)),
-            MEAN: lambda layer, _: self._mean(self.means[layer]),
-            PLACE: lambda layer, _: self._by_place(self.rules[layer]),
-            RULE: lambda layer, _: self._by_rule(self.rules[layer]),
-            CONTENT: lambda layer, stream: self._by_rule(self.rules[layer], (layer, stream)),
-        }
-        if how.startswith(_SMALLER):
-            size = int(how.removeprefix(_SMALLER))
-            ways[how] = lambda layer, _: self._by_rule(self.rules[layer], size=size)
-        chosen = ways[how]
-        return lambda layer, stream: chosen(layer, stream).to(stream.device)
+        make = self.make(way)
 
-    def _even(self, heads: int) -> Pattern:
-        seen = self.seen / self.seen.sum(-1, keepdim=True)
-        return seen.expand(len(self.windows), heads, -1, -1)
+        def pattern(call: AttentionCall) -> Pattern:
+            return make(call.layer, call.layer_input).to(call.query.device)
 
-    def _mean(self, means: Float[Tensor, "head place place"]) -> Pattern:
-        width = self.rows.width
-        own = means[:, :width, :width]
-        return (own / own.sum(-1, keepdim=True)).expand(len(self.windows), -1, -1, -1)
+        return PatternReplaced(heads, pattern, within_visible=True)
 
-    def _by_place(self, rules: LayerRules) -> Pattern:
-        parts = [[(f, -1, w) for f, w in own] for own in rules.places]
-        return self._pattern(torch.stack([self._logits(each) for each in parts], 1))
+    def make(self, way: str) -> MakePattern:
+        """The function that gives each layer's patterns, by one of the five ways or a smaller rule.
 
-    def _by_rule(
-        self,
-        rules: LayerRules,
-        read: tuple[int, Tensor] | None = None,
-        *,
-        size: int | None = None,
-    ) -> Pattern:
-        logits = []
-        for head in rules.heads:
-            parts = head.parts(size)
-            if read is not None:
-                parts = tuple((e.feature, e.gate, e.with_content) for e in head.terms)
-            logits.append(self._logits(parts))
-        found = torch.stack(logits, 1)
-        if read is not None and rules.content is not None:
-            layer, stream = read
-            module = by_number(self.patterns.network)[layer]
-            vectors = queries_and_keys(module, self.patterns.stated, stream)
-            found += rules.content.logits(*(each.cpu() for each in vectors)).transpose(0, 1)
-        return self._pattern(found)
+        A padded position attends to anything.
+        """
+        size = int(way.removeprefix(_SMALLER)) if way.startswith(_SMALLER) else None
 
-    def _logits(
-        self, parts: Sequence[tuple[Feature, int, float]]
-    ) -> Float[Tensor, "window query key"]:
-        rows, width = self.rows, self.rows.width
-        flat = torch.zeros(len(rows) * width)
-        gate = rows.gate.numpy()
-        for feature, asked, weight in parts:
-            cell, value = self.packed.own(self.number[feature])
-            if asked >= 0:
-                kept = gate[cell // width] == asked
-                cell, value = cell[kept], value[kept]
-            flat[torch.from_numpy(cell)] += weight * torch.from_numpy(value)
-        found = torch.zeros(len(self.windows), width, width)
-        found[rows.window, rows.query] = flat.view(-1, width)
-        return found
+        def pattern(layer: int, stream: Tensor | None) -> Pattern:
+            rules = self.patterns.rules[layer]
+            if way == UNIFORM:
+                return self._shared(self.seen.expand(len(rules.heads), -1, -1))
+            if way == MEAN:
+                width = self.rows.width
+                return self._shared(self.patterns.means[layer][:, :width, :width])
+            if way == POSITION:
+                return self._softmax(self._logits(rules.places))
+            if way == CONTENT:
+                return self._softmax(self._with_content(layer, rules, stream))
+            return self._softmax(self._logits([head.parts(size) for head in rules.heads]))
 
-    def _pattern(self, logits: Float[Tensor, "window head query key"]) -> Pattern:
+        return pattern
+
+    def _shared(self, weights: Tensor) -> Pattern:
+        """One pattern of each head on all windows."""
+        shares = weights / weights.sum(-1, keepdim=True)
+        return shares.expand(len(self.windows), -1, -1, -1)
+
+    def _with_content(self, layer: int, rules: LayerSurrogates, stream: Tensor | None) -> Tensor:
+        engine: Any = self.patterns.model.engine
+        logits = self._logits(
+            [tuple((t.feature, t.gate, t.with_content) for t in head.terms) for head in rules.heads]
+        )
+        if stream is not None and rules.content is not None:
+            module = attention_by_layer(engine.network)[layer]
+            query, key = queries_and_keys(module, engine.dimensions, stream)
+            logits += rules.content.logits(query.cpu(), key.cpu()).transpose(0, 1)
+        return logits
+
+    def _logits(self, rules: Sequence[Parts]) -> Float[Tensor, "window head query key"]:
+        rows, width, gate = self.rows, self.rows.width, self.rows.gate.numpy()
+        number = {feature: i for i, feature in enumerate(self.packed.features)}
+        logits = torch.zeros(len(self.windows), len(rules), width, width)
+        for head, parts in enumerate(rules):
+            flat = torch.zeros(len(rows) * width)
+            for feature, query_gate, weight in parts:
+                cell, value = self.packed.cells_of(number[feature])
+                if query_gate >= 0:
+                    passes = gate[cell // width] == query_gate
+                    cell, value = cell[passes], value[passes]
+                flat[torch.from_numpy(cell)] += weight * torch.from_numpy(value)
+            logits[rows.window, head, rows.query] = flat.view(-1, width)
+        return logits
+
+    def _softmax(self, logits: Float[Tensor, "window head query key"]) -> Pattern:
         return logits.masked_fill(~self.seen, -torch.inf).softmax(-1)

@@ -6,7 +6,7 @@ import re
 
 import pandas as pd
 
-from headscope.relations.simple_rules import RULES, UPOS
+from headscope.relations.heuristics import RULES, UPOS
 
 FREQUENT = 3
 """Heads that must have the feature for it to be proposed."""
@@ -43,7 +43,7 @@ _BODIES = {
     "first": _WORDS + _ALL,
     "rule": _PICKED,
 }
-_PICKS = "from headscope.relations.simple_rules import RULES, picks\n"
+_PICKS = "from headscope.relations.heuristics import RULES, picks\n"
 
 
 def frequent(rules: pd.DataFrame) -> pd.DataFrame:
@@ -56,9 +56,9 @@ def frequent(rules: pd.DataFrame) -> pd.DataFrame:
         A row per feature: `feature`, in how many `heads`, and its mean `unique` share there; what
         is in most heads first.
     """
-    looked = (rules["weight"] > 0) & (rules["unique"] >= UNIQUE)
-    own = ~rules["kind"].isin(["sink", "position"]) & ~rules["feature"].str.contains("/")
-    groups = rules[looked & own].groupby("feature")["unique"]
+    attended = (rules["weight"] > 0) & (rules["unique"] >= UNIQUE)
+    proposable = ~rules["kind"].isin(["sink", "position"]) & ~rules["feature"].str.contains("/")
+    groups = rules[attended & proposable].groupby("feature")["unique"]
     table = groups.agg(heads="count", unique="mean").reset_index()
     table = table[table["heads"] >= FREQUENT]
     return table.sort_values(["heads", "unique"], ascending=False, ignore_index=True)
@@ -96,6 +96,6 @@ def proposals(rules: pd.DataFrame) -> str:
     parts = []
     for row in frequent(rules).itertuples():
         source = relation_file(row.feature)
-        said = f"# {row.feature}: {row.heads} heads, {row.unique:.1%} of their bits on average"
-        parts.append(f"{said}\n{source}" if source else f"{said} (no plain relation)\n")
+        comment = f"# {row.feature}: {row.heads} heads, {row.unique:.1%} of their bits on average"
+        parts.append(f"{comment}\n{source}" if source else f"{comment} (no plain relation)\n")
     return "\n".join(parts) or "# every frequent feature has its relation\n"

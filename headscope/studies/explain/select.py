@@ -1,4 +1,4 @@
-"""Which feature pays next: its best single weight on top of a rule, for all heads at once.
+"""Choice of the next feature: its best single weight on top of a rule, for all heads at once.
 
 Where a feature holds at a query's cells with the rule's mass m and the head's mass t, a weight w
 lowers the query's divergence by w·t − ln(1 + m·(eʷ − 1)); all queries share one w, or all queries
@@ -16,8 +16,8 @@ from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import GATES, Packed, Rows
-from headscope.studies.explain.softmax import MOST
+from headscope.studies.explain.catalogue import GATES, Packed, QueryRows
+from headscope.studies.explain.softmax import WEIGHT_LIMIT
 
 FEWEST = 24
 """Queries at which a feature must hold, in the text that is fitted, to be weighed at all."""
@@ -28,7 +28,7 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What each feature would bring, in nats summed over rows, and its weight."""
+    """The gain of each feature, in nats summed over rows, and its weight."""
 
     nats: Float[Tensor, "candidate head"]
     weight: Float[Tensor, "candidate head"]
@@ -37,7 +37,7 @@ class Gains:
 class Selector:
     """Candidates over the rows of a fit: every feature, and every feature at one kind of query."""
 
-    def __init__(self, packed: Packed, rows: Rows, count: int) -> None:
+    def __init__(self, packed: Packed, rows: QueryRows, count: int) -> None:
         """Group cells by feature, gate and row.
 
         Args:
@@ -46,12 +46,12 @@ class Selector:
             count: how many rows, from the first on, are fitted.
         """
         owner = np.repeat(np.arange(len(packed.features)), np.diff(packed.start))
-        kept = packed.cell < count * rows.width
-        owner, cell, value = owner[kept], packed.cell[kept], packed.value[kept]
+        in_rows = packed.cell < count * rows.width
+        owner, cell, value = owner[in_rows], packed.cell[in_rows], packed.value[in_rows]
         row = cell // rows.width
         code = owner * len(GATES) + rows.gate.numpy()[row]
         order = np.lexsort((cell, code))
-        code, row, cell, value = (each[order] for each in (code, row, cell, value))
+        code, row, cell, value = (array[order] for array in (code, row, cell, value))
         new = np.ones(len(cell), bool)
         new[1:] = (row[1:] != row[:-1]) | (code[1:] != code[:-1])
         first = np.flatnonzero(new)
@@ -72,36 +72,36 @@ class Selector:
         return torch.from_numpy(self.sums @ _columns(pattern))
 
     def gains(
-        self, wanted: Float[Tensor, "group head"], rule: Float[Tensor, "head row key"]
+        self, target_mass: Float[Tensor, "group head"], rule: Float[Tensor, "head row key"]
     ) -> Gains:
-        """What each candidate would bring: all features, then all features at each gate.
+        """The gain of each candidate: all features, then all features at each gate.
 
         Args:
-            wanted: the heads' own masses.
+            target_mass: the heads' own masses.
             rule: the patterns of the rules as they are.
         """
         columns = _columns(rule)
         mass = torch.from_numpy(self.sums @ columns)
         spread = mass.clone()
-        own = self.smooth_groups
-        spread[own] = torch.from_numpy(self.squares[own.numpy()] @ columns)
+        smooth_groups = self.smooth_groups
+        spread[smooth_groups] = torch.from_numpy(self.squares[smooth_groups.numpy()] @ columns)
         parts = [
-            self._gains(wanted, mass, spread, counts, times)
+            self._gains(target_mass, mass, spread, counts, times)
             for counts, times in ((self.whole, 1), (self.gated, len(GATES)))
         ]
         return Gains(torch.cat([p.nats for p in parts]), torch.cat([p.weight for p in parts]))
 
     def _gains(
-        self, wanted: Tensor, mass: Tensor, spread: Tensor, counts: Tensor, times: int
+        self, target_mass: Tensor, mass: Tensor, spread: Tensor, counts: Tensor, times: int
     ) -> Gains:
         def total(values: Tensor) -> Tensor:
             return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
 
-        heads, model = total(wanted), total(mass)
+        heads, model = total(target_mass), total(mass)
         size = counts[:, None].clamp_min(1)
-        weight = (_logit(heads / size) - _logit(model / size)).clamp(-MOST, MOST)
-        each = weight.repeat_interleave(counts, 0)
-        held = total(torch.log1p(mass.clamp(0, 1) * torch.expm1(each)))
+        weight = (_logit(heads / size) - _logit(model / size)).clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
+        weight_of_group = weight.repeat_interleave(counts, 0)
+        held = total(torch.log1p(mass.clamp(0, 1) * torch.expm1(weight_of_group)))
         nats = weight * heads - held
         # a smooth feature's mass is no probability: half a Newton step's gain, from its variance
         smooth = self.smooth.repeat_interleave(times)[:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 RIDGE = 1e-4
 """Penalty per row on squared weights: a feature that a head never looks at needs no −∞."""
-MOST = 12.0
+WEIGHT_LIMIT = 12.0
 """Largest weight: e to this power is past what single precision tells from 1."""
 STEPS = 12
 
@@ -40,19 +41,19 @@ def log_rule(
     return logits.masked_fill(~seen, -torch.inf).log_softmax(-1)
 
 
-def divergences(
+def kl_divergences(
     attention: Float[Tensor, "*#head row key"], logs: Float[Tensor, "*#head row key"]
 ) -> Float[Tensor, "*_ row"]:
     """KL(attention ‖ rule) of each row in nats, at least 0; one rule may serve all heads.
 
     >>> even = torch.full((1, 2), 0.5)
-    >>> divergences(even, even.log()).tolist()
+    >>> kl_divergences(even, even.log()).tolist()
     [0.0]
     """
-    own = -torch.special.entr(attention)
+    negative_entropy = -torch.special.entr(attention)
     cross = torch.where(attention > 0, attention * logs, 0)
-    found: Tensor = (own - cross).sum(-1)
-    return found
+    divergence: Tensor = (negative_entropy - cross).sum(-1)
+    return divergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ def newton(
         tolerance: nats a row that a step must gain to go on.
     """
     rows, flat = len(target), values.flatten(1)
-    wanted = flat @ target.attention.flatten()
+    target_mass = flat @ target.attention.flatten()
     penalty = RIDGE * rows
     start = torch.zeros_like(target.attention) if offset is None else offset
     base = start.masked_fill(~target.seen, -torch.inf).flatten()
@@ -98,11 +99,11 @@ def newton(
 
     def at(weights: Tensor) -> tuple[float, Tensor]:
         logits = torch.addmv(base, flat.T, weights).view_as(target.attention)
-        most = logits.amax(-1, keepdim=True)
-        rule = logits.sub_(most).exp_()
+        largest = logits.amax(-1, keepdim=True)
+        rule = logits.sub_(largest).exp_()
         total = rule.sum(-1, keepdim=True)
-        logs = float(total.log().add_(most).sum(dtype=torch.float64))
-        loss = logs - float(weights @ wanted) - fixed
+        logs = float(total.log().add_(largest).sum(dtype=torch.float64))
+        loss = logs - float(weights @ target_mass) - fixed
         loss += target.constant + penalty / 2 * float(weights @ weights)
         return loss, rule.div_(total)
 
@@ -112,12 +113,12 @@ def newton(
     for _ in range(steps):
         weighed = values * rule
         mean = weighed.sum(-1)
-        gradient = mean.sum(-1) - wanted + penalty * weights
+        gradient = mean.sum(-1) - target_mass + penalty * weights
         hessian = weighed.flatten(1) @ flat.T - mean @ mean.T + (penalty + 1e-3) * eye
         inverse = torch.linalg.inv(hessian.double()).float()
         step, size = inverse @ gradient, 1.0
         while size > 1e-3:
-            tried = (weights - size * step).clamp(-MOST, MOST)
+            tried = (weights - size * step).clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
             new, new_rule = at(tried)
             if new <= loss:
                 break
@@ -129,3 +130,32 @@ def newton(
         if gained < tolerance * rows:
             break
     return Fitted(weights, inverse, loss, rule)
+
+
+def nested(
+    target: Target, values: Float[Tensor, "term row key"], fitted: Fitted, sizes: Sequence[int]
+) -> Iterator[tuple[list[int], Float[Tensor, " kept"]]]:
+    """Yields smaller rules, the largest first: the features that remain, and their weights.
+
+    What costs least by the objective's curvature goes, one feature at a time, as the others move
+    to make up for it (the "optimal brain surgeon" of Hassibi & Stork 1993); each rule that is
+    given is fitted again.
+
+    Args:
+        target: the head's attention on the rows of the fit.
+        values: the rule's features there.
+        fitted: the whole rule.
+        sizes: how many features to keep; those that are no fewer than the rule's give nothing.
+    """
+    features, weights, inverse = list(range(len(values))), fitted.weights, fitted.inverse
+    while len(features) > min(sizes, default=len(features)):
+        least = int((weights**2 / inverse.diagonal()).argmin())
+        inverse_column = inverse[:, least] / inverse[least, least]
+        remaining = [i for i in range(len(features)) if i != least]
+        weights = (weights - inverse_column * weights[least])[remaining]
+        inverse = (inverse - torch.outer(inverse_column, inverse[least]))[remaining][:, remaining]
+        features = [features[i] for i in remaining]
+        if len(features) in sizes:
+            again = newton(target, values[features], weights, steps=3, tolerance=1e-3)
+            weights, inverse = again.weights, again.inverse
+            yield features, weights

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import torch
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-@contextmanager
-def single_steps() -> Iterator[int]:
-    """Within, each step of torch has one core; gives how many it had before."""
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield cores
-    finally:
-        torch.set_num_threads(cores)
+def map_heads(work: Callable[[int], _Result], heads: int) -> list[_Result]:
+    """Results of the work for each head, as many at a time as torch may use cores.
 
+    Meanwhile a step of torch has one core.
 
-def by_head(work: Callable[[int], _Found], heads: int) -> list[_Found]:
-    """What the work gives for each head, as many at a time as torch may use cores.
-
-    >>> by_head(lambda head: head * 2, 3)
+    >>> map_heads(lambda head: head * 2, 3)
     [0, 2, 4]
     """
 
-    def alone(head: int) -> _Found:
+    def alone(head: int) -> _Result:
         with torch.inference_mode():  # each thread has its own mode
             return work(head)
 
-    with single_steps() as cores:
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         if cores == 1 or heads == 1:
             return [alone(head) for head in range(heads)]
         return list(_pool(cores).map(alone, range(heads)))
+    finally:
+        torch.set_num_threads(cores)
 
 
 @cache

@@ -10,19 +10,21 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.delimiter import kinds_of
-from headscope.relations.simple_rules import (
+from headscope.relations.heuristics import (
     CLASSES,
     FALLING_BACK,
     OFFSETS,
     RULES,
     UPOS,
+    nearest,
     of_class,
     picks,
 )
+from headscope.relations.pairs import span_pairs
 from headscope.studies.explain.feature import (
-    Cells,
     Feature,
-    Lexicon,
+    FeatureCells,
+    TokenFacts,
     after,
     cells,
     is_word,
@@ -58,7 +60,6 @@ _MARKS = {
     "newline": "line break",
     "quote-bracket": "quote or bracket",
 }
-_KINDS = {"PUNCT": "delimiter"}
 _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
 """No features: each is what two of the others pick."""
 _RULES = {
@@ -72,138 +73,120 @@ _RULES = {
 }
 
 
-def key_words(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
+def _kind(name: str) -> str:
+    """The kind of attention on a class of words, or by a rule of that class."""
+    return "delimiter" if "PUNCT" in name else "lexical"
+
+
+def key_words(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """The class of the key's word, wherever it is, and the first one of the window."""
-    length, words = len(window), window.words
     for upos in UPOS:
-        rows = np.flatnonzero(words.upos == upos)
-        if len(rows):
-            name, kind = CLASS_WORDS[upos], _KINDS.get(upos, "lexical")
-            keys = _positions(words.first[rows], words.last[rows])
-            yield cells(Feature(f"key {upos}", f"any {name}", kind), *after(length, keys))
-            first = np.arange(words.first[rows[0]], words.last[rows[0]] + 1)
-            own = Feature(f"first {upos}", f"the text's first {name}", kind)
-            yield cells(own, *after(length, first, itself=False))
+        of_upos = window.words.upos == upos
+        first, last = window.words.first[of_upos], window.words.last[of_upos]
+        if len(first):
+            name, kind = CLASS_WORDS[upos], _kind(upos)
+            pieces = np.unique(span_pairs(last, first, last).key)
+            yield after(Feature(f"key {upos}", f"any {name}", kind), window, pieces)
+            first_feature = Feature(f"first {upos}", f"the text's first {name}", kind)
+            yield after(first_feature, window, np.arange(first[0], last[0] + 1), itself=False)
 
 
-def spelling(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
+def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Pieces of words, capitals, digits, how rare the key is, and single common tokens."""
-    length, words, tokens = len(window), window.words, window.tokens
+    words, tokens = window.words, window.tokens
     inner = words.last > words.first
-    starts, ends = words.first[inner], words.last[inner]
-    capital = np.array([text.strip()[:1].isupper() for text in window.strings])
-    digit = np.array([text.strip()[:1].isdigit() for text in window.strings])
-    new = np.zeros(length, bool)
-    new[np.unique(tokens, return_index=True)[1]] = True
+    begins = [text.strip()[:1] for text in window.strings]
     for name, meaning, keys in (
-        ("key first piece", "the first piece of a longer word", starts),
-        ("key last piece", "the last piece of a longer word", ends),
-        ("key capitalised", "any capitalised token", np.flatnonzero(capital)),
-        ("key digit", "any number", np.flatnonzero(digit)),
-        ("key new", "any token that was not there before", np.flatnonzero(new)),
+        ("key first piece", "the first piece of a longer word", words.first[inner]),
+        ("key last piece", "the last piece of a longer word", words.last[inner]),
+        ("key capitalised", "any capitalised token", np.flatnonzero([x.isupper() for x in begins])),
+        ("key digit", "any number", np.flatnonzero([x.isdigit() for x in begins])),
+        (
+            "key new",
+            "any token that was not there before",
+            np.sort(np.unique(tokens, return_index=True)[1]),
+        ),
     ):
-        own = keys[keys > 0]
-        yield cells(Feature(name, meaning, "lexical"), *after(length, own))
+        yield after(Feature(name, meaning, "lexical"), window, keys[keys > 0])
     for token in lexicon.common:
         keys = np.flatnonzero(tokens == token)
         keys = keys[keys > 0]
         if len(keys):
-            shown = lexicon.shown(token)
+            text = lexicon.text_of(token)
             kind = "lexical" if is_word(lexicon.strings[token]) else "delimiter"
-            own_token = frozenset({token})
-            feature = Feature(f"token {token} {shown}", f"“{shown}”", kind, own_token)
-            yield cells(feature, *after(length, keys))
-            first = Feature(
-                f"first token {token} {shown}", f"the text's first “{shown}”", kind, own_token
-            )
-            yield cells(first, *after(length, keys[:1], itself=False))
+            name, asks_for = f"token {token} {text}", frozenset({token})
+            yield after(Feature(name, f"“{text}”", kind, asks_for), window, keys)
+            first = Feature(f"first {name}", f"the text's first “{text}”", kind, asks_for)
+            yield after(first, window, keys[:1], itself=False)
 
 
-def rarity(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
-    """How rare the key's token is in the text that was fitted, as a logarithm."""
+def rarity(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
+    """The rarity of the key's token in the text that was fitted, as a logarithm."""
     total = 1 + sum(lexicon.counts.values())
     counts = np.array([lexicon.counts.get(int(token), 0) for token in window.tokens])
     rare = np.log(total / (1 + counts)) / 4
-    query, key = lower(len(window))
-    seen = key > 0
-    yield cells(RARE, query[seen], key[seen], rare[key[seen]])
+    query, key = lower(window)
+    yield cells(Feature("key rare", "rarer tokens", "lexical"), query, key, rare[key])
 
 
-RARE = Feature("key rare", "rarer tokens", "lexical")
-
-
-def marks(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
+def marks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Marks of each kind: any, the nearest, the first, and the token after the nearest."""
-    length, found = len(window), kinds_of(window)
+    kinds_of_token = kinds_of(window)
     for kind, name in _MARKS.items():
-        mask = np.array([kind in own for own in found])
+        mask = np.array([kind in kinds for kinds in kinds_of_token])
         mask[0] = False
         keys = np.flatnonzero(mask)
-        if not len(keys):
-            continue
-        any_of, near, first, follow = (
-            Feature(f"{form} {kind}", words.format(name), "delimiter")
-            for form, words in (
-                ("mark", "any {}"),
-                ("nearest mark", "the nearest {}"),
-                ("first mark", "the text's first {}"),
-                ("after mark", "the token after the nearest {}"),
-            )
-        )
-        yield cells(any_of, *after(length, keys))
-        yield cells(first, *after(length, keys[:1], itself=False))
-        query, key = _nearest_to_all(mask)
-        yield cells(near, query, key)
-        yield cells(follow, query, key + 1)
+        if len(keys):
+            query, near = _nearest_to_all(mask)
+            yield after(Feature(f"mark {kind}", f"any {name}", "delimiter"), window, keys)
+            first = Feature(f"first mark {kind}", f"the text's first {name}", "delimiter")
+            yield after(first, window, keys[:1], itself=False)
+            near_mark = Feature(f"nearest mark {kind}", f"the nearest {name}", "delimiter")
+            yield cells(near_mark, query, near)
+            follow = f"the token after the nearest {name}"
+            yield cells(Feature(f"after mark {kind}", follow, "delimiter"), query, near + 1)
 
 
-def repeats(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
+def repeat_features(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """The same token before, what followed it (one and two tokens on), and what came before it."""
     tokens, length = window.tokens, len(window)
     same = np.tril(tokens[:, None] == tokens[None, :], k=-1)
     same[:, 0] = False
-    query, key = np.nonzero(same)
-    yield cells(Feature("same token", "the same token", "lexical"), query, key)
+    yield cells(Feature("same token", "the same token", "lexical"), *np.nonzero(same))
     two = np.zeros_like(same)
     two[1:, 1:] = same[1:, 1:] & same[:-1, :-1]
-    for name, words, place, step in (
+    for name, words, mask, step in (
         ("follower", "what followed the same token", same, 1),
         ("follower-2", "what followed the same token two on", same, 2),
         ("before same", "what came before the same token", same, -1),
         ("follower of two", "what followed the same two tokens", two, 1),
     ):
-        query, key = np.nonzero(place)
+        query, key = np.nonzero(mask)
         key = key + step
         apart = (key < query) & (key > 0)
         yield cells(Feature(name, words, "induction"), query[apart], key[apart])
     last = np.where(same.any(1), length - 1 - same[:, ::-1].argmax(1), -1)
     query = np.flatnonzero(last > 0)
-    yield cells(
-        Feature("nearest same token", "the nearest same token", "lexical"), query, last[query]
-    )
+    token = Feature("nearest same token", "the nearest same token", "lexical")
+    yield cells(token, query, last[query])
     query = query[last[query] + 1 < query]
-    nearest = Feature("nearest follower", "what followed the nearest same token", "induction")
-    yield cells(nearest, query, last[query] + 1)
+    follower = Feature("nearest follower", "what followed the nearest same token", "induction")
+    yield cells(follower, query, last[query] + 1)
 
 
-def simple_rules(window: Window, lexicon: Lexicon) -> Iterator[Cells]:
+def simple_rules(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """One key a query: the nearest verb, the second noun back, the sentence's first word."""
     if not len(window.words):
         return
-    found = picks(window)
-    for row, name in enumerate(RULES):
+    for row, (name, keys) in enumerate(zip(RULES, picks(window), strict=False)):
         if row >= 1 + OFFSETS and name not in _OF_TWO:
-            query = np.flatnonzero(found[row] >= 0)
-            kind = "delimiter" if "PUNCT" in name else "lexical"
-            yield cells(Feature(name, rule_words(name), kind), query, found[row][query])
+            query = np.flatnonzero(keys >= 0)
+            yield cells(Feature(name, rule_words(name), _kind(name)), query, keys[query])
     for name in CLASSES:
         mask = np.zeros(len(window), bool)
         mask[window.words.last[of_class(window.words, name)]] = True
-        kind = "delimiter" if name == "PUNCT" else "lexical"
-        feature = Feature(
-            f"nearest {name} to any", f"the nearest {CLASS_WORDS.get(name, name)}", kind
-        )
-        yield cells(feature, *_nearest_to_all(mask))
+        words = f"the nearest {CLASS_WORDS.get(name, name)}"
+        yield cells(Feature(f"nearest {name} to any", words, _kind(name)), *_nearest_to_all(mask))
 
 
 def rule_words(name: str) -> str:
@@ -218,28 +201,19 @@ def rule_words(name: str) -> str:
         return f"the word {name.split('-')[0]} words back" if name[0] != "1" else "the word before"
     inside = " of the sentence" if name.endswith("-in-sentence") else ""
     form, _, cls = name.removesuffix("-in-sentence").removeprefix("next-to-").partition("-")
-    shown = CLASS_WORDS.get(cls, cls)
+    class_words = CLASS_WORDS.get(cls, cls)
     if name in _OF_TWO:
-        place = "second" if form == "first" else "second nearest"
-        return f"the sentence's {place} {shown}, or its only one"
+        ordinal = "second" if form == "first" else "second nearest"
+        return f"the sentence's {ordinal} {class_words}, or its only one"
     if form == "first":
-        return f"the sentence's first {shown}" if inside else f"the text's first {shown}"
-    return f"the {'second nearest' if form == 'second' else form} {shown}{inside}"
+        return (
+            f"the sentence's first {class_words}" if inside else f"the text's first {class_words}"
+        )
+    return f"the {'second nearest' if form == 'second' else form} {class_words}{inside}"
 
 
 def _nearest_to_all(mask: Bool[ndarray, " token"]) -> tuple[ndarray, ndarray]:
     """Every query with the nearest earlier key of a mask."""
-    place = np.arange(len(mask))
-    last = np.maximum.accumulate(np.where(mask, place, -1))
-    found = np.concatenate([[-1], last[:-1]])
-    query = np.flatnonzero(found >= 0)
-    return query, found[query]
-
-
-def _positions(first: ndarray, last: ndarray) -> ndarray:
-    """All positions of spans, each once, in order."""
-    spans = [np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]
-    return np.unique(np.concatenate(spans)) if spans else np.empty(0, np.int64)
-
-
-TOKENS = (key_words, spelling, rarity, marks, repeats, simple_rules)
+    key = nearest(mask)
+    query = np.flatnonzero(key >= 0)
+    return query, key[query]

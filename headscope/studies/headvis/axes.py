@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from headscope.evidence.result import Result
 from headscope.relations.relation import MIN_QUERIES
-from headscope.runs.listing import Head
+from headscope.statistics.result import Result
 
 _RELATION = "the {type} relation in which the head has the largest lift"
 _OF_A_TYPE = {
@@ -34,15 +32,16 @@ _OF_A_HEAD = {
     "sink_share": "headscope: mean share of attention that a learned sink takes.",
 }
 """Columns of `heads.csv`."""
+_HEAD = ["layer", "head"]
 
 
 class Axes(NamedTuple):
-    """What a run says of its heads, as metrics."""
+    """Metrics from what a run says of its heads."""
 
-    told: Mapping[str, str]
+    tooltips: dict[str, str]
     """The words of each metric's tooltip."""
-    values: Mapping[Head, Mapping[str, float]]
-    """By head; what is not known of one is left out."""
+    values: pd.DataFrame
+    """A column per metric, by layer and head; NaN for what is not known of one."""
 
 
 def own_axes(run: Result) -> Axes:
@@ -51,19 +50,20 @@ def own_axes(run: Result) -> Axes:
     A type's numbers are those of its relation in which the head has the largest lift, of those that
     can earn a tag and were asked at `MIN_QUERIES` queries or more.
     """
-    told: dict[str, str] = {}
-    values: dict[Head, dict[str, float]] = {}
-    best = _best(run)
-    for name in best["type"].unique():
-        own = best[best["type"] == name]
+    tooltips: dict[str, str] = {}
+    columns: dict[str, pd.Series] = {}
+    for name, rows in _best(run).set_index(_HEAD).groupby("type", sort=False):
         for end, (column, words) in _OF_A_TYPE.items():
-            metric = f"{name.replace('-', '_')}_{end}"
-            if _put(own, column, metric, values):
-                told[metric] = words.format(type=name, names=_listed(own["relation"]))
+            metric = f"{str(name).replace('-', '_')}_{end}"
+            columns[metric] = rows[column]
+            tooltips[metric] = words.format(type=name, names=_listed(rows["relation"]))
+    heads = run.heads.set_index(_HEAD)
     for column, words in _OF_A_HEAD.items():
-        if column in run.heads and _put(run.heads, column, column, values):
-            told[column] = words
-    return Axes(told, values)
+        if column in heads:
+            columns[column], tooltips[column] = heads[column], words
+    values = pd.DataFrame(columns, heads.index, dtype=float).replace([-np.inf, np.inf], np.nan)
+    values = values.dropna(axis=1, how="all")
+    return Axes({metric: tooltips[metric] for metric in values}, values)
 
 
 def _best(run: Result) -> pd.DataFrame:
@@ -73,25 +73,13 @@ def _best(run: Result) -> pd.DataFrame:
     able = ids.map({name: name not in rules or rules[name].taggable for name in ids.unique()})
     rows = rows[able & (rows["n"] >= MIN_QUERIES) & np.isfinite(rows["lift"])]
     order = rows.sort_values("lift", ascending=False, kind="stable")
-    best = order.drop_duplicates(["layer", "head", "type"])
+    best = order.drop_duplicates([*_HEAD, "type"])
     return best.sort_index()
 
 
-def _put(
-    rows: pd.DataFrame, column: str, metric: str, values: dict[Head, dict[str, float]]
-) -> bool:
-    """Whether any row has such a number."""
-    known = rows[np.isfinite(rows[column].to_numpy(float))]
-    numbers = known[column].astype(float).tolist()
-    heads = zip(known["layer"].tolist(), known["head"].tolist(), strict=True)
-    for head, number in zip(heads, numbers, strict=True):
-        values.setdefault(head, {})[metric] = number
-    return bool(numbers)
-
-
-def _listed(relations: pd.Series, most: int = 4) -> str:
-    """Which relations these are, those of most heads first."""
+def _listed(relations: pd.Series, limit: int = 4) -> str:
+    """Names of these relations, those of most heads first."""
     counts = relations.value_counts()
     names = sorted(counts.index, key=lambda name: (-counts[name], name))
-    left = len(names) - most
-    return ", ".join(names) if left < 2 else f"{', '.join(names[:most])} and {left} others"
+    unlisted = len(names) - limit
+    return ", ".join(names) if unlisted < 2 else f"{', '.join(names[:limit])} and {unlisted} others"

@@ -1,8 +1,8 @@
-"""The strongest cells of a head's patterns, and what they say together."""
+"""The second pass: the strongest cells of patterns that were drawn, and what they say together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,10 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from headscope.studies.headvis.rows import HIGH
+from headscope.corpus.window import Window
+from headscope.models.load import Model
+from headscope.studies.headvis.head_selection import Advance, HeadSelection, read_rows
+from headscope.studies.headvis.row_metrics import HIGH
 
 IN_A_ROW, FAINTEST = 8, 0.005
 """Most cells that are kept of a row, and the least attention of one."""
@@ -20,7 +23,7 @@ LISTED = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class SparseCells:
     """The kept cells of a pattern in the order of rows: at most `IN_A_ROW` of each."""
 
     index: Int[ndarray, " cell"]
@@ -28,16 +31,34 @@ class Cells:
     value: Float[ndarray, " cell"]
     """Attention, in [`FAINTEST`, 1]."""
 
-    @classmethod
-    def joined(cls, parts: Sequence[Cells]) -> Cells:
-        """Those of several stretches of queries."""
-        return cls(
-            np.concatenate([part.index for part in parts]),
-            np.concatenate([part.value for part in parts]),
-        )
+
+def read_patterns(
+    model: Model,
+    windows: Sequence[Window],
+    selection: HeadSelection,
+    numbers: Sequence[Collection[int]],
+    advance: Advance,
+) -> list[dict[int, SparseCells]]:
+    """Read the strongest cells of each window that a head needs, for every head.
+
+    Args:
+        model: the model.
+        windows: all that there are.
+        selection: the heads.
+        numbers: of each head the numbers of windows.
+        advance: told the tokens of each window when they are done.
+    """
+    cells_of_head: list[dict[int, SparseCells]] = [{} for _ in selection.heads]
+    for number, window in enumerate(windows):
+        heads = [head for head, head_numbers in enumerate(numbers) if number in head_numbers]
+        if heads:
+            for head, cells in _cells(model, window, selection, heads).items():
+                cells_of_head[head][number] = cells
+        advance(len(window))
+    return cells_of_head
 
 
-def strongest_cells(attention: Float[Tensor, "query key"], first: int, length: int) -> Cells:
+def strongest_cells(attention: Float[Tensor, "query key"], first: int, length: int) -> SparseCells:
     """The cells of some rows that are kept; the first token's row and column are among them.
 
     Args:
@@ -46,21 +67,21 @@ def strongest_cells(attention: Float[Tensor, "query key"], first: int, length: i
         length: of the window.
     """
     top = attention.topk(min(IN_A_ROW, attention.shape[1]), -1)
-    row, place = (top.values >= FAINTEST).nonzero(as_tuple=True)
-    index = (first + row) * length + top.indices[row, place]
+    row, column = (top.values >= FAINTEST).nonzero(as_tuple=True)
+    index = (first + row) * length + top.indices[row, column]
     order = index.argsort()
-    found = top.values[row, place][order].cpu().numpy()
-    return Cells(index[order].cpu().numpy(), found)
+    values = top.values[row, column][order].cpu().numpy()
+    return SparseCells(index[order].cpu().numpy(), values)
 
 
-def top_pairs(cells: Cells, length: int) -> Int[ndarray, "pair 2"]:
+def top_pairs(cells: SparseCells, length: int) -> Int[ndarray, "pair 2"]:
     """Each query with its strongest key, the first token left out, where that has `HIGH` or more.
 
     The same pairs as `rows.facts` sees: so strong a cell is always kept.
     """
     query, key = np.divmod(cells.index, length)
-    own = (query > 0) & (key > 0) & (cells.value >= HIGH)
-    query, key, value = query[own], key[own], cells.value[own]
+    strong = (query > 0) & (key > 0) & (cells.value >= HIGH)
+    query, key, value = query[strong], key[strong], cells.value[strong]
     # of equally strong keys the first, as the maximum of a row has it
     order = np.lexsort((key, -value, query))
     _, best = np.unique(query[order], return_index=True)
@@ -68,35 +89,35 @@ def top_pairs(cells: Cells, length: int) -> Int[ndarray, "pair 2"]:
 
 
 def edges(longest: int) -> list[int]:
-    """Of a histogram of distances: 0, 1, 2, 4 … until beyond the last of so long a window.
+    """Bounds of a histogram of distances: 0, 1, 2, 4 … until beyond the last of so long a window.
 
     >>> edges(9)
     [0, 1, 2, 4, 8, 16]
     """
-    found = [0, 1]
-    while found[-1] < longest:
-        found.append(2 * found[-1])
-    return found
+    bounds = [0, 1]
+    while bounds[-1] < longest:
+        bounds.append(2 * bounds[-1])
+    return bounds
 
 
 def distance_histogram(
-    cells: Iterable[tuple[Cells, int]], bin_edges: Sequence[int]
+    cells: Iterable[tuple[SparseCells, int]], bin_edges: Sequence[int]
 ) -> dict[str, Any]:
-    """How many top pairs lie so far apart.
+    """Counts of top pairs by how far apart they lie.
 
     Args:
         cells: of each sequence, with its length.
         bin_edges: from `edges`.
     """
     counts = np.zeros(len(bin_edges) - 1, np.int64)
-    for own, length in cells:
-        pairs = top_pairs(own, length)
+    for sequence, length in cells:
+        pairs = top_pairs(sequence, length)
         counts += np.histogram(np.abs(pairs[:, 0] - pairs[:, 1]), bin_edges)[0]
     return {"bin_edges": list(bin_edges), "bin_values": counts.tolist()}
 
 
 def token_table(
-    cells: Iterable[tuple[Cells, Sequence[str]]], *, keys: bool
+    cells: Iterable[tuple[SparseCells, Sequence[str]]], *, keys: bool
 ) -> list[dict[str, Any]]:
     """Tokens by their share of the kept attention, without the first token's row and column.
 
@@ -108,12 +129,33 @@ def token_table(
         The strongest `LISTED`, as HeadVis' tables have them; of equal ones the first by name.
     """
     sums: dict[str, float] = {}
-    for own, tokens in cells:
-        query, key = np.divmod(own.index, len(tokens))
+    for sequence, tokens in cells:
+        query, key = np.divmod(sequence.index, len(tokens))
         inner = (query > 0) & (key > 0)
-        at = np.bincount((key if keys else query)[inner], own.value[inner], len(tokens))
-        for place in at.nonzero()[0].tolist():
-            sums[tokens[place]] = sums.get(tokens[place], 0.0) + float(at[place])
+        at = np.bincount((key if keys else query)[inner], sequence.value[inner], len(tokens))
+        for position in at.nonzero()[0].tolist():
+            sums[tokens[position]] = sums.get(tokens[position], 0.0) + float(at[position])
     total = sum(sums.values())
     ranked = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:LISTED]
     return [{"token": token, "weight": round(value / total, 4)} for token, value in ranked]
+
+
+def _cells(
+    model: Model, window: Window, selection: HeadSelection, heads: Collection[int]
+) -> dict[int, SparseCells]:
+    """The kept cells of some selected heads' patterns, by the heads' places."""
+    parts: dict[int, list[SparseCells]] = {head: [] for head in heads}
+
+    def take(layer: int, places: slice, rows: Tensor, first: int) -> None:
+        for head, pattern in zip(range(places.start, places.stop), rows, strict=True):
+            if head in parts:
+                parts[head].append(strongest_cells(pattern.exp(), first, len(window)))
+
+    read_rows(model, window, selection, take)
+    return {
+        head: SparseCells(
+            np.concatenate([cells.index for cells in tiles]),
+            np.concatenate([cells.value for cells in tiles]),
+        )
+        for head, tiles in parts.items()
+    }

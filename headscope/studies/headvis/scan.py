@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,8 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.models.load import Model
-from headscope.studies.headvis.chosen import Chosen, read_rows
-from headscope.studies.headvis.rows import HIGH, facts
-from headscope.studies.headvis.sums import Sums
-
-Advance = Callable[[int], None]
+from headscope.studies.headvis.head_selection import Advance, HeadSelection, read_rows
+from headscope.studies.headvis.row_metrics import HIGH, MetricSums, facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +28,17 @@ class Points:
     def __len__(self) -> int:
         return len(self.window)
 
-    def of(self, window: int) -> slice:
-        """Which of them are in a window."""
-        start, stop = np.searchsorted(self.window, [window, window + 1]).tolist()
-        return slice(start, stop)
+    def of(self, window: int) -> Points:
+        """The points that are in a window."""
+        inside = slice(*np.searchsorted(self.window, [window, window + 1]).tolist())
+        return Points(self.window[inside], self.query[inside], self.key[inside])
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What the first pass found of each head."""
+    """The first pass's sums, maxima and points of each head."""
 
-    sums: Sums
+    sums: MetricSums
     largest: Float[ndarray, "window head"]
     """Of each window the largest attention, the first token's row and column and the diagonal left
     out."""
@@ -67,8 +64,8 @@ class Reservoir:
     def points(self) -> Points:
         """Those that stay."""
         self._shrink()
-        kept = self._rows[:, 1:].astype(np.int64)
-        return Points(*kept[np.lexsort((kept[:, 1], kept[:, 0]))].T)
+        points = self._rows[:, 1:].astype(np.int64)
+        return Points(*points[np.lexsort((points[:, 1], points[:, 0]))].T)
 
     def _shrink(self) -> None:
         order = np.argsort(self._rows[:, 0], kind="stable")
@@ -78,7 +75,7 @@ class Reservoir:
 def scan(
     model: Model,
     windows: Sequence[Window],
-    chosen: Chosen,
+    selection: HeadSelection,
     *,
     points: int,
     seed: int,
@@ -91,30 +88,30 @@ def scan(
     Args:
         model: the model.
         windows: of three tokens or more each.
-        chosen: the heads.
+        selection: the heads.
         points: most points that are kept of a head.
         seed: seeds which.
         advance: told the tokens of each window when they are done.
     """
     kinds, known = np.unique(np.concatenate([w.tokens for w in windows]), return_inverse=True)
-    scanner = _Scanner(model, chosen, Sums(len(chosen.heads), len(kinds)), seed)
-    kept = [Reservoir(points) for _ in chosen.heads]
-    largest, start = np.zeros((len(windows), len(chosen.heads))), 0
+    scanner = _Scanner(model, selection, MetricSums(len(selection.heads), len(kinds)), seed)
+    reservoirs = [Reservoir(points) for _ in selection.heads]
+    largest, start = np.zeros((len(windows), len(selection.heads))), 0
     for number, window in enumerate(windows):
-        own = known[start : start + len(window)]
-        scanner.read(number, window, own, largest[number], kept)
+        window_kinds = known[start : start + len(window)]
+        scanner.read(number, window, window_kinds, largest[number], reservoirs)
         start += len(window)
         advance(len(window))
-    return Scan(scanner.sums, largest, [each.points() for each in kept])
+    return Scan(scanner.sums, largest, [reservoir.points() for reservoir in reservoirs])
 
 
 @dataclass(frozen=True, eq=False)
 class _Scanner:
-    """What reads windows one after the other."""
+    """Reads windows one after the other."""
 
     model: Model
-    chosen: Chosen
-    sums: Sums
+    selection: HeadSelection
+    sums: MetricSums
     seed: int
 
     def read(
@@ -123,7 +120,7 @@ class _Scanner:
         window: Window,
         kinds: Int[ndarray, " position"],
         largest: Float[ndarray, " head"],
-        kept: Sequence[Reservoir],
+        reservoirs: Sequence[Reservoir],
     ) -> None:
         """Add a window to the sums, to the maxima and to what is drawn."""
         tokens = torch.from_numpy(window.tokens).to(self.model.device)
@@ -135,12 +132,12 @@ class _Scanner:
             np.maximum(here, seen.largest.amax(1).double().cpu().numpy(), out=here)
             # for all heads of the layer, so that a head's are the same whichever are read
             chance = np.random.default_rng([self.seed, number, layer, first])
-            drawn = chance.random((self.model.heads, rows.shape[1]))
+            priority = chance.random((self.model.heads, rows.shape[1]))
             best, key = seen.best.cpu().numpy(), seen.key.cpu().numpy()
-            for i, head in enumerate(self.chosen.by_layer[layer][1]):
+            for i, head in enumerate(self.selection.by_layer[layer][1]):
                 query = np.flatnonzero(best[i] >= HIGH)
                 where = np.full(len(query), number)
-                columns = drawn[head, query], where, first + query, key[i, query]
-                kept[places.start + i].add(np.stack(columns, 1))
+                columns = priority[head, query], where, first + query, key[i, query]
+                reservoirs[places.start + i].add(np.stack(columns, 1))
 
-        read_rows(self.model, window, self.chosen, take)
+        read_rows(self.model, window, self.selection, take)

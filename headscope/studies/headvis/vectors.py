@@ -1,24 +1,30 @@
-"""The third pass: queries, keys, values and outputs of heads where they attend strongly."""
+"""The third pass: queries, keys, values and outputs of heads where they attend strongly, and three
+principal components of them, the same ones each time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headscope.attention_kind import AttentionKind
 from headscope.corpus.window import Window
-from headscope.models.engines.engine import Picked, StoppedError, Tile
-from headscope.models.engines.fused import FusedEngine, stopped
-from headscope.models.engines.interface import reading
-from headscope.models.engines.probe import only_forward
-from headscope.models.engines.rows import Scores, log_probabilities
+from headscope.models.engines.engine import QueryRows, Tile
+from headscope.models.engines.engine import Vectors as VectorRequest
+from headscope.models.engines.fused import FusedEngine
+from headscope.models.engines.log_attention import Scores, log_probabilities
 from headscope.models.load import Model
-from headscope.studies.headvis.chosen import Chosen
-from headscope.studies.headvis.scan import Advance, Points
+from headscope.models.stream import LayerAttention, stream_attention
+from headscope.studies.headvis.head_selection import Advance, HeadSelection
+from headscope.studies.headvis.scan import Points
 
+AXES = 3
+"""Principal components of a cloud."""
 Vectors = dict[str, Float[Tensor, "point width"]]
 """By their letters, as HeadVis has them: `Q` at the query and `K` at the key as they meet in the
 score, that is after rotary embedding; `V` at the key; and `O` at the query, the head's mean of
@@ -26,15 +32,14 @@ values weighted by its attention, before W_O, so that O and V lie in one space."
 
 
 def shows_vectors(model: Model) -> bool:
-    """Whether a model's queries, keys and values can be read: those of the fused engine's."""
+    """Tells whether a model's queries, keys and values can be read: the fused engine's can."""
     return isinstance(model.engine, FusedEngine)
 
 
-@torch.inference_mode()
 def read_vectors(
     model: Model,
     windows: Sequence[Window],
-    chosen: Chosen,
+    selection: HeadSelection,
     points: Sequence[Points],
     advance: Advance,
 ) -> list[Vectors]:
@@ -43,76 +48,82 @@ def read_vectors(
     Args:
         model: of the fused engine.
         windows: all that there are.
-        chosen: the heads.
+        selection: the heads.
         points: of each head.
         advance: told the tokens of each window when they are done.
     """
-    found: list[dict[str, list[Tensor]]] = [{} for _ in chosen.heads]
+    vectors: list[dict[str, list[Tensor]]] = [{} for _ in selection.heads]
     for number, window in enumerate(windows):
-        here = {i: each for i, each in enumerate(_in_window(points, number)) if len(each)}
+        in_window = [head_points.of(number) for head_points in points]
+        here = {i: head_points for i, head_points in enumerate(in_window) if len(head_points)}
         if here:
-            for i, own in _read_window(model, window, chosen, here).items():
-                for letter, each in own.items():
-                    found[i].setdefault(letter, []).append(each.float().cpu())
+            for i, head_vectors in _read_window(model, window, selection, here).items():
+                for letter, values in head_vectors.items():
+                    vectors[i].setdefault(letter, []).append(values.float().cpu())
         advance(len(window))
-    return [{letter: torch.cat(parts) for letter, parts in each.items()} for each in found]
+    return [{letter: torch.cat(parts) for letter, parts in values.items()} for values in vectors]
 
 
-def _in_window(points: Sequence[Points], number: int) -> list[Points]:
-    """Of each head its points in one window."""
-    parts = [(each, each.of(number)) for each in points]
-    return [Points(each.window[at], each.query[at], each.key[at]) for each, at in parts]
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The map of a vector onto the axes: (vector − mean) · axesᵀ."""
+
+    mean: Float[Tensor, " width"]
+    axes: Float[Tensor, "3 width"]
+    """Orthonormal rows, the one of most variance first; zero where the vectors span fewer."""
+
+    def of(self, vectors: Float[Tensor, "point width"]) -> Float[Tensor, "point 3"]:
+        """Coordinates of vectors on the axes."""
+        return (vectors.double() - self.mean) @ self.axes.T
+
+
+def principal_axes(vectors: Float[Tensor, "point width"]) -> Rotation:
+    """The axes of most variance, by the singular values of the centred vectors.
+
+    An axis and its opposite serve alike: the entry of largest size is made positive, the first of
+    equals, so that the same vectors always give the same axes.
+
+    >>> found = principal_axes(torch.tensor([[0.0, -1.0], [0.0, 1.0], [0.0, 3.0]]))
+    >>> found.axes.round(decimals=6).tolist()
+    [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    exact = vectors.double().cpu()
+    mean = exact.mean(0)
+    _, sizes, rows = torch.linalg.svd(exact - mean, full_matrices=False)
+    directions = rows[:AXES][sizes[:AXES] > sizes[:1] * 1e-9]
+    largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
+    axes = exact.new_zeros(AXES, exact.shape[1])
+    axes[: len(directions)] = directions * largest.sign()
+    return Rotation(mean, axes)
 
 
 def _read_window(
-    model: Model, window: Window, chosen: Chosen, points: Mapping[int, Points]
+    model: Model, window: Window, selection: HeadSelection, points: Mapping[int, Points]
 ) -> dict[int, Vectors]:
-    """The vectors of some of the chosen heads, by their places."""
-    engine: Any = model.engine
-    found: dict[int, Vectors] = {}
+    """The vectors of some of the selected heads, by their places."""
+    vectors: dict[int, Vectors] = {}
 
-    def take(layer: int, scores: Scores) -> None:
-        places, numbers = chosen.by_layer.get(layer, (slice(0, 0), []))
-        for i, head in zip(_range(places), numbers, strict=True):
+    def add(attention: LayerAttention) -> None:
+        (scores,) = attention.rows
+        places, numbers = selection.by_layer.get(attention.layer, (slice(0, 0), []))
+        for i, head in zip(range(places.start, places.stop), numbers, strict=True):
             if i in points:
-                found[i] = _vectors(_of_head(scores, head), points[i], both_ways=engine.both_ways)
-        if layer == chosen.last:
-            raise StoppedError
+                one = scores.of_head(head)
+                vectors[i] = _vectors(one, points[i], model.attention_kind)
 
-    tokens = torch.from_numpy(window.tokens)[None].to(model.device)
-    with reading(take), stopped():
-        engine.network.base_model(tokens, **only_forward(engine.stated))
-    return found
+    stream_attention(model, [window], lambda _: [VectorRequest()], add, layers=selection.last + 1)
+    return vectors
 
 
-def _range(places: slice) -> range:
-    return range(places.start, places.stop)
-
-
-def _of_head(scores: Scores, head: int) -> Scores:
-    """One head's, with the keys and values of its group: the same numbers whatever else is read."""
-    group = head // (scores.query.shape[1] // scores.key.shape[1])
-    bias, sink, value = scores.beside.bias, scores.beside.sink, scores.value
-    if bias is not None and bias.shape[1] > 1:
-        bias = bias[:, head : head + 1]
-    return scores._replace(
-        query=scores.query[:, head : head + 1],
-        key=scores.key[:, group : group + 1],
-        value=None if value is None else value[:, group : group + 1],
-        normaliser=scores.normaliser[:, head : head + 1],
-        beside=scores.beside._replace(bias=bias, sink=None if sink is None else sink[head][None]),
-    )
-
-
-def _vectors(scores: Scores, points: Points, *, both_ways: bool) -> Vectors:
-    """Of a head alone, at its points in a window that runs alone."""
+def _vectors(scores: Scores, points: Points, attention_kind: AttentionKind) -> Vectors:
+    """The vectors of one head at its points in a window that runs alone."""
     length = scores.query.shape[2]
     rows: Tensor
-    if both_ways:
+    if attention_kind.sees_future:
         rows = log_probabilities(scores, Tile(slice(0, 1), slice(0, length), length))[0, 0]
         rows = rows[torch.from_numpy(points.query).to(rows.device)]
     else:
-        rows = log_probabilities(scores, Picked(0, points.query))[0, 0]
+        rows = log_probabilities(scores, QueryRows(0, points.query))[0, 0]
     value: Any = scores.value
     values = value[0, 0].to(rows.dtype)
     return {

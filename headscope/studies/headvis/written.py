@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.visible import visible
 from headscope.corpus.window import Window
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head
-from headscope.studies.headvis.cells import Cells, distance_histogram, edges, token_table
-from headscope.studies.headvis.deciles import INTERVALS
-from headscope.studies.headvis.pca import Rotation, principal_axes
+from headscope.studies.headvis.cells import SparseCells, distance_histogram, edges, token_table
 from headscope.studies.headvis.scan import Points
-from headscope.studies.headvis.vectors import Vectors
+from headscope.studies.headvis.vectors import Rotation, Vectors, principal_axes
 
+INTERVALS, PER_INTERVAL = 10, 20
+"""Stretches of sequences by how strongly a head attends, and how many of each are shown."""
 BINS = 20
 """Of the histogram of a head's maxima."""
 FEWEST_POINTS = 4
@@ -36,11 +36,11 @@ STATISTICS = {
 }
 
 
-class Drawn(NamedTuple):
+class SequenceSample(NamedTuple):
     """Sequences of one head that were drawn: their numbers with their stretch, and their cells."""
 
     sequences: Sequence[tuple[int, int]]
-    cells: Mapping[int, Cells]
+    cells: Mapping[int, SparseCells]
 
 
 class Cloud(NamedTuple):
@@ -66,34 +66,70 @@ def rounded(values: Any) -> Any:
     return (exact + 0.0).tolist()  # −0 becomes 0
 
 
-def shown(window: Window) -> list[str]:
+def visible_tokens(window: Window) -> list[str]:
     """A window's tokens as they are shown: with their spaces, line ends and odd marks visible."""
     return [visible(string) for string in window.strings]
 
 
+def intervals(largest: Float[ndarray, " sequence"]) -> Int[ndarray, " sequence"]:
+    """The stretch of each sequence: 1 for the weakest tenth, 10 for the strongest.
+
+    Sequences of one strength are in the order in which they were read.
+
+    >>> intervals(np.array([0.3, 0.9, 0.1, 0.5, 0.7])).tolist()
+    [4, 10, 2, 6, 8]
+    """
+    count = len(largest)
+    rank = np.empty(count, np.int64)
+    rank[np.argsort(largest, kind="stable")] = np.arange(count)
+    interval: Int[ndarray, " sequence"] = -(-(rank + 1) * INTERVALS // count)
+    return interval
+
+
+def sample_sequences(
+    largest: Float[ndarray, " sequence"], rng: np.random.Generator, per_interval: int = PER_INTERVAL
+) -> list[tuple[int, int]]:
+    """Sequences with their stretch, at most so many of each, the strongest first.
+
+    Which of a stretch are taken is drawn without replacement, each as likely as any other, as a
+    reservoir does.
+    """
+    stretch = intervals(largest)
+    sequences: list[int] = []
+    for number in range(INTERVALS, 0, -1):
+        members = np.flatnonzero(stretch == number)
+        sample = (
+            rng.choice(members, min(per_interval, len(members)), replace=False)
+            if len(members)
+            else members
+        )
+        sequences += sorted(sample.tolist(), key=lambda i: (-largest[i], i))
+    return [(i, int(stretch[i])) for i in sequences]
+
+
 def head_file(
-    windows: Sequence[Window], largest: Float[ndarray, " window"], drawn: Drawn
+    windows: Sequence[Window], largest: Float[ndarray, " window"], sample: SequenceSample
 ) -> dict[str, Any]:
     """`heads/L{layer}H{head}.json`.
 
     Args:
         windows: all that were read.
         largest: the head's largest attention in each.
-        drawn: those of them that are shown.
+        sample: those of them that are shown.
     """
-    named = {number: shown(windows[number]) for number, _ in drawn.sequences}
-    own = [(drawn.cells[number], named[number]) for number in named]
+    tokens_of = {number: visible_tokens(windows[number]) for number, _ in sample.sequences}
+    cells = [(sample.cells[number], tokens_of[number]) for number in tokens_of]
     sequences = [
         {
             "sequence_id": number,
             "interval": stretch,
-            "tokens": named[number],
-            "attention_indices": drawn.cells[number].index.tolist(),
-            "attention_values": rounded(drawn.cells[number].value),
+            "tokens": tokens_of[number],
+            "attention_indices": sample.cells[number].index.tolist(),
+            "attention_values": rounded(sample.cells[number].value),
             "seq_len": len(windows[number]),
             "max_activation": rounded(largest[number]),
         }
-        for number, stretch in drawn.sequences
+        for number, stretch in sample.sequences
     ]
     counts, bins = np.histogram(np.clip(largest, 0, 1), BINS, (0, 1))
     statistics = {
@@ -105,10 +141,10 @@ def head_file(
     return {
         "sequences": sequences,
         "qk_distance_histogram": distance_histogram(
-            [(cells, len(tokens)) for cells, tokens in own], distances
+            [(cells, len(tokens)) for cells, tokens in cells], distances
         ),
-        "top_query_tokens": token_table(own, keys=False),
-        "top_key_tokens": token_table(own, keys=True),
+        "top_query_tokens": token_table(cells, keys=False),
+        "top_key_tokens": token_table(cells, keys=True),
         "histogram": {"bin_edges": rounded(bins), "bin_values": counts.tolist()},
         "statistics": statistics,
     }
@@ -130,12 +166,12 @@ def cloud_file(points: Points, vectors: Vectors) -> Cloud:
             "top_k": points.key.tolist(),
             "norms": rounded(torch.linalg.vector_norm(vectors["Q"].double(), dim=1)),
             "pca": {
-                letter: {f"d{axis}": rounded(column) for axis, column in enumerate(own.T)}
-                for letter, own in placed.items()
+                letter: {f"d{axis}": rounded(column) for axis, column in enumerate(coordinates.T)}
+                for letter, coordinates in placed.items()
             },
             "clusters": [],
         },
-        {letter: _rotation(each) for letter, each in rotations.items()},
+        {letter: _rotation(rotation) for letter, rotation in rotations.items()},
     )
 
 
@@ -144,7 +180,7 @@ def config_file(
     name: str,
     heads: Sequence[Head],
     shape: tuple[int, int],
-    told: Mapping[str, str],
+    tooltips: Mapping[str, str],
     clouds: Sequence[Head],
 ) -> dict[str, Any]:
     """`config.json`, which HeadVis reads first.
@@ -153,7 +189,7 @@ def config_file(
         name: what the model is called.
         heads: those that are written.
         shape: the model's layers, and heads of each.
-        told: each metric with the words of its tooltip.
+        tooltips: each metric with the words of its tooltip.
         clouds: the heads with a cloud.
     """
     return {
@@ -162,8 +198,8 @@ def config_file(
         "n_layers": shape[0],
         "n_heads": shape[1],
         "n_intervals": INTERVALS,
-        "metrics": list(told),
-        "metric_descriptions": dict(told),
+        "metrics": list(tooltips),
+        "metric_descriptions": dict(tooltips),
         "head_data_pattern": "L{layer}H{head}.json",
         "has_umap": bool(clouds),
         "umap_heads": [list(head) for head in clouds],

@@ -1,1 +1,1 @@
-"""How much of a model's attention is needed, and a model with less of it."""
+"""The attention that a model needs, and a model with less of it."""

@@ -16,23 +16,26 @@ from numpy import ndarray
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, ModelError
-from headscope.measure.batches import Batch
-from headscope.measure.text_loss import network_of, text_loss
-from headscope.models.engines.interface import NAME
-from headscope.models.engines.modules import attention_layers
+from headscope.models.batching import batch_tokens_on
+from headscope.models.engines.capture import NAME
+from headscope.models.layout.model_layout import Q_PROJ
+from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import find_projections
 from headscope.models.load import Model
-from headscope.models.quiet import quiet
-from headscope.runs.write import new_folder
-from headscope.studies.prune.run import masked_loss
+from headscope.models.loss import loss, network_loss, network_of
+from headscope.models.quiet_transformers import quiet_logging
+from headscope.runs.write import check_writable, new_folder
+from headscope.studies.prune.pruning_curve import masked_loss
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """How far the smaller model's loss may be from that of the masked one, in nats per token."""
 
 
 @dataclass(frozen=True, eq=False)
-class Smaller:
-    """What was written."""
+class SmallerModel:
+    """A model with fewer heads, as it was written."""
 
     folder: Path
     kept: Bool[ndarray, "layer head"]
@@ -44,20 +47,31 @@ class Smaller:
     parameters_before: int
 
 
-def check_smaller(model: Model, keep: float, folder: Path) -> None:
-    """Refuse what cannot be done, before anything is measured.
+def check_saving(keep: float, folder: Path) -> None:
+    """Refuse a share or a folder that no smaller model can have, before a model is loaded.
 
     Raises:
-        ModelError: the layout fixes the width of a head by the number of heads.
-        HeadscopeError: no such share, or the folder holds something.
+        HeadscopeError: no such share, the folder holds something, or cannot be written.
     """
     if not 0 < keep <= 1:
         raise HeadscopeError(f"--keep {keep:g}: the share of heads to keep is above 0, at most 1")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise HeadscopeError(f"{folder} is there already; --save names a new or empty folder")
-    for attention in attention_layers(network_of(model)):
-        if not all(hasattr(attention, name) for name in (*_PROJECTIONS, "head_dim")):
-            fixed = any(hasattr(attention, name) for name in _OF_FIXED_WIDTH)
+    check_writable(folder)
+
+
+def check_smaller(model: Model, keep: float, folder: Path) -> None:
+    """Refuse what cannot be done, before anything is measured.
+
+    Raises:
+        ModelError: the layout fixes the width of a head by the number of heads.
+        HeadscopeError: see `check_saving`.
+    """
+    check_saving(keep, folder)
+    for attention in attention_modules(network_of(model)):
+        form = find_projections(attention)
+        if form != Q_PROJ or not all(hasattr(attention, name) for name in ("head_dim", _OUTPUT)):
+            fixed = form is not None and form.fixed_width
             raise ModelError(
                 f"{model.name}: a smaller model cannot be saved in the layout of "
                 f"{model.architecture}: {_FIXED if fixed else _UNKNOWN}. Llama-like layouts can "
@@ -66,7 +80,7 @@ def check_smaller(model: Model, keep: float, folder: Path) -> None:
             )
 
 
-_OF_FIXED_WIDTH = ("c_attn", "query_key_value")
+_OUTPUT = "o_proj"
 _FIXED = (
     "there the width of a head is d_model / heads by definition, so that fewer heads would have "
     "to be wider"
@@ -80,8 +94,8 @@ def save_smaller(
     keep: float,
     folder: Path,
     *,
-    text: Sequence[Batch],
-) -> Smaller:
+    windows: Sequence[Window],
+) -> SmallerModel:
     """Write a Hugging Face model with only the most important heads of every layer.
 
     Every layer keeps equally many, because the configuration has one number for all. Grouped
@@ -90,11 +104,12 @@ def save_smaller(
 
     Args:
         model: a loaded model with a Llama-like layout.
-        importance: of each head; see `headscope.studies.prune.run`.
+        importance: of each head; see `headscope.studies.prune.head_importance`.
         keep: share of heads to keep, above 0.
         folder: a new or empty folder, written whole or not at all; transformers and headscope
             load it by its name.
-        text: what the smaller and the masked model are compared on before anything is written.
+        windows: text on which the smaller and the masked model are compared before anything is
+            written.
 
     Raises:
         ModelError: the layout does not allow it, or the smaller model's loss is another.
@@ -102,21 +117,25 @@ def save_smaller(
     """
     check_smaller(model, keep, folder)
     network = network_of(model)
-    kept = choose(importance, keep, groups=model.key_value_heads)
-    small = _build(model, network, kept)
-    loss = text_loss(small, text).mean
-    expected = masked_loss(network, text, kept).mean
-    if not abs(loss - expected) <= TOLERANCE.get(network.dtype, 1e-4):
+    kept_heads = choose(importance, keep, groups=model.key_value_heads)
+    small = _build(model, network, kept_heads)
+    size = batch_tokens_on(model.device)
+    small_loss = network_loss(small, windows, batch_tokens=size).mean
+    expected = masked_loss(model, windows, kept_heads).mean
+    if not abs(small_loss - expected) <= TOLERANCE.get(network.dtype, 1e-4):
         raise ModelError(
-            f"{model.name}: with its heads cut out its loss is {loss:.5f}, with the same heads "
-            f"masked {expected:.5f}: this layout keeps something else by head; nothing was written"
+            f"{model.name}: with its heads cut out its loss is {small_loss:.5f}, with the same "
+            f"heads masked {expected:.5f}: this layout keeps something else by head; nothing was "
+            "written"
         )
     with new_folder(folder) as new:
-        with quiet():
+        with quiet_logging():
             small.save_pretrained(new)
         model.tokenizer.save(new)
-    parameters, before = (sum(w.numel() for w in each.parameters()) for each in (small, network))
-    return Smaller(folder, kept, loss, text_loss(network, text).mean, parameters, before)
+    parameters, before = (sum(w.numel() for w in part.parameters()) for part in (small, network))
+    return SmallerModel(
+        folder, kept_heads, small_loss, loss(model, windows).mean, parameters, before
+    )
 
 
 def choose(
@@ -132,29 +151,26 @@ def choose(
     grouped = rearrange(importance, "layer (group member) -> layer group member", group=groups)
     size = grouped.shape[2]
     some = max(1, round(keep * size))
-    whole = max(1, round(keep * groups))
+    group_count = max(1, round(keep * groups))
     of_every_group = _highest(grouped, some)
-    whole_groups = np.repeat(_highest(grouped.sum(2), whole)[:, :, None], size, axis=2)
+    whole_groups = np.repeat(_highest(grouped.sum(2), group_count)[:, :, None], size, axis=2)
 
-    def nearness(chosen: Bool[ndarray, "layer group member"]) -> tuple[float, float]:
-        return -abs(float(chosen.mean()) - keep), float(grouped[chosen].sum())
+    def nearness(mask: Bool[ndarray, "layer group member"]) -> tuple[float, float]:
+        return -abs(float(mask.mean()) - keep), float(grouped[mask].sum())
 
     best = max((of_every_group, whole_groups), key=nearness)
     return rearrange(best, "layer group member -> layer (group member)").copy()
 
 
 def _highest(values: Float[ndarray, "*_ item"], count: int) -> Bool[ndarray, "*_ item"]:
-    """Which are the `count` highest of each row; of equal ones the first."""
+    """Marks the `count` highest of each row; of equal ones the first."""
     order = np.argsort(-values, axis=-1, kind="stable")[..., :count]
-    chosen = np.zeros(values.shape, bool)
-    np.put_along_axis(chosen, order, True, -1)
-    return chosen
+    mask = np.zeros(values.shape, bool)
+    np.put_along_axis(mask, order, True, -1)
+    return mask
 
 
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
-
-
-def _build(model: Model, network: Any, kept: Bool[ndarray, "layer head"]) -> Any:
+def _build(model: Model, network: Any, kept_heads: Bool[ndarray, "layer head"]) -> Any:
     """The smaller network, in memory.
 
     Raises:
@@ -162,21 +178,25 @@ def _build(model: Model, network: Any, kept: Bool[ndarray, "layer head"]) -> Any
     """
     # a key/value head stays if a query head of its group does
     key_heads: Bool[ndarray, "layer group"] = np.logical_or.reduce(
-        rearrange(kept, "layer (group member) -> layer group member", group=model.key_value_heads),
+        rearrange(
+            kept_heads, "layer (group member) -> layer group member", group=model.key_value_heads
+        ),
         axis=2,
     )
     config = deepcopy(network.config)
-    attentions: list[Any] = list(attention_layers(network))
+    attentions: list[Any] = list(attention_modules(network))
     config.head_dim = attentions[0].head_dim
-    config.num_attention_heads = int(kept[0].sum())
+    config.num_attention_heads = int(kept_heads[0].sum())
     config.num_key_value_heads = int(key_heads[0].sum())
     state = dict(network.state_dict())
     names = {module: name for name, module in network.named_modules()}
     for layer, attention in enumerate(attentions):
-        of_query, of_key = torch.from_numpy(kept[layer]), torch.from_numpy(key_heads[layer])
-        for part, heads in zip(_PROJECTIONS, (of_query, of_key, of_key, of_query), strict=True):
+        of_query, of_key = torch.from_numpy(kept_heads[layer]), torch.from_numpy(key_heads[layer])
+        for part, heads in zip(
+            (*Q_PROJ.modules, _OUTPUT), (of_query, of_key, of_key, of_query), strict=True
+        ):
             prefix = f"{names[attention]}.{part}"
-            axis = 1 if part == "o_proj" else 0
+            axis = 1 if part == _OUTPUT else 0
             state[f"{prefix}.weight"] = _cut(state[f"{prefix}.weight"], heads, axis)
             if axis == 0 and f"{prefix}.bias" in state:
                 state[f"{prefix}.bias"] = _cut(state[f"{prefix}.bias"], heads, 0)

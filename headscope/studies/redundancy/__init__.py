@@ -1,1 +1,1 @@
-"""How alike a model's heads are, by the attention that they pay to the same text."""
+"""Likeness of a model's heads, by the attention that they pay to the same text."""

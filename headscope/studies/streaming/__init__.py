@@ -1,1 +1,1 @@
-"""Which key/value heads may keep the first tokens and a recent window only, and what that costs."""
+"""Key/value heads that may keep the first tokens and a recent window only, and the cost."""

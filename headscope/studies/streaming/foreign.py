@@ -1,24 +1,23 @@
-"""Whether a head reads what is far: its far mass beside that on another document's text."""
+"""Mass of heads on far text, compared with that on another document's text in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
 from scipy import stats
-from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import interval, resample
-from headscope.measure.text_loss import Advance
-from headscope.models.engines.engine import Rows, Tile
+from headscope.models.engines.engine import Tile
 from headscope.models.load import Model
+from headscope.models.loss import Advance
+from headscope.models.stream import LayerAttention, stream_attention
 
-NEAR = 64
+NEAR_TOKENS = 64
 """Tokens before a query that are its own in both texts."""
 ROWS = 128
 """Queries whose rows of attention exist at once."""
@@ -34,9 +33,8 @@ YES, NO, UNSURE = "yes", "no", "unsure"
 def far_masses(
     model: Model,
     windows: Sequence[Window],
-    shared: int,
     sinks: int,
-    advance: Advance = lambda _: None,
+    advance: Advance = lambda tokens: None,
 ) -> Float[ndarray, "side window layer key_value"]:
     """The mass on far text, first on the document's own, then on another's in its place.
 
@@ -48,34 +46,29 @@ def far_masses(
     Args:
         model: a model that runs under the fused engine.
         windows: of several documents, each of 192 tokens or more.
-        shared: key/value heads of a layer.
         sinks: first keys that do not count.
-        advance: told the tokens of each pass.
+        advance: called with the tokens of each pass.
 
     Returns:
         Means over queries and over the query heads that share a key/value head; no window where
         none has another document's text beside it.
     """
-    rows: list[ndarray] = []
-    for place, window in enumerate(windows):
-        cut = len(window) - max(2 * NEAR, len(window) // 4)
-        other = _another(windows, place, cut)
+    pairs: list[ndarray] = []
+    for number, window in enumerate(windows):
+        cut = len(window) - max(2 * NEAR_TOKENS, len(window) // 4)
+        other = _foreign_window(windows, number, cut)
         if other is None:
             continue
-        foreign = np.concatenate([other.tokens[:cut], window.tokens[cut:]])
-        pair = [
-            _mass(model, tokens, cut, shared=shared, sinks=sinks)
-            for tokens in (window.tokens, foreign)
-        ]
-        rows.append(np.stack(pair))
+        foreign = replace(window, tokens=np.concatenate([other.tokens[:cut], window.tokens[cut:]]))
+        pairs.append(np.stack([_mass(model, text, cut, sinks) for text in (window, foreign)]))
         advance(2 * len(window))
-    shape = (2, 0, model.layers, shared)
-    return np.stack(rows, 1) if rows else np.zeros(shape)
+    shape = (2, 0, model.layers, model.key_value_heads)
+    return np.stack(pairs, 1) if pairs else np.zeros(shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Need:
-    """By how much more mass lies on the own far text than on a foreign one; NaN if unmeasured."""
+    """Mass on the own far text beyond that on a foreign one; NaN if unmeasured."""
 
     lift: Float[ndarray, "layer key_value"]
     low: Float[ndarray, "layer key_value"]
@@ -88,11 +81,12 @@ class Need:
     def verdicts(self) -> list[str]:
         """`yes`, `no` or `unsure` of each head in the order of layers; empty if unmeasured."""
         columns = (self.lift, self.high, self.q_value)
-        return [verdict(*each) for each in zip(*(x.ravel().tolist() for x in columns), strict=True)]
+        rows = zip(*(column.ravel().tolist() for column in columns), strict=True)
+        return [verdict(*row) for row in rows]
 
 
 def needs(masses: Float[ndarray, "side window layer key_value"], *, seed: int) -> Need:
-    """Whether each head's mass is on what the far text says; windows are the units."""
+    """The test of each head's mass against that on foreign text; windows are the units."""
     apart = masses[0] - masses[1]
     windows, heads = len(apart), apart.shape[1:]
     if windows < FEWEST:
@@ -120,26 +114,23 @@ def verdict(lift: float, high: float, q_value: float) -> str:
     return NO if high < LEAST else UNSURE
 
 
-def _another(windows: Sequence[Window], place: int, cut: int) -> Window | None:
+def _foreign_window(windows: Sequence[Window], number: int, cut: int) -> Window | None:
     """The next window, from the first on again, of another document and long enough."""
-    own = windows[place].document
-    following = (*windows[place + 1 :], *windows[:place])
-    return next((w for w in following if w.document != own and len(w) >= cut), None)
+    document = windows[number].document
+    following = (*windows[number + 1 :], *windows[:number])
+    return next((w for w in following if w.document != document and len(w) >= cut), None)
 
 
-def _mass(
-    model: Model, tokens: ndarray, cut: int, *, shared: int, sinks: int
-) -> Float[ndarray, "layer key_value"]:
-    found = np.zeros((model.layers, shared))
-    row = {layer: place for place, layer in enumerate(model.attention_layers)}
-    starts = range(cut + NEAR, len(tokens), ROWS)
-    tiles = [Tile(slice(0, 1), slice(at, min(at + ROWS, len(tokens)))) for at in starts]
+def _mass(model: Model, window: Window, cut: int, sinks: int) -> Float[ndarray, "layer key_value"]:
+    sums = np.zeros((model.layers, model.key_value_heads))
+    row = {layer: number for number, layer in enumerate(model.attention_layers)}
+    starts = range(cut + NEAR_TOKENS, len(window), ROWS)
+    tiles = [Tile(slice(0, 1), slice(at, min(at + ROWS, len(window)))) for at in starts]
 
-    def take(layer: int, rows: Iterable[Rows]) -> None:
-        for logarithms in rows:
-            mass: Tensor = logarithms[0, :, :, sinks:cut].exp().sum((1, 2))
-            found[row[layer]] += mass.view(shared, -1).mean(1).double().cpu().numpy()
+    def add(attention: LayerAttention) -> None:
+        for rows in attention.log_probabilities():
+            mass = rows[0, :, :, sinks:cut].exp().sum((1, 2)).view(model.key_value_heads, -1)
+            sums[row[attention.layer]] += mass.mean(1).double().cpu().numpy()
 
-    on_device: Tensor = torch.from_numpy(tokens)[None].to(model.device)
-    model.engine.run(on_device, tiles, take)
-    return found / (len(tokens) - cut - NEAR)
+    stream_attention(model, [window], lambda _: tiles, add)
+    return sums / (len(window) - cut - NEAR_TOKENS)

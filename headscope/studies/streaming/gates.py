@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import HeadscopeError
-from headscope.runs.given_file import given_file
+from headscope.runs.user_file import given_file
 
 METRIC = "duo_attention_gate_kv_head"
 _NEEDED = ["layer", "head", "value"]
@@ -26,7 +26,9 @@ _WOULD_DO = (
 )
 
 
-def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[ndarray, " place"]:
+def read_gates(
+    path: str | Path, name: str, layers: int, heads: int
+) -> Float[ndarray, " key_value"]:
     """The gates of a model's key/value heads, numbered through all layers.
 
     Args:
@@ -49,19 +51,19 @@ def read_gates(path: str | Path, name: str, layers: int, heads: int) -> Float[nd
     rows = [row for row in csv.reader(StringIO(text), delimiter=delimiter) if row]
     try:
         if rows and set(_NEEDED) <= set(rows[0]):
-            found = _of_table(pd.DataFrame(rows[1:], columns=rows[0]), name, path)
+            gates = _of_table(pd.DataFrame(rows[1:], columns=rows[0]), name, path)
         else:
-            found = np.array(rows, float)
+            gates = np.array(rows, float)
     except ValueError as error:
         raise HeadscopeError(f"{path}: {error!s:.200}; give {_WOULD_DO}") from error
-    if found.shape != (layers, heads):
-        has = " × ".join(map(str, found.shape)) or "no"
+    if gates.shape != (layers, heads):
+        has = " × ".join(map(str, gates.shape)) or "no"
         raise HeadscopeError(
             f"{path}: holds {has} gates, and {name} has {layers} layers × {heads} key/value heads"
         )
-    if not np.isfinite(found).all():
+    if not np.isfinite(gates).all():
         raise HeadscopeError(f"{path}: a gate is no finite number; give {_WOULD_DO}")
-    return found.ravel()
+    return gates.ravel()
 
 
 def _of_table(table: pd.DataFrame, name: str, path: str | Path) -> Float[ndarray, "layer head"]:

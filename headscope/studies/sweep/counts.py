@@ -1,4 +1,4 @@
-"""How many heads of each type there are at each revision of a model, e.g. along its training."""
+"""Counts of heads of each type at each revision of a model, e.g. along its training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.studies.sweep.cells import COMPLETE, Cell, counted_types
+from headscope.studies.sweep.sweep_cells import COMPLETE, Cell, counted_types
 
 COLUMNS = ["model", "corpus", "revision", "step", "type", "heads", "primary", "all_heads"]
 _NUMBER = re.compile(r"\d+")
@@ -58,11 +58,11 @@ def in_order(cells: Iterable[Cell]) -> list[Cell]:
     listed = list(cells)
     models = list(dict.fromkeys((cell.model, cell.corpus) for cell in listed))
 
-    def place(cell: Cell) -> tuple[int, bool, int]:
+    def position(cell: Cell) -> tuple[int, bool, int]:
         step = step_of(cell.revision)
         return models.index((cell.model, cell.corpus)), step is None, step or 0
 
-    return sorted(listed, key=place)
+    return sorted(listed, key=position)
 
 
 def step_of(revision: str | None) -> int | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from headscope.arguments import PATH, Kind, either, made_by, takes
-from headscope.studies.sweep.cells import read_cells
 from headscope.studies.sweep.counts import by_revision
-from headscope.studies.sweep.result import Emergence, Sweep
+from headscope.studies.sweep.sweep_cells import read_sweep_cells
+from headscope.studies.sweep.sweep_result import Emergence, Sweep
 
 A_SWEEP = either(Kind("a sweep's folder", PATH.plain), made_by("what hs.sweep returns", Sweep))
 
 
 @takes(sweep=A_SWEEP)
 def emergence(sweep: str | Path | Sweep) -> Emergence:
-    """How many heads of each type exist at each revision of a sweep, e.g. along its training.
+    """Count the heads of each type at each revision of a sweep, e.g. along its training.
 
     Args:
         sweep: a sweep's folder, or what `headscope.sweep` returned.
@@ -24,4 +24,4 @@ def emergence(sweep: str | Path | Sweep) -> Emergence:
     """
     if isinstance(sweep, Sweep):
         return sweep.emergence()
-    return Emergence(by_revision(read_cells(Path(sweep))))
+    return Emergence(by_revision(read_sweep_cells(Path(sweep))))

@@ -2,6 +2,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const LOOKS = Object.fromEntries(DATA.types.map((type) => [type.name, type]));
+const NO_TYPE = ["not identifiable", "unclassified"];
 const state = { reel: 0, at: 0, timer: null };
 let cells = [], items = [], cursor = null;
 
@@ -14,14 +15,14 @@ function el(tag, attributes = {}, ...children) {
 }
 
 const current = () => DATA.reels[state.reel];
-const countOf = (frame, type) => frame.marks.filter((mark) => mark === type).length;
+const countOf = (frame, type) => frame.types.filter((name) => name === type).length;
 
 /* The table, the curves and the list of a reel; `show` fills them with a revision. */
 function build() {
   const own = current(), last = own.frames.length - 1;
   $("at").max = last;
   $("play").disabled = $("at").disabled = last === 0;
-  cells = own.frames[0].marks.map((_, i) => {
+  cells = own.frames[0].types.map((_, i) => {
     const cell = el("span", { class: "cell", "data-head": own.frames[0].names[i], tabindex: "0", role: "img" });
     cell.addEventListener("mouseenter", () => tip(i)); cell.addEventListener("focus", () => tip(i));
     cell.addEventListener("mouseleave", () => tip(null)); cell.addEventListener("blur", () => tip(null));
@@ -30,9 +31,9 @@ function build() {
   const head = el("tr", {}, el("td"), ...Array.from({ length: own.width }, (_, h) => el("th", { scope: "col" }, `H${h}`)));
   const rows = own.rows.map((row, l) => el("tr", {}, el("th", { scope: "row" }, row), ...cells.slice(l * own.width, (l + 1) * own.width).map((cell) => el("td", {}, cell))));
   $("grid").replaceChildren(el("table", { class: "grid", style: `--heads:${own.width}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, ...rows)));
-  const types = DATA.types.filter((type) => own.frames.some((frame) => frame.marks.includes(type.name)));
+  const types = DATA.types.filter((type) => own.frames.some((frame) => frame.types.includes(type.name)));
   items = types.map((type) => [type, el("strong"), el("span", { class: "small" })]);
-  $("counts").replaceChildren(...items.map(([type, count, change]) => el("li", { class: type.look }, el("span", { class: "letter", "aria-hidden": "true" }, type.letter), ` ${type.label} `, count, " ", change)));
+  $("counts").replaceChildren(...items.map(([type, count, change]) => el("li", { class: type.look }, el("span", { class: "letter", "aria-hidden": "true" }, type.letter), ` ${type.name} `, count, " ", change)));
   curves(own, types);
 }
 
@@ -50,18 +51,18 @@ function curves(own, types) {
 
 function describe(i) {
   const frame = current().frames[state.at], lift = frame.lifts[i];
-  return `${frame.names[i]}, ${frame.tags[i] || LOOKS[frame.marks[i]].label}${lift === null ? "" : `, lift ${lift.toFixed(2)}`}`;
+  return `${frame.names[i]}, ${frame.tags[i] || frame.types[i]}${lift === null ? "" : `, lift ${lift.toFixed(2)}`}`;
 }
 
 function show() {
   const own = current(), frame = own.frames[state.at], before = own.frames[state.at - 1];
   cells.forEach((cell, i) => {
-    const type = LOOKS[frame.marks[i]], pale = type.rests || type.name === "unclassified";
-    const changed = Boolean(before) && before.marks[i] !== frame.marks[i];
+    const type = LOOKS[frame.types[i]], pale = type.rests || NO_TYPE.includes(type.name);
+    const changed = Boolean(before) && before.types[i] !== frame.types[i];
     cell.className = `cell ${type.look}${changed ? " changed" : ""}`;
     cell.textContent = type.name === "unclassified" ? "" : type.letter;
     cell.style.setProperty("--strength", pale ? 0 : Math.max(0, Math.min(1, frame.lifts[i] || 0)));
-    cell.setAttribute("aria-label", describe(i) + (changed ? `, was ${LOOKS[before.marks[i]].label}` : ""));
+    cell.setAttribute("aria-label", describe(i) + (changed ? `, was ${before.types[i]}` : ""));
   });
   for (const [type, count, change] of items) {
     const now = countOf(frame, type.name), by = before ? now - countOf(before, type.name) : 0;

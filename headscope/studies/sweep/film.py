@@ -14,17 +14,15 @@ from jinja2 import Environment
 
 from headscope.corpus.visible import visible
 from headscope.errors import RunError
-from headscope.evidence.result import Result, layers_of
 from headscope.heads import head_name
-from headscope.runs.named import the_run
-from headscope.studies.sweep.cells import COMPLETE, Cell
+from headscope.runs.resolve import the_run
+from headscope.statistics.result import Result, layers_of
 from headscope.studies.sweep.counts import in_order
+from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
 from headscope.views.colours import (
-    LABELS,
     is_resting,
     legend_groups,
     letter,
-    marks,
     type_class,
     type_style,
 )
@@ -42,7 +40,7 @@ class Reel:
     width: int
     """Heads of a layer."""
     frames: tuple[dict[str, list[Any]], ...]
-    """Of each revision, head by head through the layers: `marks`, `lifts` and `tags`."""
+    """Of each revision, head by head through the layers: `types`, `lifts` and `tags`."""
 
 
 def film_html(folder: Path, cells: Sequence[Cell]) -> str:
@@ -61,7 +59,7 @@ def film_html(folder: Path, cells: Sequence[Cell]) -> str:
             f"none of the {len(cells)} runs of this sweep is complete; run headscope sweep again"
         )
     groups = groupby(complete, key=lambda cell: (cell.model, cell.corpus))
-    return page([_reel(folder, list(own)) for _, own in groups])
+    return page([_reel(folder, list(folder_runs)) for _, folder_runs in groups])
 
 
 def _reel(folder: Path, cells: Sequence[Cell]) -> Reel:
@@ -85,27 +83,28 @@ def reel(title: str, runs: Iterable[tuple[str, Result]]) -> Reel:
     first = listed[0][1]
     shape = layers_of(first), int(first.heads["head"].max()) + 1
     for revision, run in listed:
-        own = layers_of(run), int(run.heads["head"].max()) + 1
-        if own != shape:
+        size = layers_of(run), int(run.heads["head"].max()) + 1
+        if size != shape:
             raise RunError(
-                f"{title}: {revision or 'a revision'} has {len(own[0])} × {own[1]} heads and "
-                f"{listed[0][0] or 'the first'} {len(shape[0])} × {shape[1]}; a film has one shape"
+                f"{title}: {revision or 'a revision'} has {len(size[0])} × {size[1]} heads "
+                f"and {listed[0][0] or 'the first'} {len(shape[0])} × {shape[1]}; "
+                "a film has one shape"
             )
     return Reel(
         title,
         tuple(revision for revision, _ in listed),
-        tuple(first.stacks.row(layer) for layer in shape[0]),
+        tuple(first.head_names.row(layer) for layer in shape[0]),
         shape[1],
         tuple(_frame(run) for _, run in listed),
     )
 
 
 def _frame(run: Result) -> dict[str, list[Any]]:
-    heads = run.heads.assign(mark=marks(run)).sort_values(["layer", "head"])
-    names = [head_name(row.layer, row.head, run.stacks) for row in heads.itertuples()]
+    heads = run.heads.sort_values(["layer", "head"])
+    names = [head_name(row.layer, row.head, run.head_names) for row in heads.itertuples()]
     return {
         "names": names,
-        "marks": [str(mark) for mark in heads["mark"]],
+        "types": [str(name) for name in heads["primary"]],
         "lifts": [None if lift != lift else round(float(lift), 2) for lift in heads["lift"]],
         "tags": [str(tags).replace(";", ", ") for tags in heads["tags"]],
     }
@@ -113,34 +112,33 @@ def _frame(run: Result) -> dict[str, list[Any]]:
 
 def page(reels: Sequence[Reel]) -> str:
     """The page of some reels."""
-    drawn = {mark for each in reels for frame in each.frames for mark in frame["marks"]}
-    shown = [name for own in legend_groups(drawn).values() for name in own]
+    present = {name for reel in reels for frame in reel.frames for name in frame["types"]}
+    legend = [name for group in legend_groups(present).values() for name in group]
     data = {
         "types": [
             {
                 "name": name,
-                "label": LABELS.get(name, name),
                 "letter": letter(name),
                 "look": f"type-{type_class(name)}{' resting' if is_resting(name) else ''}",
                 "rests": is_resting(name),
             }
-            for name in shown
+            for name in legend
         ],
         "reels": [
             {
-                "title": visible(each.title),
-                "revisions": [visible(name) if name else "–" for name in each.revisions],
-                "rows": each.rows,
-                "width": each.width,
-                "frames": each.frames,
+                "title": visible(reel.title),
+                "revisions": [visible(name) if name else "–" for name in reel.revisions],
+                "rows": reel.rows,
+                "width": reel.width,
+                "frames": reel.frames,
             }
-            for each in reels
+            for reel in reels
         ],
     }
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["visible"] = visible
     return environment.from_string(_file("headscope.studies.sweep", "film.html")).render(
-        title=", ".join(dict.fromkeys(each.title for each in reels)),
+        title=", ".join(dict.fromkeys(reel.title for reel in reels)),
         style=type_style()
         + "\n"
         + _file("headscope.views.report", "report.css")

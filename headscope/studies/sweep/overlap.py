@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
 from headscope.measure.backend import Backend
-from headscope.studies.sweep.turns import Turns
+from headscope.studies.sweep.cell_order import Turns
 
 AT_ONCE = 2
 """Cells that run: a third would only wait for its turn, and hold sums in memory."""
@@ -23,7 +23,7 @@ class Shared(Backend, Protocol):
     count: int
     """Its workers."""
 
-    def beside(self, turns: Turns) -> Backend:
+    def for_cell(self, turns: Turns) -> Backend:
         """The same workers for one of several cells, which take turns."""
 
 
@@ -31,7 +31,7 @@ class Shared(Backend, Protocol):
 def in_turn(
     backend: Backend, cells: Sequence[Callable[[Backend], _Done]]
 ) -> Iterator[Iterator[_Done]]:
-    """What the cells come to, in their order; when it is left early, those that run are stopped.
+    """Yield the cells' results in order; when it is left early, cells that run are stopped.
 
     Args:
         backend: what reads them; one that is shared reads the next while a cell is judged.
@@ -43,16 +43,16 @@ def in_turn(
     turns = Turns(backend.count)
 
     def run(cell: Callable[[Backend], _Done]) -> _Done:
-        own = backend.beside(turns)
+        cell_backend = backend.for_cell(turns)
         try:
-            return cell(own)
+            return cell(cell_backend)
         finally:
-            own.close()
+            cell_backend.close()
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        coming = [pool.submit(run, cell) for cell in cells]
+        results = [pool.submit(run, cell) for cell in cells]
         try:
-            yield (each.result() for each in coming)
+            yield (result.result() for result in results)
         finally:
             turns.stop()
             pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""How many processes a sweep runs in, and by what."""
+"""The number of processes a sweep runs in, and what starts them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,41 @@ import os
 import platform
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 
 from headscope.errors import HeadscopeError
 from headscope.measure.backend import Backend
 from headscope.measure.in_process import InProcess
+from headscope.models.packages import check_packages, install_command, is_installed
 
-INSTALL = "pip install 'headscope[ray]'"
 FIRST, LAST = (3, 11), (3, 14)
 MACHINES = {"Linux": ("x86_64", "aarch64"), "Darwin": ("arm64",), "Windows": ("AMD64",)}
 """CPython versions and machines for which PyPI has a build of the Ray that the extra asks for, as
 of Ray 2.60: none for Intel Macs, for Windows on ARM, and for musl."""
-MOST = 4
+MAX_WORKERS = 4
 """Workers unless more are asked for: each of them holds the model."""
 
 
-def workers_of(asked: int | None, address: str | None) -> tuple[int, str]:
+def workers_of(workers: int | None, address: str | None) -> tuple[int, str]:
     """The number of Ray workers, 0 for this process alone, and a line if Ray is missing.
 
     Raises:
         HeadscopeError: a cluster is named, and Ray is not installed or no worker asked for.
     """
-    if find_spec("ray") is None:
+    if not is_installed("ray"):
         odd = without_ray()
+        if address is not None and odd:
+            raise HeadscopeError(f"--address {address} needs Ray, which has no build for {odd}")
         if address is not None:
-            way = f"and has no build for {odd}" if odd else f"install it with: {INSTALL}"
-            raise HeadscopeError(f"--address {address}: Ray is not installed here; {way}")
-        if asked == 0:
+            check_packages(f"--address {address}", ["ray"])
+        if workers == 0:
             return 0, ""
         if odd:
             return 0, f"Ray has no build for {odd}: one process does it all"
-        return 0, f"Ray is not installed: one process does it all ({INSTALL} for more)"
-    if asked == 0 and address is not None:
+        command = install_command("ray")
+        return 0, f"Ray is not installed: one process does it all ({command} for more)"
+    if workers == 0 and address is not None:
         raise HeadscopeError("--engine-workers 0 uses no cluster, but --address names one")
-    return min(MOST, _cores()) if asked is None else asked, ""
+    return min(MAX_WORKERS, _cores()) if workers is None else workers, ""
 
 
 def without_ray() -> str:
@@ -55,7 +56,7 @@ def without_ray() -> str:
 
 
 def backend_of(workers: int, address: str | None) -> AbstractContextManager[Backend]:
-    """What reads the models of a sweep, to be used in a `with` statement."""
+    """The backend that reads the models of a sweep, to be used in a `with` statement."""
     if workers == 0:
         return nullcontext(InProcess())
     import torch

@@ -1,4 +1,4 @@
-"""What a sweep is to do: lists of models, revisions and corpora, and the settings of each run."""
+"""The specification of a sweep: models, revisions, corpora, and the settings of each run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path, PurePath
 from reprlib import repr as shortened  # aliases make a short file hold endless lists
 from typing import Any, NamedTuple
 
-import yaml
-
 from headscope.arguments import LARGEST, described
 from headscope.errors import HeadscopeError
 from headscope.relations import relations_of
-from headscope.runs.given_file import given_file
+from headscope.runs.user_file import given_file, read_yaml
 from headscope.settings import OPTIONS, read_value
 
 MOST_BYTES = 2**20  # a list of a thousand revisions has some kilobytes
@@ -31,29 +29,31 @@ class Spec:
     """The files and folders of each corpus; none for what ships."""
     out: Path
     settings: dict[str, Any]
-    """Those of `headscope.pipeline.classify` that every cell shares; its defaults are left out."""
+    """Those of `headscope.classify` that every cell shares; its defaults are left out."""
 
 
-def read_spec(path: Path | None, **given: Any) -> Spec:
+def read_spec(path: Path | None, **options: Any) -> Spec:
     """A sweep from a YAML file, from options, or from both: an option replaces the file's key.
 
     Args:
         path: the file; None for options alone.
-        given: what the command line says, by the file's keys; None is not said.
+        options: what the command line says, by the file's keys; None is not said.
 
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown, missing, or holds what it
             cannot hold.
     """
     where = "the command line" if path is None else str(path)
-    asked = {} if path is None else _read(path)
-    _check(where, asked)
-    options = {key: _plain(value) for key, value in given.items()}
-    _check("the command line", options)
-    asked |= {key: value for key, value in options.items() if not _unsaid(key, value)}
-    if not asked.get("models"):
+    keys = {} if path is None else _read(path)
+    if empty := [key for key in _KEYS if key in keys and keys[key] is None]:
+        raise HeadscopeError(f"{where}: {empty[0]} is empty, expected {_KEYS[empty[0]].words}")
+    _check(where, keys)
+    plain = {key: _plain(value) for key, value in options.items()}
+    _check("the command line", plain)
+    keys |= {key: value for key, value in plain.items() if value is not None}
+    if not keys.get("models"):
         raise HeadscopeError(f"{where}: no models; a sweep names them, e.g. models: [mini]")
-    values = {key: _value(key, value) for key, value in asked.items() if value is not None}
+    values = {key: _value(key, value) for key, value in keys.items() if value is not None}
     relations_of(values.get("types"))  # before a cell is read that could only fail
     default = Path("runs") / ("sweep" if path is None else path.stem)
     return Spec(
@@ -65,14 +65,10 @@ def read_spec(path: Path | None, **given: Any) -> Spec:
     )
 
 
-def _unsaid(key: str, value: Any) -> bool:
-    return value is None or (key in _LISTS and isinstance(value, list) and not value)
-
-
 def _plain(value: Any) -> Any:
-    """What Python gave as YAML has it: lists and texts."""
+    """A value from Python as YAML would hold it: lists and texts."""
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return os.fspath(value) if isinstance(value, PurePath) else value
 
 
@@ -84,7 +80,7 @@ def _value(key: str, value: Any) -> Any:
 
 
 class _Key(NamedTuple):
-    """What a key holds: in words, as a test, and made into the value that is used."""
+    """The content of a key: in words, as a test, and made into the value that is used."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -105,7 +101,7 @@ def _name(value: Any) -> bool:
 
 
 def _names(value: Any) -> bool:
-    return _name(value) or (isinstance(value, list) and all(map(_name, value)))
+    return _name(value) or (isinstance(value, list) and bool(value) and all(map(_name, value)))
 
 
 def _as_names(value: Any) -> tuple[str, ...]:
@@ -116,33 +112,31 @@ def _as_names(value: Any) -> tuple[str, ...]:
 def _corpora(value: Any) -> bool:
     if not isinstance(value, list):
         return _text(value)
-    return all(_text(each) or (isinstance(each, list) and all(map(_text, each))) for each in value)
+    parts = [item if isinstance(item, list) else [item] for item in value]
+    return bool(parts) and all(part and all(map(_text, part)) for part in parts)
 
 
 def _as_corpora(value: Any) -> tuple[tuple[str, ...], ...]:
-    each = value if isinstance(value, list) else [value]
-    return tuple(dict.fromkeys((c,) if isinstance(c, str) else tuple(c) for c in each))
+    corpora = value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys((c,) if isinstance(c, str) else tuple(c) for c in corpora))
 
 
 _KEYS = {
-    "models": _Key("a name or a list of names", _names, _as_names),
-    "revisions": _Key("a name or a list of names", _names, _as_names),
+    "models": _Key("a name or a list of names, one at least", _names, _as_names),
+    "revisions": _Key("a name or a list of names, one at least", _names, _as_names),
     "corpora": _Key(
-        "a path or a list of paths; a list within it is one corpus", _corpora, _as_corpora
+        "a path or a list of paths, one at least; a list within it is one corpus",
+        _corpora,
+        _as_corpora,
     ),
     "out": _Key("a folder", _text, Path),
 }
-_LISTS = ("models", "revisions", "corpora")
 _SETTINGS = [name for name in OPTIONS if name != "revision"]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    raw = given_file(path, "a sweep as YAML, keys with values", most=MOST_BYTES)
-    try:
-        content = yaml.safe_load(raw)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise HeadscopeError(f"{path}: cannot be read as YAML: {reason:.300}") from error
+    raw = given_file(path, "a sweep as YAML, keys with values", max_bytes=MOST_BYTES)
+    content = read_yaml(raw, path)
     if not isinstance(content, dict):
         raise HeadscopeError(
             f"{path}: holds {shortened(content)}, but a sweep is keys with values, "
@@ -151,8 +145,8 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _check(where: str, asked: Mapping[Any, Any]) -> None:
-    for key, value in asked.items():
+def _check(where: str, keys: Mapping[Any, Any]) -> None:
+    for key, value in keys.items():
         if key not in _KEYS and key not in _SETTINGS:
             choices = ", ".join([*_KEYS, *_SETTINGS])
             raise HeadscopeError(
@@ -161,10 +155,12 @@ def _check(where: str, asked: Mapping[Any, Any]) -> None:
         if value is not None and key in _SETTINGS:
             read_value(key, value, f"{where}: {key}")
         elif value is not None and not _KEYS[key].fits(value):
-            raise HeadscopeError(f"{where}: {key} is {_said(value)}, expected {_KEYS[key].words}")
+            raise HeadscopeError(
+                f"{where}: {key} is {_value_text(value)}, expected {_KEYS[key].words}"
+            )
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     try:
         return shortened(value)
     except Exception:  # of a number of thousands of digits

@@ -1,4 +1,4 @@
-"""How often tags are right, on models whose heads are known."""
+"""The result of a calibration: how often tags are right, on models whose heads are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Calibration(Study):
-    """What was found of planted heads, and of heads that learned nothing; `table` is `planted`."""
+    """Tags of planted heads, and of heads that learned nothing; `table` is `planted`."""
 
     planted: pd.DataFrame
     """A row per layout × noise × head; see `headscope.studies.validation.calibrate`."""

@@ -1,11 +1,10 @@
-"""How a calibration is shown: tables for the terminal, a figure for papers."""
+"""Views of a calibration: tables for the terminal, a figure for papers."""
 
 from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headscope.views.colours import colour
@@ -19,21 +18,38 @@ def planted_table(counts: pd.DataFrame) -> RenderableType:
     for name, rows in counts.groupby("type"):
         cells = []
         for row in rows.sort_values("noise").itertuples():
-            found = f"{row.found} of {row.planted}" if row.planted else "–"
-            cells.append(f"{found}, {row.false_tags} false")
+            recovered = f"{row.found} of {row.planted}" if row.planted else "–"
+            cells.append(f"{recovered}, {row.false_tags} false")
         table.add_row(str(name), *cells)
     title = Text("Planted heads found, and tags that are not true, by noise on every weight:")
-    return Group(title, table)
+    return Group(title, table, Text(_conclusion(counts), style="bold"))
 
 
-def random_table(drawn: pd.DataFrame) -> Table:
+def _conclusion(counts: pd.DataFrame) -> str:
+    """The share found without noise and with the most, and how many tags are untrue."""
+    parts = []
+    for noise in (counts["noise"].min(), counts["noise"].max()):
+        at_noise = counts[counts["noise"] == noise]
+        parts.append(
+            f"{at_noise['found'].sum()} of {at_noise['planted'].sum()} with noise {noise:g}"
+        )
+    false = int(counts["false_tags"].sum())
+    untrue = "no tag is untrue" if not false else f"{false} tags are untrue"
+    return f"found: {' and '.join(dict.fromkeys(parts))}; {untrue}"
+
+
+def random_table(random_models: pd.DataFrame) -> RenderableType:
     """A row per random initialisation: heads, how many got a tag, and which."""
     table = plain_table("seed", "heads", "tagged", "tags")
-    for row in drawn.itertuples():
+    for row in random_models.itertuples():
         table.add_row(str(row.seed), str(row.heads), str(row.tagged), row.tags.replace(";", ", "))
-    share = drawn["tagged"].sum() / drawn["heads"].sum()
-    table.add_row("all", str(drawn["heads"].sum()), str(drawn["tagged"].sum()), f"{share:.2%}")
-    return table
+    share = random_models["tagged"].sum() / random_models["heads"].sum()
+    table.add_row(
+        "all", str(random_models["heads"].sum()), str(random_models["tagged"].sum()), f"{share:.2%}"
+    )
+    by_chance = int((random_models["tagged"] > 0).sum())
+    summary = f"weights that learned nothing got a tag in {by_chance} of {len(random_models)} draws"
+    return Group(table, Text(summary, style="bold"))
 
 
 def found_figure(counts: pd.DataFrame) -> Figure:

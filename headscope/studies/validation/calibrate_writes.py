@@ -1,11 +1,11 @@
-"""How often tags for writes are right, on models whose heads write what was planted in them."""
+"""Calibration of tags for writes, on models whose heads write what was planted in them."""
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import pandas as pd
 from headscope.corpus.controlled.lists import IN_ORDER
 from headscope.corpus.controlled.prompts import draws
 from headscope.corpus.controlled.sentences import controlled_corpus
-from headscope.evidence.result import Result
-from headscope.measure.stimuli import MOST_DOCUMENTS
-from headscope.pipeline import classify
+from headscope.statistics.result import Result
+from headscope.stimuli.stimulus import MAX_DOCUMENTS
+from headscope.studies.validation.model_series import SILENT, ModelSeries
+from headscope.studies.validation.planted_words import sentence_texts, vocabulary
 from headscope.studies.validation.planted_writers import planted_heads, save_writers
-from headscope.studies.validation.words import vocabulary
 from headscope.studies.validation.writer_layouts import LAYOUTS
 
 NOISES = (0.0, 0.1, 0.2)
@@ -33,7 +33,7 @@ def calibrate_planted_writers(
     layouts: Sequence[str] = LAYOUTS,
     noises: Sequence[float] = NOISES,
     device: str = "auto",
-    tell: Callable[[str], None] = lambda _: None,
+    series: ModelSeries = SILENT,
 ) -> pd.DataFrame:
     """Classify hand-built models by what their heads write, at several levels of noise.
 
@@ -45,30 +45,25 @@ def calibrate_planted_writers(
         `found`, `tags` and `false` (those that are not true of it), each joined by `;`.
     """
     corpus = controlled_corpus(DOCUMENTS, seed=SEED)
-    sentences = [x.removeprefix("# text = ") for x in corpus.split("\n") if x.startswith("# text")]
-    words = vocabulary([*sentences, *_asked()])
+    sentences = sentence_texts(corpus)
+    words = vocabulary([*sentences, *_query_words()])
     counts = Counter(word for text in sentences for word in re.findall(r"\w+|[^\w\s]", text))
     frequent = [word for word, _ in counts.most_common(FREQUENT)]
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="headscope-") as folder:
-        file = Path(folder) / "controlled.conllu"
-        file.write_text(corpus, encoding="utf-8")
-        for layout in layouts:
-            for noise in noises:
-                tell(f"planted {layout}, noise {noise:g}")
-                place = Path(folder) / f"{layout}-{noise}"
-                run = classify(
-                    str(save_writers(layout, words, frequent, place, noise=noise)),
-                    file,
-                    max_tokens=MAX_TOKENS,
-                    max_length=MAX_LENGTH,
-                    device=device,
-                    examples=False,
-                    twin=False,
-                    writes=True,
-                )
-                rows += [{"layout": layout, "noise": noise, **row} for row in score_writers(run)]
-    return pd.DataFrame(rows)
+
+    def save(layout: str, noise: float, folder: Path) -> Path:
+        return save_writers(layout, words, frequent, folder, noise=noise)
+
+    return series.classify_planted(
+        corpus,
+        product(layouts, noises),
+        save,
+        score_writers,
+        max_tokens=MAX_TOKENS,
+        max_length=MAX_LENGTH,
+        device=device,
+        twin=False,
+        writes=True,
+    )
 
 
 def score_writers(run: Result) -> Iterator[dict[str, Any]]:
@@ -76,25 +71,25 @@ def score_writers(run: Result) -> Iterator[dict[str, Any]]:
     table = run.effects
     if table is None:
         raise ValueError("what heads write was not measured")
-    for (layer, place), head in planted_heads().items():
-        own = table[(table["layer"] == layer) & (table["head"] == place)]
-        tags = sorted(set(own.loc[own["tagged"].astype(bool), "type"]))
-        asked = own.loc[own["type"] == head.earns, "lift"]
+    for (layer, index), head in planted_heads().items():
+        evidence = table[(table["layer"] == layer) & (table["head"] == index)]
+        tags = sorted(set(evidence.loc[evidence["tagged"].astype(bool), "type"]))
+        lift = evidence.loc[evidence["type"] == head.earns, "lift"]
         yield {
             "name": head.name,
             "relation": head.earns,
             "type": head.earns or "lazy",
-            "lift": float(asked.iloc[0]) if len(asked) else float("nan"),
+            "lift": float(lift.iloc[0]) if len(lift) else float("nan"),
             "found": head.earns in tags,
             "tags": ";".join(tags),
             "false": ";".join(tag for tag in tags if tag not in (head.earns, *head.may)),
         }
 
 
-def _asked() -> Iterator[str]:
+def _query_words() -> Iterator[str]:
     """Texts that hold every word of the prompts."""
-    for _, prompts in draws(MOST_DOCUMENTS, seed=0):
-        for each in prompts:
-            yield " ".join([each.text, *each.right, *each.wrong, *each.other])
+    for _, prompts in draws(MAX_DOCUMENTS, seed=0):
+        for prompt in prompts:
+            yield " ".join([prompt.text, *prompt.right, *prompt.wrong, *prompt.other])
     for members in IN_ORDER.values():
         yield " ".join(members)

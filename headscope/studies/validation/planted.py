@@ -8,17 +8,21 @@ constant factor. GPT-2's positions are waves of many lengths; GPT-NeoX's are its
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
-from torch import Tensor
 
-from headscope.models.quiet import quiet
-from headscope.studies.validation.heads import HEADS, PlantedHead
-from headscope.studies.validation.words import FEATURES, features, save_tokenizer
+from headscope.studies.validation.heads import HEADS, PlantedHead, by_place
+from headscope.studies.validation.planted_network import (
+    HeadMaps,
+    NetworkSize,
+    mirrored,
+    planted_config,
+    save_network,
+    wave_positions,
+)
+from headscope.studies.validation.planted_words import FEATURES, features, save_tokenizer
 
 LAYOUTS = ("gpt2", "gpt_neox")
 LAYERS, PER_LAYER, D_HEAD, CONTEXT = 2, 10, 104, 256
@@ -53,28 +57,26 @@ def save_planted(
     for part in (q, k, v, o):
         size = np.sqrt((part.weight[0] ** 2).mean())
         part.weight += rng.normal(0, noise * size, part.weight.shape)
-    model = (_gpt_neox if rotary else _gpt2)(len(words), _embedding(words, rng), q, k, v, o)
-    with quiet():
-        model.save_pretrained(folder)
+    rope = {"rope_theta": ROTARY_BASE, "partial_rotary_factor": 2 * WAVES / D_HEAD}
+    size = NetworkSize(len(words), LAYERS, PER_LAYER, D_HEAD, CONTEXT)
+    save_network(
+        planted_config(layout, size, rope),
+        (q, k, v, o),
+        folder,
+        embedding=_embedding(words, rng),
+        positions=None
+        if rotary
+        else wave_positions(size, wave_lengths(False), POSITION.start, HALF),
+        gains=_norm_gains(rotary),
+    )
     save_tokenizer(words, folder, context=CONTEXT)
     return folder
 
 
-class _Matrices:
-    """A layer × head stack of maps from the residual stream, with biases."""
-
-    def __init__(self, out: int = D_HEAD, into: int = D_MODEL) -> None:
-        self.weight = np.zeros((LAYERS, PER_LAYER, into, out))
-        self.bias = np.zeros((LAYERS, PER_LAYER, out))
-
-
-def _attention(rng: np.random.Generator, rotary: bool) -> tuple[_Matrices, ...]:
-    q, k, v = _Matrices(), _Matrices(), _Matrices()
-    o = _Matrices(out=D_MODEL, into=D_HEAD)
-    places = dict.fromkeys(range(LAYERS), 0)
-    for head in HEADS:
-        at = (head.layer, places[head.layer])
-        places[head.layer] += 1
+def _attention(rng: np.random.Generator, rotary: bool) -> tuple[HeadMaps, ...]:
+    q, k, v = (HeadMaps(LAYERS, PER_LAYER, into=D_MODEL, out=D_HEAD) for _ in range(3))
+    o = HeadMaps(LAYERS, PER_LAYER, into=D_HEAD, out=D_MODEL)
+    for at, head in by_place(HEADS).items():
         _set_scores(head, at, q, k, rng, rotary)
         if head.copies:
             v.weight[at][WORD, :CODE] = np.eye(CODE)
@@ -89,8 +91,8 @@ def _attention(rng: np.random.Generator, rotary: bool) -> tuple[_Matrices, ...]:
 def _set_scores(
     head: PlantedHead,
     at: tuple[int, int],
-    q: _Matrices,
-    k: _Matrices,
+    q: HeadMaps,
+    k: HeadMaps,
     rng: np.random.Generator,
     rotary: bool,
 ) -> None:
@@ -104,11 +106,11 @@ def _set_scores(
     else:
         cos, sin = np.arange(WAVES), np.arange(WAVES, 2 * WAVES)
         k.weight[at][POSITION, : 2 * WAVES] = np.eye(2 * WAVES)
-        turned = np.zeros((2 * WAVES, 2 * WAVES))
-        turned[cos, cos] = turned[sin, sin] = gain * np.cos(far)
+        rotation = np.zeros((2 * WAVES, 2 * WAVES))
+        rotation[cos, cos] = rotation[sin, sin] = gain * np.cos(far)
         # the addition theorems of cos(w(p − d)) and sin(w(p − d))
-        turned[sin, cos], turned[cos, sin] = gain * np.sin(far), -gain * np.sin(far)
-        q.weight[at][POSITION, : 2 * WAVES] = turned
+        rotation[sin, cos], rotation[cos, sin] = gain * np.sin(far), -gain * np.sin(far)
+        q.weight[at][POSITION, : 2 * WAVES] = rotation
     channel = 2 * WAVES
     if head.same:
         q.weight[at][WORD, channel : channel + CODE] = np.eye(CODE) * head.same_gain / CODE
@@ -142,103 +144,11 @@ def _embedding(words: list[str], rng: np.random.Generator) -> Float[ndarray, "wo
     traits = features(words)
     table[:, TRAITS] = traits
     table[:, FILLER] = np.sqrt(MOST_FEATURES + 1 - traits.sum(1))
-    return _mirrored(table)
-
-
-def _mirrored(table: Float[ndarray, "row d_model"]) -> Float[ndarray, "row d_model"]:
-    table[:, HALF : 2 * HALF] = -table[:, :HALF]
-    return table
+    return mirrored(table, HALF)
 
 
 def _norm_gains(rotary: bool) -> list[float]:
-    """What turns a layer norm's output back into its input, layer by layer."""
+    """Gains that turn a layer norm's output back into its input, layer by layer."""
     length = CODE + MOST_FEATURES + 1 + (0 if rotary else WAVES)
     # what the previous-token head writes has the length of one code
     return [float(np.sqrt(2 * (length + CODE * layer) / D_MODEL)) for layer in range(LAYERS)]
-
-
-def _gpt2(
-    size: int, embedding: ndarray, q: _Matrices, k: _Matrices, v: _Matrices, o: _Matrices
-) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    model = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=size,
-            n_embd=D_MODEL,
-            n_head=PER_LAYER,
-            n_layer=LAYERS,
-            n_inner=4,
-            n_positions=CONTEXT,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
-    angle = np.arange(CONTEXT)[:, None] * wave_lengths(rotary=False)
-    positions = np.zeros((CONTEXT, D_MODEL))
-    positions[:, POSITION] = np.concatenate([np.cos(angle), np.sin(angle)], 1)
-    state = _silenced(model)
-    _fill(state["transformer.wte.weight"], embedding)
-    _fill(state["transformer.wpe.weight"], _mirrored(positions))
-    for layer, gain in enumerate(_norm_gains(rotary=False)):
-        at = f"transformer.h.{layer}"
-        state[f"{at}.ln_1.weight"].fill_(gain)
-        joined = [_side_by_side(m.weight[layer]) for m in (q, k, v)]
-        _fill(state[f"{at}.attn.c_attn.weight"], np.concatenate(joined, 1))
-        biases = np.concatenate([m.bias[layer].ravel() for m in (q, k, v)])
-        _fill(state[f"{at}.attn.c_attn.bias"], biases)
-        _fill(state[f"{at}.attn.c_proj.weight"], o.weight[layer].reshape(-1, D_MODEL))
-    return model
-
-
-def _gpt_neox(
-    size: int, embedding: ndarray, q: _Matrices, k: _Matrices, v: _Matrices, o: _Matrices
-) -> Any:
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
-
-    model = GPTNeoXForCausalLM(
-        GPTNeoXConfig(
-            vocab_size=size,
-            hidden_size=D_MODEL,
-            num_attention_heads=PER_LAYER,
-            num_hidden_layers=LAYERS,
-            intermediate_size=4,
-            max_position_embeddings=CONTEXT,
-            rope_parameters={
-                "rope_type": "default",
-                "rope_theta": ROTARY_BASE,
-                "partial_rotary_factor": 2 * WAVES / D_HEAD,
-            },
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
-    state = _silenced(model)
-    _fill(state["gpt_neox.embed_in.weight"], embedding)
-    for layer, gain in enumerate(_norm_gains(rotary=True)):
-        at = f"gpt_neox.layers.{layer}"
-        state[f"{at}.input_layernorm.weight"].fill_(gain)
-        # rows go head by head, each with its q, k and v
-        stacked = np.stack([m.weight[layer] for m in (q, k, v)], 1)
-        rows = stacked.transpose(0, 1, 3, 2).reshape(-1, D_MODEL)
-        _fill(state[f"{at}.attention.query_key_value.weight"], rows)
-        biases = np.stack([m.bias[layer] for m in (q, k, v)], 1).ravel()
-        _fill(state[f"{at}.attention.query_key_value.bias"], biases)
-        _fill(state[f"{at}.attention.dense.weight"], o.weight[layer].reshape(-1, D_MODEL).T)
-    return model
-
-
-def _silenced(model: Any) -> dict[str, Tensor]:
-    """All weights at zero but the norms' gains, ready to be filled in place."""
-    state: dict[str, Tensor] = model.state_dict()
-    for name, tensor in state.items():
-        tensor.fill_(float("norm" in name or ".ln_" in name) if name.endswith("weight") else 0.0)
-    return state
-
-
-def _side_by_side(weight: Float[ndarray, "head into out"]) -> Float[ndarray, "into all"]:
-    return weight.transpose(1, 0, 2).reshape(weight.shape[1], -1)
-
-
-def _fill(tensor: Tensor, values: ndarray) -> None:
-    tensor.copy_(torch.from_numpy(np.ascontiguousarray(values)).to(tensor.dtype))

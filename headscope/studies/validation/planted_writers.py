@@ -19,7 +19,8 @@ from numpy import ndarray
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, VALUES
-from headscope.studies.validation.words import BOS, save_tokenizer
+from headscope.studies.validation.heads import by_place
+from headscope.studies.validation.planted_words import BOS, save_tokenizer
 from headscope.studies.validation.writer_layouts import (
     CODE,
     CONTEXT,
@@ -37,7 +38,7 @@ from headscope.studies.validation.writer_layouts import (
     WIDTH,
     WORD,
     frequencies,
-    gain,
+    inverse_gain,
     save_layout,
 )
 from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
@@ -73,11 +74,8 @@ def save_writers(
     plan.codes = table[:, WORD].copy()
     parts = {name: np.zeros((LAYERS, PER_LAYER, D_MODEL, WIDTH)) for name in "qkvo"}
     q, k, v, o = parts.values()  # o is transposed
-    places = dict.fromkeys(range(LAYERS), 0)
-    for head in WRITERS:
-        at = (head.layer, places[head.layer])
-        places[head.layer] += 1
-        plan.look(head, q[at], k[at])
+    for at, head in planted_heads().items():
+        plan.set_attention(head, q[at], k[at])
         v[at], o[at] = plan.write(head)
     table[:, HALF:] = -table[:, :HALF]
     o[:, :, HALF:] = -o[:, :, :HALF]
@@ -92,15 +90,11 @@ def save_writers(
 
 def planted_heads() -> dict[tuple[int, int], Writer]:
     """Each planted head by its layer and its place there."""
-    found: dict[tuple[int, int], Writer] = {}
-    for layer in range(LAYERS):
-        own = (head for head in WRITERS if head.layer == layer)
-        found |= {(layer, place): head for place, head in enumerate(own)}
-    return found
+    return by_place(WRITERS)
 
 
 class _Plan:
-    """What heads look at and write, as matrices."""
+    """Matrices of what heads look at and write."""
 
     def __init__(
         self, words: list[str], frequent: Sequence[str], rotary: bool, rng: np.random.Generator
@@ -109,7 +103,7 @@ class _Plan:
         self.codes = np.zeros((len(words), CODE))
         self.sketch = np.linalg.qr(rng.normal(size=(CODE, SKETCH)))[0]
 
-    def look(self, head: Writer, q: ndarray, k: ndarray) -> None:
+    def set_attention(self, head: Writer, q: ndarray, k: ndarray) -> None:
         """Fill one head's queries and keys: first the distance, then what stands still."""
         step = frequencies(self.rotary)
         waves, near = np.arange(WAVES), head.near / WAVES * np.sqrt(WIDTH)
@@ -125,21 +119,21 @@ class _Plan:
             q[cos, waves] = q[sin, half + waves] = near * np.cos(far)
             q[sin, waves], q[cos, half + waves] = near * np.sin(far), -near * np.sin(far)
         if head.match is not None:
-            asked, answered, score = head.match
+            query_source, key_source, score = head.match
             size = score / SKETCH * np.sqrt(WIDTH)
-            q[:, CHANNELS[:SKETCH]] = self._read(asked) * size
-            k[:, CHANNELS[:SKETCH]] = self._read(answered)
+            q[:, CHANNELS[:SKETCH]] = self._read(query_source) * size
+            k[:, CHANNELS[:SKETCH]] = self._read(key_source)
         for channel, (trait, score) in zip(CHANNELS[SKETCH:], head.flags, strict=False):
             k[TRAIT + TRAITS.index(trait), channel] = 1.0
             _plain(q)[channel] += score * np.sqrt(WIDTH)
 
     def _read(self, source: str) -> Float[ndarray, "d_model sketch"]:
-        found = np.zeros((D_MODEL, SKETCH))
+        directions = np.zeros((D_MODEL, SKETCH))
         if source == "word":
-            found[WORD] = self.sketch
+            directions[WORD] = self.sketch
         else:
-            found[MARKS[source] : MARKS[source] + SKETCH] = np.eye(SKETCH)
-        return found
+            directions[MARKS[source] : MARKS[source] + SKETCH] = np.eye(SKETCH)
+        return directions
 
     def write(self, head: Writer) -> tuple[ndarray, ndarray]:
         """One head's V and the transpose of its O."""
@@ -150,7 +144,7 @@ class _Plan:
             return v, o
         # a code that is written with this factor raises its token by as many logits as planned: it
         # is met by both halves of the unembedding, behind the last norm
-        size = head.size * LOGITS * gain(LAYERS, self.rotary) / (2 * CODE)
+        size = head.size * LOGITS * inverse_gain(LAYERS, self.rotary) / (2 * CODE)
         if head.writes == "random":
             v[WORD] = self.rng.normal(size=(CODE, WIDTH)) / np.sqrt(CODE)
             o[WORD] = self.rng.normal(size=(CODE, WIDTH)) * size * np.sqrt(CODE / WIDTH)
@@ -162,8 +156,8 @@ class _Plan:
             _plain(v)[0] += 1.0
             o[WORD, 0] = size * constant
         else:
-            left, right = self._factors(head.writes)
-            v[WORD], o[WORD] = left, right * size
+            value_factor, output_factor = self._factors(head.writes)
+            v[WORD], o[WORD] = value_factor, output_factor * size
         return v, o
 
     def _factors(self, writes: str) -> tuple[ndarray, ndarray]:
@@ -172,21 +166,21 @@ class _Plan:
             handed = np.linalg.qr(self.rng.normal(size=(CODE, WIDTH)))[0]
             return handed, handed * (CODE / WIDTH)
         pairs = [
-            (each, other, sign)
+            (member, other, sign)
             for name, members in IN_ORDER.items()
-            for each, other, sign in _steps(members, name in CYCLIC, writes)
-            if each in self.words and other in self.words
+            for member, other, sign in _steps(members, name in CYCLIC, writes)
+            if member in self.words and other in self.words
         ]
         table = np.zeros((CODE, CODE))
-        for each, other, sign in pairs:
-            one, two = (self.codes[self.words.index(word)] for word in (each, other))
+        for member, other, sign in pairs:
+            one, two = (self.codes[self.words.index(word)] for word in (member, other))
             table += sign * np.outer(one, two) / CODE
-        left, sizes, right = np.linalg.svd(table)
+        left_vectors, sizes, right_vectors = np.linalg.svd(table)
         root = np.sqrt(sizes[:WIDTH])
-        return left[:, :WIDTH] * root, right[:WIDTH].T * root
+        return left_vectors[:, :WIDTH] * root, right_vectors[:WIDTH].T * root
 
     def _fixed(self, writes: str) -> Float[ndarray, " code"] | None:
-        """What a head writes that writes the same wherever it looks."""
+        """The code of a head that writes the same wherever it looks; None for others."""
         words: list[str] = []
         if writes == "frequent":
             words = list(self.frequent)
@@ -199,16 +193,16 @@ class _Plan:
         if not words:
             return None
         rows = [self.codes[self.words.index(word)] for word in words if word in self.words]
-        found: ndarray = np.sum(rows, axis=0)
-        return found
+        constant: ndarray = np.sum(rows, axis=0)
+        return constant
 
     def _verbs(self) -> Float[ndarray, " code"]:
         """All plural forms less all singular ones."""
         forms = [entry.split("/")[:2] for entry in lexicon.ON_THINGS]
-        rows = (self.codes[[self.words.index(each[i]) for each in forms]].sum(0) for i in (0, 1))
+        rows = (self.codes[[self.words.index(form[i]) for form in forms]].sum(0) for i in (0, 1))
         plural, singular = rows
-        found: ndarray = (plural - singular) / 2
-        return found
+        difference: ndarray = (plural - singular) / 2
+        return difference
 
 
 def _steps(members: Sequence[str], cyclic: bool, writes: str) -> list[tuple[str, str, float]]:
@@ -216,12 +210,12 @@ def _steps(members: Sequence[str], cyclic: bool, writes: str) -> list[tuple[str,
     pairs = list(pairwise(members))
     if cyclic:
         pairs.append((members[-1], members[0]))
-    found = []
+    steps = []
     if writes in ("successor", "neighbours"):
-        found += [(one, two, 1.0) for one, two in pairs]
+        steps += [(one, two, 1.0) for one, two in pairs]
     if writes in ("predecessor", "neighbours"):
-        found += [(two, one, 1.0) for one, two in pairs]
-    return found
+        steps += [(two, one, 1.0) for one, two in pairs]
+    return steps
 
 
 def _plain(matrix: ndarray) -> Any:
@@ -241,11 +235,11 @@ def _embedding(words: list[str], rng: np.random.Generator) -> Float[ndarray, "wo
 
 
 def _marked() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    marked_words: dict[str, set[str]] = {}
 
     def mark(words: Sequence[str], *traits: str) -> None:
         for word in words:
-            found.setdefault(word, set()).update(traits)
+            marked_words.setdefault(word, set()).update(traits)
 
     mark([*lexicon.WOMEN, *lexicon.MEN], "name")
     mark(VALUES, "value")
@@ -254,4 +248,4 @@ def _marked() -> dict[str, set[str]]:
     for deck, kinds in ((lexicon.PEOPLE, ("person", "noun")), (lexicon.THINGS, ("noun",))):
         mark([entry.split("/")[0] for entry in deck], *kinds)
         mark([entry.split("/")[1] for entry in deck], *kinds, "plural")
-    return found
+    return marked_words

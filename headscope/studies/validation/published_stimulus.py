@@ -22,7 +22,7 @@ GPT2_TOKENS = 50_257
 
 
 @dataclass(frozen=True)
-class Stimulus:
+class PublishedStimulus:
     """Windows of random tokens, each followed by its copy, without a beginning-of-text token."""
 
     windows: int
@@ -43,8 +43,8 @@ class Stimulus:
         # the notebook seeds torch's own generator; another one with this seed draws the same
         generator = torch.Generator().manual_seed(self.seed)
         size = (self.windows, self.length)
-        drawn = torch.randint(self.lowest, self.end, size, generator=generator)
-        return drawn.repeat(1, 2).numpy()
+        tokens = torch.randint(self.lowest, self.end, size, generator=generator)
+        return tokens.repeat(1, 2).numpy()
 
     def check(self, model: Model) -> None:
         """Refuse a model that cannot read it, or to which these ids mean other tokens.
@@ -65,11 +65,41 @@ class Stimulus:
             )
 
 
-EXPLORATORY = Stimulus(2, 100, 100, 20_000, seed=0, seeded=True)
+EXPLORATORY = PublishedStimulus(2, 100, 100, 20_000, seed=0, seeded=True)
 """TransformerLens' Exploratory_Analysis_Demo, cell 96: `torch.manual_seed(0)`, then
 `torch.randint(100, 20000, size=(2, 100))`."""
-MAIN = Stimulus(10, 50, 1_000, 10_000, seed=0, seeded=False)
+MAIN = PublishedStimulus(10, 50, 1_000, 10_000, seed=0, seeded=False)
 """TransformerLens' Main_Demo, cells 46 and 53: `torch.randint(1000, 10000, (10, 50))`."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A published score matrix: which diagonal of which stimulus, and what to compare it with."""
+
+    stimulus: PublishedStimulus
+    offset: int
+    """How far below the main diagonal the scored one lies."""
+    relation: str
+    """The run's own relation, where the model cannot be run again."""
+    accepted: float
+    """Accepted largest difference on the published stimulus. On the very same tokens only rounding
+    is left; where the notebook sets no seed, two draws differ by up to this much."""
+    accepted_elsewhere: float
+    """The same for the run's own stimulus, which is another."""
+    strong: float
+    """Heads above it are published as clear cases."""
+
+
+MATRICES = {
+    "induction_random_repeat_len100": Metric(EXPLORATORY, 99, "induction/repeat", 0.01, 0.07, 0.8),
+    "induction_random_repeat_len50": Metric(MAIN, 49, "induction/repeat", 0.07, 0.07, 0.8),
+    "duplicate_token_random_repeat": Metric(
+        EXPLORATORY, 100, "induction/duplicate", 0.01, 0.03, 0.5
+    ),
+    "prev_token_random_repeat": Metric(
+        EXPLORATORY, 1, "positional/offset-1-random", 0.01, 0.03, 0.9
+    ),
+}
 
 
 def diagonal_scores(
@@ -84,12 +114,12 @@ def diagonal_scores(
 
     from headscope.models.engines.engine import stream_patterns
 
-    found = {offset: np.zeros((model.layers, model.heads)) for offset in offsets}
+    scores = {offset: np.zeros((model.layers, model.heads)) for offset in offsets}
 
     def take(layer: int, pattern: torch.Tensor) -> None:
         for offset in offsets:
             diagonal = pattern.float().diagonal(-offset, -2, -1)
-            found[offset][layer] = diagonal.mean((0, -1)).cpu().numpy()
+            scores[offset][layer] = diagonal.mean((0, -1)).cpu().numpy()
 
     stream_patterns(model.engine, torch.from_numpy(tokens).to(model.device), take)
-    return found
+    return scores

@@ -15,7 +15,7 @@ from torch import nn
 from headscope.arguments import takes
 from headscope.corpus.aligned import aligned_files, read_translations
 from headscope.corpus.shipped import data_folder
-from headscope.models.quiet import quiet
+from headscope.models.quiet_transformers import quiet_logging
 
 ALIGNED = data_folder() / "aligned"
 ACROSS = {
@@ -155,7 +155,7 @@ def save_translator(folder: str | Path) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    with quiet():
+    with quiet_logging():
         model, words = translator()
         network: Any = model
         network.save_pretrained(folder)

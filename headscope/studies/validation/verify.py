@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
@@ -11,29 +10,31 @@ import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, PATH, kinds_of, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
-from headscope.evidence.result import Result
 from headscope.heads import head_name
+from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.relations.writes.effect import WRITES
-from headscope.runs.named import A_RUN, the_run
-from headscope.runs.reload import Again
-from headscope.studies.validation.published_lists import METRICS, compare_lists, read_related
-from headscope.studies.validation.published_ranks import (
+from headscope.runs.reopen_model import Again
+from headscope.runs.resolve import A_RUN, the_run
+from headscope.statistics.result import Result
+from headscope.studies.validation.published_scores import (
+    PUBLISHED_LISTS,
     RANK_COLUMNS,
+    by_layer,
+    compare_lists,
     compare_ranks,
     left_out,
+    masses_of,
     model_in,
     not_scored,
+    read_related,
     read_scores,
+    revision_of,
+    run_shape,
 )
-from headscope.studies.validation.published_stimulus import (
-    EXPLORATORY,
-    MAIN,
-    Stimulus,
-    diagonal_scores,
-)
+from headscope.studies.validation.published_stimulus import MATRICES, diagonal_scores
 from headscope.studies.validation.verify_result import Verification
 
 FUZZY = {("gpt2-small", 5, 8), ("gpt2-small", 5, 9), ("gpt2-small", 0, 10)}
@@ -48,43 +49,12 @@ ELSEWHERE = {
 """What is to be known of scores that no run repeats."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A published score matrix: which diagonal of which stimulus, and what to compare it with."""
-
-    stimulus: Stimulus
-    offset: int
-    """How far below the main diagonal the scored one lies."""
-    relation: str
-    """The run's own relation, where the model cannot be run again."""
-    accepted: float
-    """Accepted largest difference on the published stimulus. On the very same tokens only rounding
-    is left; where the notebook sets no seed, two draws differ by up to this much."""
-    accepted_elsewhere: float
-    """The same for the run's own stimulus, which is another."""
-    strong: float
-    """Heads above it are published as clear cases."""
-
-
-MATRICES = {
-    "induction_random_repeat_len100": Metric(EXPLORATORY, 99, "induction/repeat", 0.01, 0.07, 0.8),
-    "induction_random_repeat_len50": Metric(MAIN, 49, "induction/repeat", 0.07, 0.07, 0.8),
-    "duplicate_token_random_repeat": Metric(
-        EXPLORATORY, 100, "induction/duplicate", 0.01, 0.03, 0.5
-    ),
-    "prev_token_random_repeat": Metric(
-        EXPLORATORY, 1, "positional/offset-1-random", 0.01, 0.03, 0.9
-    ),
-}
-
-
 @takes(
     run=A_RUN,
     model=maybe(NAME),
     measure=FLAG,
     scores=maybe(PATH),
     related=maybe(PATH),
-    **kinds_of(Again),
 )
 def verify(
     run: Result | str | Path,
@@ -93,20 +63,23 @@ def verify(
     measure: bool = True,
     scores: str | Path | None = None,
     related: str | Path | None = None,
+    progress: Progress = True,
     **again: Unpack[Again],
 ) -> Verification:
-    """Compare a run with what is published for its model.
+    """Compare a run with published heads and scores of the same model.
 
     Args:
         run: a run, or its folder, of GPT-2, DistilGPT-2, BERT-base or another model with published
             heads.
         model: the published name, when the run's model has another (a local folder).
-        measure: run the model again on the stimulus of the published matrices, if it can be had;
-            otherwise the run's own masses are compared, which have another stimulus.
-        scores: a file of published scores of every head, `model,revision,metric,layer,head,value`;
-            their ranks are compared (`compare_ranks`).
-        related: what `headscope weights --table related` wrote of this model: published lists of
-            heads that make words of words are compared with it (`compare_lists`).
+        measure: run the model on the published stimulus, if it is at hand. Otherwise the run's own
+            masses are compared, which have another stimulus.
+        scores: a CSV of published scores: `model,revision,metric,layer,head,value`. The ranks of
+            all heads are compared (`compare_ranks`).
+        related: with `--scores`: what `headscope weights --table related` wrote of the model, for
+            published lists of heads that make words of words. See `compare_lists`.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the stimuli done and the stimuli in all.
         again: `source`, the run's model, or where it is now if it is not where it was; `device`,
             `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
 
@@ -116,35 +89,36 @@ def verify(
             file holds no scores.
     """
     run = the_run(run)
-    asked = model or str(run.info["model"]["name"])
-    ranks, ranked, notes = _ranked(run, scores, asked, related)
+    model_name = model or str(run.info["model"]["name"])
+    ranks, ranked, notes = _ranked(run, scores, model_name, related)
     known = pd.read_csv(data_folder() / "known_heads.csv")
     matrices = pd.read_csv(data_folder() / "published_scores.csv")
-    name = ALIASES.get(asked, asked)
+    name = ALIASES.get(model_name, model_name)
     names = sorted(set(known["model"]) | set(matrices["model"]))
     if name not in names and ranked is None:
-        raise ChoiceError("published model", asked, names)
+        raise ChoiceError("published model", model_name, names)
     known, matrices = known[known["model"] == name], matrices[matrices["model"] == name]
     if len(known) or len(matrices):
         _check_shape(run, name, known, matrices)
     notes += [ELSEWHERE[name]] if name in ELSEWHERE else []
-    own = None
+    measured = None
     if measure and len(matrices):
-        own = _measure_again(run, again, set(matrices["metric"]), notes)
-    if own is None and len(matrices):
+        with progress_bar(progress, "reading the published stimuli", unit="stimuli") as bar:
+            measured = _measure_again(run, again, set(matrices["metric"]), notes, bar)
+    if measured is None and len(matrices):
         notes.append(
             "compared with the run's own masses: copies of 25 to 64 tokens behind a BOS, where the "
             "published scores have 100 or 50 tokens and none"
         )
-    heads, compared = _recall(run, known), _compare(run, matrices, own)
+    heads, compared = _recall(run, known), _compare(run, matrices, measured)
     name = name if name in names else str(ranked)
-    return Verification(name, heads, compared, own is not None, tuple(notes), ranks)
+    return Verification(name, heads, compared, measured is not None, tuple(notes), ranks)
 
 
 def _ranked(
-    run: Result, scores: str | Path | None, asked: str, related: str | Path | None
+    run: Result, scores: str | Path | None, model_name: str, related: str | Path | None
 ) -> tuple[pd.DataFrame, str | None, list[str]]:
-    """How a file of published scores ranks the run's heads, the model's name in it, and notes."""
+    """Ranks of the run's heads by a file of published scores, the model's name in it, and notes."""
     if scores is None:
         if related is not None:
             raise RunError(
@@ -153,16 +127,24 @@ def _ranked(
             )
         return pd.DataFrame(columns=RANK_COLUMNS), None, []
     table = read_scores(Path(scores))
-    name = model_in(table, asked)
+    name = model_in(table, model_name)
     if name is None:
-        raise ChoiceError("published model in that file", asked, sorted(set(table["model"])))
-    found = compare_ranks(run, table, name)
+        raise ChoiceError("published model in that file", model_name, sorted(set(table["model"])))
+    ranks = compare_ranks(run, table, name)
     if related is not None:
         lists = compare_lists(run, table, name, read_related(Path(related)))
-        found = pd.concat([each for each in (found, lists) if len(each)] or [found])
-    others = [each for each in left_out(table, name) if each not in set(found["metric"])]
+        ranks = pd.concat([item for item in (ranks, lists) if len(item)] or [ranks])
+    others = [item for item in left_out(table, name) if item not in set(ranks["metric"])]
     notes = ["published ranks are of another stimulus than this run's"]
-    if related is None and set(others) & set(METRICS):
+    of_model = table[table["model"] == name]
+    revision = revision_of(run, of_model)
+    if revision not in set(of_model["revision"]):
+        revisions = ", ".join(sorted(set(of_model["revision"])))
+        notes.append(
+            f"not compared: the scores of {name} are of revision {revisions}, and this run's is "
+            f"{revision}"
+        )
+    if related is None and set(others) & set(PUBLISHED_LISTS):
         notes.append(
             "lists of heads that make words of words are compared with --related FILE, which "
             "headscope weights --table related --out FILE writes"
@@ -173,11 +155,11 @@ def _ranked(
     ]
     if others:
         notes.append(f"not compared, for nothing here is like it: {', '.join(others)}")
-    return found.reset_index(drop=True), name, notes
+    return ranks.reset_index(drop=True), name, notes
 
 
 def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFrame) -> None:
-    shape = (int(run.heads["layer"].max()) + 1, int(run.heads["head"].max()) + 1)
+    shape = run_shape(run)
     published = pd.concat([known, scores])[["layer", "head"]].max()
     least = (int(published["layer"]) + 1, int(published["head"]) + 1)
     if len(scores) and shape != least:
@@ -193,107 +175,102 @@ def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFra
 
 
 def _measure_again(
-    run: Result, again: Again, wanted: Set[str], notes: list[str]
+    run: Result, again: Again, metric_names: Set[str], notes: list[str], bar: OnProgress
 ) -> dict[str, ndarray] | None:
     """The published matrices as this run's model gives them, or None and a note why not."""
     if not run.info["model"].get("weights_sha256"):
         return None
-    from headscope.runs.reload import model_of
+    from headscope.runs.reopen_model import model_of
 
     try:
         model = model_of(run, **again)
     except ModelError as error:
         notes.append(f"the model is not at hand: {error}")
         return None
-    metrics = {name: metric for name, metric in MATRICES.items() if name in wanted}
-    found: dict[str, ndarray] = {}
-    for stimulus in dict.fromkeys(metric.stimulus for metric in metrics.values()):
+    metrics = {name: metric for name, metric in MATRICES.items() if name in metric_names}
+    matrices: dict[str, ndarray] = {}
+    stimuli = list(dict.fromkeys(metric.stimulus for metric in metrics.values()))
+    for index, stimulus in enumerate(stimuli):
+        bar(index, len(stimuli))
         try:
             stimulus.check(model)
         except HeadscopeError as error:
             notes.append(f"the published stimulus does not apply: {error}")
             return None
-        own = {name: metric for name, metric in metrics.items() if metric.stimulus == stimulus}
-        offsets = [metric.offset for metric in own.values()]
+        of_stimulus = {
+            name: metric for name, metric in metrics.items() if metric.stimulus == stimulus
+        }
+        offsets = [metric.offset for metric in of_stimulus.values()]
         diagonals = diagonal_scores(model, stimulus.tokens(), offsets)
-        found |= {name: diagonals[metric.offset] for name, metric in own.items()}
+        matrices |= {name: diagonals[metric.offset] for name, metric in of_stimulus.items()}
         if not stimulus.seeded:
             notes.append(
-                f"{', '.join(own)}: the notebook that published it sets no seed; compared on "
-                "another draw of the same kind"
+                f"{', '.join(of_stimulus)}: the notebook that published it sets no seed; compared "
+                "on another draw of the same kind"
             )
-    return found
+    return matrices
 
 
 def _recall(run: Result, known: pd.DataFrame) -> pd.DataFrame:
-    floors, judged = {name: rule.floor for name, rule in run.rules.items()}, _judged(run)
-    rows = []
+    floors = {name: rule.floor for name, rule in run.rules.items()}
+    judged, rows = _judged(run).set_index(["layer", "head", "id"]), []
     for (layer, head, relation), claims in known.groupby(["layer", "head", "relation"]):
-        at = judged[(judged["layer"] == layer) & (judged["head"] == head)]
-        own = at[at["id"] == relation]
-        if own.empty:
-            own = at[at["id"] == f"{relation}-random"]  # a run on random tokens alone
-        if own.empty:
+        # a run on random tokens alone knows the second alone
+        keys = ((layer, head, name) for name in (relation, f"{relation}-random"))
+        key = next((key for key in keys if key in judged.index), None)
+        if key is None:
             continue
-        published = claims["score"].max()
+        published, verdict = claims["score"].max(), judged.loc[[key]].iloc[0]
         kind = "weak" if relation in floors and published < floors[relation] else "clear"
         if (known["model"].iloc[0], layer, head) in FUZZY:
             kind = "fuzzy"
-        held = (own["mass"].iloc[0], kind, bool(own["tagged"].iloc[0]))
-        rows.append((layer, head, claims["type"].iloc[0], relation, published, *held))
+        claimed = (layer, head, claims["type"].iloc[0], relation, published)
+        rows.append((*claimed, verdict["mass"], kind, bool(verdict["tagged"])))
     columns = ["layer", "head", "type", "relation", "published", "mass", "kind", "found"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _judged(run: Result) -> pd.DataFrame:
-    """What the run says of its heads, where they look (mass) and what they write (lift, logits)."""
-    looks = run.evidence.assign(id=run.evidence["type"] + "/" + run.evidence["relation"])
+    """The run's verdicts on heads: where they look (mass), what they write (lift, logits)."""
+    attention = run.evidence.assign(id=run.evidence["type"] + "/" + run.evidence["relation"])
     columns = ["layer", "head", "id", "mass", "tagged"]
     if run.effects is None:
-        return looks[columns]
+        return attention[columns]
     writes = run.effects.assign(
         id=f"{WRITES}/" + run.effects["type"] + "/" + run.effects["effect"],
         mass=run.effects["lift"],
     )
-    return pd.concat([looks[columns], writes[columns]], ignore_index=True)
+    return pd.concat([attention[columns], writes[columns]], ignore_index=True)
 
 
-def _compare(run: Result, scores: pd.DataFrame, own: dict[str, ndarray] | None) -> pd.DataFrame:
-    shape = (int(run.heads["layer"].max()) + 1, int(run.heads["head"].max()) + 1)
+def _compare(
+    run: Result, scores: pd.DataFrame, measured: dict[str, ndarray] | None
+) -> pd.DataFrame:
     rows = []
     for name, metric in MATRICES.items():
-        table = scores[scores["metric"] == name].sort_values(["layer", "head"])
-        if table.empty:
+        table = scores[scores["metric"] == name]
+        matrix = measured.get(name) if measured is not None else masses_of(run, metric.relation)
+        if table.empty or matrix is None:
             continue
-        ours = _masses(run, metric.relation, shape) if own is None else own[name]
-        if ours is None:
-            continue
-        published = table["value"].to_numpy().reshape(shape)
-        difference = np.abs(ours - published)
-        accepted = metric.accepted_elsewhere if own is None else metric.accepted
-        layer, head = np.unravel_index(difference.argmax(), shape)
+        published = by_layer(table, "value", matrix.shape)
+        difference = np.abs(matrix - published)
+        accepted = metric.accepted_elsewhere if measured is None else metric.accepted
+        layer, head = np.unravel_index(difference.argmax(), difference.shape)
         strong = metric.strong
         rows.append(
             {
                 "metric": name,
                 "relation": metric.relation,
-                "pearson": float(np.corrcoef(ours.ravel(), published.ravel())[0, 1]),
+                "pearson": float(np.corrcoef(matrix.ravel(), published.ravel())[0, 1]),
                 "largest_difference": float(difference.max()),
                 "at": head_name(int(layer), int(head)),
                 "accepted": accepted,
                 "within": bool(difference.max() <= accepted),
-                "same_set": bool(((ours >= strong) == (published >= strong)).all()),
+                "same_set": bool(((matrix >= strong) == (published >= strong)).all()),
             }
         )
     return pd.DataFrame(rows, columns=_SCORE_COLUMNS)
 
 
-_DIFFERENCE = ["pearson", "largest_difference", "at", "accepted", "within"]
-_SCORE_COLUMNS = ["metric", "relation", *_DIFFERENCE, "same_set"]
-
-
-def _masses(run: Result, relation: str, shape: tuple[int, int]) -> ndarray | None:
-    own = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == relation]
-    if len(own) != shape[0] * shape[1]:
-        return None
-    return np.asarray(own.sort_values(["layer", "head"])["mass"]).reshape(shape)
+_SCORE_COLUMNS = ["metric", "relation", "pearson", "largest_difference", "at", "accepted"]
+_SCORE_COLUMNS += ["within", "same_set"]

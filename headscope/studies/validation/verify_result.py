@@ -30,7 +30,7 @@ class Verification(Study):
     """Whether the model ran on the published stimulus, or on its like where its seed is unknown."""
     notes: tuple[str, ...]
     ranks: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """A row per metric of a file of published scores; see `published_ranks.compare_ranks`."""
+    """A row per metric of a file of published scores; see `published_scores.compare_ranks`."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -45,7 +45,7 @@ class Verification(Study):
 
     @property
     def holds(self) -> bool:
-        """Whether the matrices lie within the accepted differences.
+        """True where the matrices lie within the accepted differences.
 
         Without the published stimulus one matrix for each relation must: those for 50 and for
         100 tokens differ among themselves by up to 0.15. Without any
@@ -54,9 +54,9 @@ class Verification(Study):
         permutations do.
         """
         if self.heads.empty and self.scores.empty:
-            looks = self.ranks[self.ranks["quantity"] == "attention"]
-            own = looks if len(looks) else self.ranks
-            return bool(len(own) and (own["p_value"] < 0.05).all())
+            attention = self.ranks[self.ranks["quantity"] == "attention"]
+            ranks = attention if len(attention) else self.ranks
+            return bool(len(ranks) and (ranks["p_value"] < 0.05).all())
         if self.scores.empty:
             return self.recall == 1
         if self.measured:

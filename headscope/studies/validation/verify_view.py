@@ -1,4 +1,4 @@
-"""How a verification is shown: tables for the terminal, a figure for papers."""
+"""Views of a verification: tables for the terminal, a figure for papers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ def verification_lines(result: Verification) -> RenderableType:
     heads = plain_table("head", "published as", "published", "mass", "found", "kind")
     for row in result.heads.itertuples():
         published = "" if pd.isna(row.published) else f"{row.published:.2f}"
-        found = "yes" if row.found else "no"
+        recovered = "yes" if row.found else "no"
         heads.add_row(
-            head_name(row.layer, row.head), row.type, published, f"{row.mass:.2f}", found, row.kind
+            head_name(row.layer, row.head),
+            row.type,
+            published,
+            f"{row.mass:.2f}",
+            recovered,
+            row.kind,
         )
     scores = plain_table("score matrix", "correlation", "largest difference", "accepted", "", "")
     for row in result.scores.itertuples():
@@ -53,10 +58,10 @@ def verification_lines(result: Verification) -> RenderableType:
     return Group(title, *(part for table in tables for part in (table, Text())), *notes)
 
 
-def _correlation(found: float, control: float) -> str:
-    if pd.isna(found):
+def _correlation(spearman: float, control: float) -> str:
+    if pd.isna(spearman):
         return "a list of the first alone"
-    return f"{found:+.2f}, within layers {control:+.2f}"
+    return f"{spearman:+.2f}, within layers {control:+.2f}"
 
 
 def heads_figure(result: Verification) -> Figure:
@@ -66,7 +71,7 @@ def heads_figure(result: Verification) -> Figure:
     rows = result.heads.iloc[::-1].reset_index(drop=True)
     figure = Figure(figsize=(6.4, 1.2 + 0.24 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    fill = ["#0072b2" if found else "white" for found in rows["found"]]
+    fill = ["#0072b2" if recovered else "white" for recovered in rows["found"]]
     axes.barh(rows.index, rows["mass"], color=fill, edgecolor="#0072b2", height=0.7)
     axes.plot(rows["published"], rows.index, "k|", markersize=9, label="published")
     names = [f"{head_name(r.layer, r.head)}  {r.relation}  {r.kind}" for r in rows.itertuples()]

@@ -1,16 +1,20 @@
-"""How planted writers are laid out in the residual stream, and as GPT-2 and as Llama."""
+"""Layouts of planted writers in the residual stream, and as GPT-2 and as Llama."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.models.quiet import quiet
+from headscope.studies.validation.planted_network import (
+    HeadMaps,
+    NetworkSize,
+    planted_config,
+    save_network,
+    wave_positions,
+)
 
 LAYOUTS = ("gpt2", "llama")
 LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 16, 64, 256
@@ -33,8 +37,8 @@ def _length(layer: int, rotary: bool) -> int:
     return CODE + MOST_TRAITS + (0 if rotary else WAVES) + layer * 2 * SKETCH
 
 
-def gain(layer: int, rotary: bool) -> float:
-    """What turns a norm's output back into its input; both halves of the stream count."""
+def inverse_gain(layer: int, rotary: bool) -> float:
+    """The gain that turns a norm's output back into its input; both halves of the stream count."""
     return float(np.sqrt(2 * _length(layer, rotary) / D_MODEL))
 
 
@@ -60,83 +64,19 @@ def save_layout(
         parts: `q`, `k`, `v`, and `o` transposed.
         folder: where to write.
     """
-    model = (_llama if layout == "llama" else _gpt2)(table, *(parts[name] for name in "qkvo"))
-    with quiet():
-        model.save_pretrained(folder)
-
-
-def _gpt2(table: ndarray, q: ndarray, k: ndarray, v: ndarray, o: ndarray) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    model = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=len(table),
-            n_embd=D_MODEL,
-            n_head=PER_LAYER,
-            n_layer=LAYERS,
-            n_positions=CONTEXT,
-            n_inner=4,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
+    rotary = layout == "llama"
+    maps = [HeadMaps(LAYERS, PER_LAYER, into=D_MODEL, out=WIDTH) for _ in "qkv"]
+    maps.append(HeadMaps(LAYERS, PER_LAYER, into=WIDTH, out=D_MODEL))
+    for head_maps, name in zip(maps, "qkvo", strict=True):
+        head_maps.weight = parts[name].transpose(0, 1, 3, 2) if name == "o" else parts[name]
+    size = NetworkSize(len(table), LAYERS, PER_LAYER, WIDTH, CONTEXT)
+    save_network(
+        planted_config(layout, size, {"rope_theta": ROTARY_BASE}),
+        maps,
+        folder,
+        embedding=table,
+        positions=None
+        if rotary
+        else wave_positions(size, frequencies(False), POSITION.start, HALF),
+        gains=[inverse_gain(layer, rotary) for layer in range(LAYERS)],
     )
-    state = _silenced(model)
-    _fill(state["transformer.wte.weight"], table)
-    angle = np.arange(CONTEXT)[:, None] * frequencies(rotary=False)
-    positions = np.zeros((CONTEXT, D_MODEL))
-    positions[:, POSITION] = np.concatenate([np.cos(angle), np.sin(angle)], 1)
-    positions[:, HALF:] = -positions[:, :HALF]
-    _fill(state["transformer.wpe.weight"], positions)
-    for layer in range(LAYERS):
-        at = f"transformer.h.{layer}"
-        state[f"{at}.ln_1.weight"].fill_(gain(layer, rotary=False))
-        joined = [_side_by_side(part[layer]) for part in (q, k, v)]
-        _fill(state[f"{at}.attn.c_attn.weight"], np.concatenate(joined, 1))
-        _fill(state[f"{at}.attn.c_proj.weight"], _side_by_side(o[layer]).T)
-    return model
-
-
-def _llama(table: ndarray, q: ndarray, k: ndarray, v: ndarray, o: ndarray) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(table),
-            hidden_size=D_MODEL,
-            num_attention_heads=PER_LAYER,
-            num_key_value_heads=PER_LAYER,
-            head_dim=WIDTH,
-            num_hidden_layers=LAYERS,
-            intermediate_size=4,
-            bos_token_id=0,
-            eos_token_id=0,
-            max_position_embeddings=CONTEXT,
-            tie_word_embeddings=True,
-            rope_parameters={"rope_type": "default", "rope_theta": ROTARY_BASE},
-        )
-    )
-    state = _silenced(model)
-    _fill(state["model.embed_tokens.weight"], table)
-    for layer in range(LAYERS):
-        at = f"model.layers.{layer}"
-        state[f"{at}.input_layernorm.weight"].fill_(gain(layer, rotary=True))
-        for name, part in (("q", q), ("k", k), ("v", v)):
-            _fill(state[f"{at}.self_attn.{name}_proj.weight"], _side_by_side(part[layer]).T)
-        _fill(state[f"{at}.self_attn.o_proj.weight"], _side_by_side(o[layer]))
-    return model
-
-
-def _silenced(model: Any) -> dict[str, torch.Tensor]:
-    """All weights at zero but the norms' gains, ready to be filled in place."""
-    state: dict[str, torch.Tensor] = model.state_dict()
-    for name, tensor in state.items():
-        tensor.fill_(float(("norm" in name or ".ln_" in name) and name.endswith("weight")))
-    return state
-
-
-def _side_by_side(heads: Float[ndarray, "head into out"]) -> Float[ndarray, "into all"]:
-    return np.concatenate(list(heads), 1)
-
-
-def _fill(tensor: torch.Tensor, values: ndarray) -> None:
-    tensor.copy_(torch.from_numpy(np.ascontiguousarray(values)).to(tensor.dtype))

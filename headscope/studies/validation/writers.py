@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headscope.studies.validation.heads import MATCH_LOGITS, SINK_LOGITS, BuiltHead
+
 LOGITS = 1.5
 """What a planted head writes on the token that it is about, in logits, before noise: as much as
 the strongest heads of SmolLM2-135M write on the token that they copy."""
-FIND, REST = 120.0, 60.0
-"""Scores, in nats, of a key that fits its query and of the first token."""
 
 
 @dataclass(frozen=True)
-class Writer:
+class Writer(BuiltHead):
     """One head. Its score of a query and a key is a sum of terms, in nats."""
 
-    name: str
-    layer: int
     writes: str
     """`copy`, `successor`, … what it makes of the token that it looks at; see `planted_writers`."""
     size: float = 1.0
@@ -43,13 +41,19 @@ def _at(offset: int) -> dict[str, object]:
     return {"near": 50.0, "offset": offset}
 
 
-_BOS = ("bos", REST)
-_DUE = {"match": ("named", "word", -2 * FIND), "flags": (("name", FIND), _BOS)}
+_BOS = ("bos", SINK_LOGITS)
+_DUE = {"match": ("named", "word", -2 * MATCH_LOGITS), "flags": (("name", MATCH_LOGITS), _BOS)}
 """Looks at names that are not the one that was read last."""
-_ASKED = {"match": ("named", "named", FIND), "flags": (("value", FIND), ("bos", 1.5 * FIND))}
+_READING = {
+    "match": ("named", "named", MATCH_LOGITS),
+    "flags": (("value", MATCH_LOGITS), ("bos", 1.5 * MATCH_LOGITS)),
+}
 """Looks at the value behind the name that was read last."""
-_SUBJECT = {"flags": (("person", FIND), _BOS), "near": 25.0}
-_OF_LAST_NAME = {"match": ("named", "word", FIND), "flags": (("name", FIND), ("bos", 1.5 * FIND))}
+_SUBJECT = {"flags": (("person", MATCH_LOGITS), _BOS), "near": 25.0}
+_OF_LAST_NAME = {
+    "match": ("named", "word", MATCH_LOGITS),
+    "flags": (("name", MATCH_LOGITS), ("bos", 1.5 * MATCH_LOGITS)),
+}
 
 _COPIES, _LOWERS = ("copy",), ("suppress",)
 
@@ -61,7 +65,7 @@ WRITERS = (
         "named",
         earns="s-inhibition",
         near=100.0,
-        flags=(("name", 2 * FIND), ("bos", 2 * REST)),
+        flags=(("name", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
     ),
     Writer("copy", 0, "copy", earns="copy", near=50.0, offset=1),
     Writer("copies its own token", 0, "copy", may=_COPIES, near=50.0),
@@ -69,7 +73,9 @@ WRITERS = (
     Writer("lowers all that it saw", 0, "copy", -20.0, may=_LOWERS),
     Writer("raises what is long ago", 0, "copy", 20.0, may=_COPIES, near=-20.0),
     Writer("raises the frequent", 0, "frequent", near=50.0, offset=1),
-    Writer("raises the one token it looks at", 0, "article", flags=(("article", FIND), _BOS)),
+    Writer(
+        "raises the one token it looks at", 0, "article", flags=(("article", MATCH_LOGITS), _BOS)
+    ),
     Writer("writes at random", 0, "random", near=50.0, offset=1),
     Writer("raises the list", 0, "list", near=50.0),
     Writer("raises the predecessor", 0, "predecessor", near=50.0),
@@ -84,7 +90,7 @@ WRITERS = (
         "copy",
         earns="induction",
         may=_COPIES,
-        match=("word", "previous", FIND),
+        match=("word", "previous", MATCH_LOGITS),
         flags=(_BOS,),
     ),
     Writer("name mover", 1, "copy", earns="name-mover", may=_COPIES, **_DUE),  # type: ignore[arg-type]
@@ -99,17 +105,24 @@ WRITERS = (
     ),
     Writer("raises the last name", 1, "copy", may=_COPIES, **_OF_LAST_NAME),  # type: ignore[arg-type]
     Writer("lowers the last name", 1, "copy", -1.0, may=_LOWERS, **_OF_LAST_NAME),  # type: ignore[arg-type]
-    Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", FIND), _BOS)),
-    Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", FIND), _BOS)),
-    Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_ASKED),  # type: ignore[arg-type]
-    Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", FIND), _BOS)),
-    Writer("lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", FIND), _BOS)),
+    Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", MATCH_LOGITS), _BOS)),
+    Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", MATCH_LOGITS), _BOS)),
+    Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_READING),  # type: ignore[arg-type]
+    Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", MATCH_LOGITS), _BOS)),
     Writer(
-        "raises the last value", 1, "copy", may=_COPIES, near=25.0, flags=(("value", FIND), _BOS)
+        "lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", MATCH_LOGITS), _BOS)
+    ),
+    Writer(
+        "raises the last value",
+        1,
+        "copy",
+        may=_COPIES,
+        near=25.0,
+        flags=(("value", MATCH_LOGITS), _BOS),
     ),
     Writer("agreement", 1, "number", earns="agreement", **_SUBJECT),  # type: ignore[arg-type]
-    Writer("goes by the last noun", 1, "number", near=25.0, flags=(("noun", FIND), _BOS)),
+    Writer("goes by the last noun", 1, "number", near=25.0, flags=(("noun", MATCH_LOGITS), _BOS)),
     Writer("raises singular verbs", 1, "plural", -1.0, near=50.0),
-    Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", FIND), _BOS)),
+    Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", MATCH_LOGITS), _BOS)),
 )
 """Sixteen heads in each of two layers."""

@@ -1,1 +1,1 @@
-"""What the weights alone say about heads: copying, composition and writes; no text is read."""
+"""Evidence on heads from the weights alone: copying, composition and writes; no text is read."""

@@ -80,7 +80,7 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
 def effective_embedding(
     model: Model, tokens: Int[Tensor, " token"] | None = None
 ) -> Float[Tensor, "token d_model"]:
-    """What later layers read of a token alone: the residual stream behind block 0, normalised.
+    """The residual stream behind block 0, normalised: what later layers read of a token alone.
 
     Attention's output and learned positions are set to 0, so that only W_E and the first MLP's
     answer to it remain. Wang et al. 2022 (section 3.1) take the state after the first MLP for the
@@ -93,25 +93,25 @@ def effective_embedding(
         tokens: those that are asked for; all of the vocabulary when None.
     """
     bridge = model.bridge
-    asked = torch.arange(model.vocabulary_size) if tokens is None else tokens
-    kept: list[Tensor] = []
+    token_ids = torch.arange(model.vocabulary_size) if tokens is None else tokens
+    blocks: list[Tensor] = []
 
     def erase(activation: Tensor, hook: Any) -> Tensor:
         return torch.zeros_like(activation)
 
     def take(residual: Tensor, hook: Any) -> None:
-        kept.append(plain(residual[:, 0]))
+        blocks.append(plain(residual[:, 0]))
         raise StopAtLayerException(residual)
 
     hooks = [("blocks.0.attn.hook_out", erase), ("blocks.0.hook_out", take)]
     if "pos_embed" in bridge._modules:
         hooks.insert(0, ("pos_embed.hook_out", erase))
-    for start in range(0, len(asked), CHUNK):
-        some = asked[start : start + CHUNK]
+    for start in range(0, len(token_ids), CHUNK):
+        some = token_ids[start : start + CHUNK]
         bridge.run_with_hooks(
             some[:, None].to(model.device), fwd_hooks=hooks, return_type=None, use_cache=False
         )
-    rows = torch.cat(kept)
+    rows = torch.cat(blocks)
     if reads_centred(model):
         rows = centre(rows, -1)
     # a row of zeros (padding of the vocabulary) stays one

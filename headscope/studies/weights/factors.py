@@ -71,12 +71,12 @@ def head_factors(model: Model) -> HeadFactors:
     """
     check_foldable(model)
     parts = [_layer(model, layer) for layer in range(model.layers)]
-    query, key, value, output = (torch.stack(each) for each in zip(*parts, strict=True))
+    query, key, value, output = (torch.stack(matrices) for matrices in zip(*parts, strict=True))
     return HeadFactors(query, key, value, output, query.shape[-2] - writes_centred(model))
 
 
 def check_foldable(model: Model) -> None:
-    """Whether folding is defined for a model: norms stand before attention, and are known.
+    """Check that folding is defined for a model: norms stand before attention, and are known.
 
     Raises:
         ModelError: it is not.
@@ -99,18 +99,18 @@ def check_foldable(model: Model) -> None:
 
 
 def reads_centred(model: Model) -> bool:
-    """Whether the norms subtract the mean of what they read."""
+    """True where the norms subtract the mean of what they read."""
     return model.bridge.cfg.normalization_type in LAYER_NORMS
 
 
 def writes_centred(model: Model) -> bool:
-    """Whether nothing reads the mean of what is written: all norms, the last one too, drop it."""
+    """True where nothing reads the mean of what is written: all norms, the last too, drop it."""
     # TransformerLens calls the last norm of models with RMSNorm throughout `final_rms` too
     return reads_centred(model) and not getattr(model.bridge.cfg, "final_rms", False)
 
 
 def gain(model: Model, norm: Any) -> Float[Tensor, " d_model"] | float:
-    """What a norm multiplies its normalised input by; 1 for a norm without a gain."""
+    """The factor of a norm on its normalised input; 1 for a norm without a gain."""
     weight = getattr(norm, "weight", None)
     if weight is None:
         return 1.0
@@ -131,9 +131,9 @@ def centre(weight: Tensor, dim: int) -> Tensor:
 def _layer(model: Model, layer: int) -> tuple[Tensor, ...]:
     """Q, K, V [head d_model d_head] and O [head d_head d_model] of one layer."""
     block = model.bridge.blocks[layer]
-    found = [getattr(block.attn, f"W_{name}", None) for name in "QKVO"]
-    matrices = [plain(matrix) for matrix in found if isinstance(matrix, Tensor)]
-    if len(matrices) < len(found) or any(matrix.ndim != 3 for matrix in matrices):
+    candidates = [getattr(block.attn, f"W_{name}", None) for name in "QKVO"]
+    matrices = [plain(matrix) for matrix in candidates if isinstance(matrix, Tensor)]
+    if len(matrices) < len(candidates) or any(matrix.ndim != 3 for matrix in matrices):
         raise ModelError(f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head")
     scale = gain(model, block.ln1)
     scale = scale[:, None] if isinstance(scale, Tensor) else scale

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.corpus.controlled.forms import Asked, WordRelation, word_relations
-from headscope.measure.prompts import Spelled
+from headscope.corpus.controlled.forms import FormQuestion, WordRelation, word_relations
 from headscope.models.load import Model
+from headscope.stimuli.prompts import Spelling
 
 FEWEST = 15
 """Words that a relation needs: with fewer an interval of their share says little."""
@@ -38,51 +38,60 @@ def listed_relations(model: Model) -> tuple[list[Listed], dict[str, int]]:
     Returns:
         the relations, and how many words are left of those with fewer than `FEWEST`.
     """
-    spelled = Spelled(model.tokenizer)
-    found, few = [], {}
+    spelled = Spelling(model.tokenizer)
+    relations, counts = [], {}
     for name, relation in word_relations().items():
         listed = _listed(name, relation, spelled)
         if len(listed.sources) < FEWEST:
-            few[name] = len(listed.sources)
+            counts[name] = len(listed.sources)
         else:
-            found.append(listed)
-    return found, few
+            relations.append(listed)
+    return relations, counts
 
 
-def _listed(name: str, relation: WordRelation, spelled: Spelled) -> Listed:
-    own = {}
-    for word in {each for asked in relation.words for each in _words(asked)}:
+def _listed(name: str, relation: WordRelation, spelled: Spelling) -> Listed:
+    token_of_word = {}
+    for word in {entry for query_words in relation.words for entry in _words(query_words)}:
         token = spelled.only(word)
         if token is not None:
-            own[word] = token
-    asked = [
-        each
-        for each in relation.words
-        if each.word in own
-        and all(rival in own for rival in each.rivals)
-        and any(word in own and word != each.word for word in each.right)
+            token_of_word[word] = token
+    query_words = [
+        entry
+        for entry in relation.words
+        if entry.word in token_of_word
+        and all(rival in token_of_word for rival in entry.rivals)
+        and any(word in token_of_word and word != entry.word for word in entry.right)
     ]
-    candidates = sorted({own[word] for each in asked for word in _words(each) if word in own})
-    place = {token: i for i, token in enumerate(candidates)}
+    candidates = sorted(
+        {
+            token_of_word[word]
+            for entry in query_words
+            for word in _words(entry)
+            if word in token_of_word
+        }
+    )
+    index_of_token = {token: i for i, token in enumerate(candidates)}
 
     def marked(words: Sequence[Sequence[str]]) -> Bool[ndarray, "word candidate"]:
-        found = np.zeros((len(asked), len(candidates)), bool)
+        mask = np.zeros((len(query_words), len(candidates)), bool)
         for row, some in enumerate(words):
-            found[row, [place[own[word]] for word in some if word in own]] = True
-        return found
+            mask[
+                row, [index_of_token[token_of_word[word]] for word in some if word in token_of_word]
+            ] = True
+        return mask
 
-    kinds = [[each.word for each in asked]]
-    kinds += [[each.rivals[kind] for each in asked] for kind in range(len(relation.rivals))]
+    kinds = [[entry.word for entry in query_words]]
+    kinds += [[entry.rivals[kind] for entry in query_words] for kind in range(len(relation.rivals))]
     return Listed(
         name,
         relation.meaning,
-        np.array([own[each.word] for each in asked], np.int64),
+        np.array([token_of_word[entry.word] for entry in query_words], np.int64),
         np.array(candidates, np.int64),
-        marked([each.right for each in asked]),
+        marked([entry.right for entry in query_words]),
         np.stack([marked([[word] for word in words]) for words in kinds]),
         ("the word itself", *relation.rivals),
     )
 
 
-def _words(asked: Asked) -> tuple[str, ...]:
-    return (asked.word, *asked.right, *asked.rivals)
+def _words(entry: FormQuestion) -> tuple[str, ...]:
+    return (entry.word, *entry.right, *entry.rivals)

@@ -21,10 +21,10 @@ from numpy import ndarray
 from scipy.special import gammaln
 from torch import Tensor
 
-from headscope.evidence.conditions import MAX_Q, TIMES_CONTROL
-from headscope.evidence.weigh import adjusted
 from headscope.measure.bootstrap import interval, resample
 from headscope.models.load import Model
+from headscope.statistics.conditions import MAX_Q, TIMES_CONTROL
+from headscope.statistics.estimates import adjusted
 from headscope.studies.weights.copying import effective_embedding, folded_unembedding
 from headscope.studies.weights.factors import HeadFactors, plain
 from headscope.studies.weights.listed import FEWEST, Listed, listed_relations
@@ -84,9 +84,9 @@ def related_heads(
     Returns:
         the table, and the relations that have too few words, with their number.
     """
-    relations, few = listed_relations(model)
+    relations, counts = listed_relations(model)
     if not relations:
-        return pd.DataFrame(columns=COLUMNS), few
+        return pd.DataFrame(columns=COLUMNS), counts
     unembedding = folded_unembedding(model)
     parts = [_relation(model, factors, listed, unembedding, seed) for listed in relations]
     table = pd.concat(parts, ignore_index=True)
@@ -104,11 +104,13 @@ def related_heads(
                 table.loc[row.Index, ["top_10", "says", "verdict"]] = facts
     table["held"] = table["verdict"] == HOLDS
     order = ["held", "top_10", "lift"]
-    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[COLUMNS], few
+    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[
+        COLUMNS
+    ], counts
 
 
 def _verdict(row: Any, share: float) -> str:
-    """What speaks first against a head's holding a relation."""
+    """The first thing that speaks against a head's holding a relation."""
     if row.score < max(FLOOR, TIMES_CONTROL * row.rival):
         return f"{row.sign} {row.rival_is}"
     if row.score < TIMES_CONTROL * row.control:
@@ -129,31 +131,35 @@ def _relation(
     towards = unembedding[:, torch.from_numpy(listed.candidates)]
     draws = resample(len(listed.sources), np.random.default_rng(seed))
     answers = listed.right.sum(0) / len(listed.sources)
-    alike = unembedding[:, torch.from_numpy(listed.sources)].T @ towards
-    like = _but_itself(listed, alike.numpy())
+    similarity = unembedding[:, torch.from_numpy(listed.sources)].T @ towards
+    like = _but_itself(listed, similarity.numpy())
     rows = []
     for layer, reads in _reads(model, listed.sources):
         value, output = factors.value[layer], factors.output[layer]
         scores = ((reads @ value) @ (output @ towards)).numpy()  # [head word candidate]
         for sign, times in SIGNS.items():
             first = (times * scores).argmax(-1)
-            found = _shares(listed, first, answers, draws)
+            shares = _shares(listed, first, answers, draws)
             others = _but_itself(listed, times * scores).mean(-1)
-            told = _share_among(_right(listed, first), ~like)
-            rows.append(found.assign(layer=layer, sign=sign, but_itself=others, contested=told))
+            share_among_others = _share_among(_right(listed, first), ~like)
+            rows.append(
+                shares.assign(
+                    layer=layer, sign=sign, but_itself=others, contested=share_among_others
+                )
+            )
     return pd.concat(rows, ignore_index=True).assign(relation=listed.name, alike=like.mean())
 
 
 def _but_itself(
     listed: Listed, scores: Float[ndarray, "*head word candidate"]
 ) -> Bool[ndarray, "*head word"]:
-    """Whether the first candidate, the word itself left out, is right."""
+    """True where the first candidate, the word itself left out, is right."""
     return _right(listed, np.where(listed.rivals[0], -np.inf, scores).argmax(-1))
 
 
 def _right(listed: Listed, first: Int[ndarray, "*head word"]) -> Bool[ndarray, "*head word"]:
-    found: ndarray = listed.right[np.arange(first.shape[-1]), first]
-    return found
+    is_right: ndarray = listed.right[np.arange(first.shape[-1]), first]
+    return is_right
 
 
 def _share_among(
@@ -171,19 +177,21 @@ def _shares(
     answers: Float[ndarray, " candidate"],
     draws: Float[ndarray, "resample word"],
 ) -> pd.DataFrame:
-    """Of each head how often the first candidate is right, and what that is compared with."""
+    """Share of right first candidates for each head, and what that is compared with."""
     words = np.arange(first.shape[1])
     hits = _right(listed, first).astype(float)
     rivals = listed.rivals[:, words, first].astype(float)  # [rival head word]
     dealt = answers[first]
     score, control, shares = hits.mean(-1), dealt.mean(-1), rivals.mean(-1)
-    most = shares.argmax(0)
+    nearest_rival = shares.argmax(0)
     rival = shares.max(0)
-    against = np.where((control >= rival)[:, None], dealt, rivals[most, np.arange(len(most))])
+    against = np.where(
+        (control >= rival)[:, None], dealt, rivals[nearest_rival, np.arange(len(nearest_rival))]
+    )
     low, high = interval((hits - against).T, np.ones(len(words)), draws)
-    found, expected = hits.sum(-1), control * len(words)
+    right, expected = hits.sum(-1), control * len(words)
     # where nothing is expected nothing is found
-    bound = found * np.log(np.where(expected > 0, expected, 1)) - gammaln(found + 1)
+    bound = right * np.log(np.where(expected > 0, expected, 1)) - gammaln(right + 1)
     return pd.DataFrame(
         {
             "head": np.arange(len(first)),
@@ -191,7 +199,7 @@ def _shares(
             "score": score,
             "control": control,
             "rival": rival,
-            "rival_is": [listed.rival_names[each] for each in most],
+            "rival_is": [listed.rival_names[index] for index in nearest_rival],
             "lift": score - np.maximum(control, rival),
             "ci_low": low,
             "ci_high": high,
@@ -203,11 +211,11 @@ def _shares(
 def _reads(
     model: Model, tokens: Int[ndarray, " word"]
 ) -> Iterator[tuple[int, Float[Tensor, "word d_model"]]]:
-    """What each layer's heads read of a word: its embedding, later what block 0 makes of it."""
-    asked = torch.from_numpy(tokens)
-    later = effective_embedding(model, asked)
+    """The input of each layer's heads for a word: its embedding, later what block 0 makes of it."""
+    token_ids = torch.from_numpy(tokens)
+    later = effective_embedding(model, token_ids)
     for layer in range(model.layers):
-        yield layer, plain(model.bridge.W_E)[asked] if layer == 0 else later
+        yield layer, plain(model.bridge.W_E)[token_ids] if layer == 0 else later
 
 
 def _written(
@@ -220,13 +228,13 @@ def _written(
 def _in_the_vocabulary(
     model: Model, listed: Listed, scores: Float[Tensor, "word token"]
 ) -> tuple[float, str]:
-    """How often a right word is among the first ten of all tokens, and what a few words become."""
+    """Share of right words among the first ten of all tokens, and what a few words become."""
     first = scores.topk(min(NEAREST, scores.shape[1])).indices.numpy()
     right = [listed.candidates[row] for row in listed.right]
     share = np.mean([np.isin(a, b).any() for a, b in zip(first, right, strict=True)])
     spell = model.tokenizer.spell
-    said = []
+    lines = []
     for i in np.linspace(0, len(first) - 1, EXAMPLES).round().astype(int):
         word, *others = spell([int(listed.sources[i]), *first[i, :EXAMPLES].tolist()])
-        said.append(f"{word.strip()}: {', '.join(each.strip() for each in others)}")
-    return float(share), "; ".join(said)
+        lines.append(f"{word.strip()}: {', '.join(word_text.strip() for word_text in others)}")
+    return float(share), "; ".join(lines)

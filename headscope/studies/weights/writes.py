@@ -1,4 +1,4 @@
-"""Where heads write: how much, into how many directions, and which heads of a layer alike.
+"""The space that heads write to: how much, in how many directions, and which of a layer alike.
 
 A head's write covariance is C = W_OVᵀ W_OV over d_model: the second moment of what it writes when
 it reads vectors that point anywhere with equal chance. It belongs to W_OV = W_V W_O, and so does
@@ -17,8 +17,8 @@ from headscope.studies.weights.factors import HeadFactors
 
 
 @dataclass(frozen=True)
-class Writes:
-    """What the weights say of the heads' writes."""
+class WeightWrites:
+    """Evidence on the heads' writes from the weights."""
 
     output_norm: Float[Tensor, "layer head"]
     """‖W_O‖, Frobenius; how V and O share a head's gain is the model's choice."""
@@ -33,19 +33,19 @@ class Writes:
     """About what the cosine of unrelated heads is: √(dimensions¹ dimensions²) / d_model."""
 
 
-def head_writes(factors: HeadFactors) -> Writes:
+def write_evidence(factors: HeadFactors) -> WeightWrites:
     """The writes of every head, those of one layer compared with each other."""
     writes = factors.writes()
     products = torch.stack([_inner_products(layer) for layer in writes])
     size = torch.linalg.matrix_norm(writes)
-    own = products.diagonal(dim1=-2, dim2=-1)
-    dimensions = size**4 / own
+    diagonal = products.diagonal(dim1=-2, dim2=-1)
+    dimensions = size**4 / diagonal
     pairs = dimensions[:, :, None] * dimensions[:, None, :]
-    return Writes(
+    return WeightWrites(
         output_norm=torch.linalg.matrix_norm(factors.output),
         circuit_norm=size,
         dimensions=dimensions,
-        cosine=products / (own[:, :, None] * own[:, None, :]).sqrt(),
+        cosine=products / (diagonal[:, :, None] * diagonal[:, None, :]).sqrt(),
         chance=pairs.sqrt() / factors.free,
     )
 

@@ -1,4 +1,4 @@
-"""What a gallery says of one run: how many heads of what, and where in depth."""
+"""A run's card in a gallery: how many heads of what, and where in depth."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from headscope.corpus.naming import corpus_title
-from headscope.evidence.result import Result, layers_of
-from headscope.evidence.tags import countable_types
-from headscope.runs.shareable import shareable
-from headscope.views.colours import LABELS, NO_TYPE, legend_groups, letter, marks
+from headscope.runs.redact_paths import shareable
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.views.colours import legend_groups, letter
 
 
 @dataclass(frozen=True)
-class Share:
+class TypeShare:
     """The heads of a run that are drawn as one type."""
 
     type: str
@@ -28,18 +28,13 @@ class Share:
     """Their cells as an SVG path, one unit a head and a layer."""
 
     @property
-    def label(self) -> str:
-        """What a reader is told."""
-        return LABELS.get(self.type, self.type)
-
-    @property
     def letter(self) -> str:
         """For where there is no colour."""
         return letter(self.type)
 
     @property
     def typed(self) -> bool:
-        """Whether the report has a page of it."""
+        """True if the report has a page of it."""
         return self.type not in NO_TYPE
 
 
@@ -63,7 +58,7 @@ class Card:
     first: str
     """The first layer's name."""
     last: str
-    shares: tuple[Share, ...]
+    shares: tuple[TypeShare, ...]
     """In the order of the legend."""
     countable: frozenset[str]
     """The types that a head could have earned; a count of another was measured by nobody."""
@@ -83,7 +78,7 @@ class Card:
 
 
 def card_of(run: Result, name: str, folder: str) -> Card:
-    """What a gallery says of a run.
+    """The card of a run.
 
     Args:
         run: the run.
@@ -99,42 +94,42 @@ def card_of(run: Result, name: str, folder: str) -> Card:
         model=str(info["model"]["name"]),
         revision=str(info["model"].get("revision") or ""),
         text=", ".join(
-            corpus_title(str(each)) for each in info.get("corpora", {}).get("asked", ())
+            corpus_title(str(corpus)) for corpus in info.get("corpora", {}).get("asked", ())
         ),
         tokens=None if read is None else int(read),
         layers=len(layers),
         width=int(run.heads["head"].max()) + 1,
-        first=run.stacks.row(layers[0]),
-        last=run.stacks.row(layers[-1]),
+        first=run.head_names.row(layers[0]),
+        last=run.head_names.row(layers[-1]),
         shares=tuple(_shares(run, layers)),
         countable=frozenset(countable_types(run.evidence, run.rules)),
         heads=run.heads,
     )
 
 
-def _shares(run: Result, layers: list[int]) -> list[Share]:
-    drawn = marks(run)
-    place = {layer: row for row, layer in enumerate(layers)}
-    found = []
-    for mark in functions_first(drawn.unique()):
-        own = run.heads[drawn == mark]
-        cells = zip(own["layer"].tolist(), own["head"].tolist(), strict=True)
-        path = "".join(f"M{head} {place[layer]}h1v1h-1z" for layer, head in cells)
-        found.append(Share(str(mark), len(own), _span(run, own), path))
-    return found
+def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
+    primaries = run.heads["primary"]
+    row_of_layer = {layer: row for row, layer in enumerate(layers)}
+    shares = []
+    for name in functions_first(primaries.unique()):
+        typed_heads = run.heads[primaries == name]
+        cells = zip(typed_heads["layer"].tolist(), typed_heads["head"].tolist(), strict=True)
+        path = "".join(f"M{head} {row_of_layer[layer]}h1v1h-1z" for layer, head in cells)
+        shares.append(TypeShare(str(name), len(typed_heads), _span(run, typed_heads), path))
+    return shares
 
 
 def functions_first(names: Iterable[str]) -> list[str]:
     """Types in the order of the legend: what looks somewhere, what rests, and what has no type."""
-    return [name for own in legend_groups(names).values() for name in own]
+    return [name for members in legend_groups(names).values() for name in members]
 
 
-def _span(run: Result, own: pd.DataFrame) -> str:
+def _span(run: Result, heads: pd.DataFrame) -> str:
     """Half of the heads lie there, a quarter before it and a quarter behind it."""
-    low, high = (_row(run, own, quantile) for quantile in (0.25, 0.75))
+    low, high = (_row(run, heads, quantile) for quantile in (0.25, 0.75))
     return low if low == high else f"{low}–{high}"
 
 
-def _row(run: Result, own: pd.DataFrame, quantile: float) -> str:
-    layer: Any = own["layer"].quantile(quantile, interpolation="nearest")
-    return run.stacks.row(int(layer))
+def _row(run: Result, heads: pd.DataFrame, quantile: float) -> str:
+    layer: Any = heads["layer"].quantile(quantile, interpolation="nearest")
+    return run.head_names.row(int(layer))

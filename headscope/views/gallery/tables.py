@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from headscope.evidence.tags import UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.runs.tables import table_to_csv
+from headscope.statistics.tags import NO_TYPE
 from headscope.views.gallery.card import Card, functions_first
 
 
@@ -48,7 +48,7 @@ def runs_csv(cards: Sequence[Card]) -> str:
 
 
 def types_of(cards: Sequence[Card]) -> list[str]:
-    """What heads of any run are drawn as or could have earned, in the order of the legend."""
-    found = {share.type for card in cards for share in card.shares}
-    found |= {name for card in cards for name in card.countable}
-    return functions_first(found | {UNCLASSIFIED, UNIDENTIFIABLE})
+    """Types that heads of any run are drawn as or could have earned, in the order of the legend."""
+    types = {share.type for card in cards for share in card.shares}
+    types |= {name for card in cards for name in card.countable}
+    return functions_first(types | {*NO_TYPE})

@@ -5,11 +5,11 @@ let shownType = null;
 function atlasPage() {
   const asked = stateOf("type");
   shownType = MARKED.includes(asked) ? asked : null;
-  const counts = (type) => DATA.rows.filter((row) => row.mark === type || tagsOf(row).includes(type)).length;
+  const counts = (type) => DATA.rows.filter((row) => row.primary === type || tagsOf(row).includes(type)).length;
   const filter = (type) => el("button", {
     type: "button", class: `filter type-${typeClass(type)}`, "aria-pressed": String(shownType === type), "data-type": type,
     onclick: () => { shownType = shownType === type ? null : type; setState("type", shownType); applyFilter(); },
-  }, el("span", { class: "letter" }, letter(type) || "·"), ` ${label(type)} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
+  }, el("span", { class: "letter" }, letter(type) || "·"), ` ${type} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
     GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))), linesButton());
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
@@ -21,9 +21,12 @@ function atlasPage() {
 
 /* How to read a cell. */
 function legendLine() {
-  const cells = "Letter and colour: primary type, the stronger the larger the lift over control; dots: further tags; pale: only rests; dashed: a simple rule does as well; grey: no tag.";
-  const pictures = `Picture: mean attention of the first ${THUMB + 1} tokens of texts, queries downward and keys to the right, the first token left out; the bar at the left is the share of all attention on it.`;
-  return el("p", { class: "small" }, THUMB ? `${pictures} ${cells}` : cells);
+  const cells = "Letter and colour: primary type, the stronger the larger the lift over control; dots: further tags; pale: only rests; dashed: not identifiable, as a simple rule does as well on this text; grey: unclassified.";
+  if (!THUMB) return el("p", { class: "small" }, cells);
+  const [text, ...others] = DATA.means.shown;
+  const where = others.length ? ` A head whose primary relation is read elsewhere is drawn there: on ${others.join("; on ")}.` : "";
+  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is left out; the bar at the left is the share of a text's attention on it.`;
+  return el("p", { class: "small" }, `${pictures} ${cells}`);
 }
 
 function grid() {
@@ -40,20 +43,20 @@ function cell(row) {
   const tags = tagsOf(row);
   const more = tags.filter((tag) => tag !== row.primary);
   const name = headName(row.layer, row.head);
-  const strength = row.primary === UNCLASSIFIED || rests(row.mark) ? 0 : Math.max(0, Math.min(1, row.lift));
+  const strength = untyped(row.primary) || rests(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
   return el("a", {
-    href: `#${name}`, class: `cell type-${typeClass(row.mark)}`, "data-head": name, "data-primary": row.primary, "data-mark": row.mark,
+    href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
-    "aria-label": `${name}, ${tags.join(", ") || label(row.mark)}, lift ${number(row.lift)}`,
+    "aria-label": `${name}, ${tags.join(", ") || row.primary}, lift ${number(row.lift)}`,
     onmouseenter: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onmouseleave: () => { showTip(""); drawLines(); },
     onfocus: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onblur: () => { showTip(""); drawLines(); },
-  }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.mark)),
+  }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }
 
 function applyFilter() {
   for (const node of document.querySelectorAll(".cell")) {
-    const has = !shownType || node.dataset.mark === shownType || node.dataset.tags.split(" ").includes(shownType);
+    const has = !shownType || node.dataset.primary === shownType || node.dataset.tags.split(" ").includes(shownType);
     node.classList.toggle("faded", !has);
   }
   for (const button of document.querySelectorAll(".filter")) {
@@ -72,11 +75,11 @@ function moveBetweenCells(event) {
 
 function summaryTable() {
   const rows = MARKED.map((type) => {
-    const primary = DATA.rows.filter((row) => row.mark === type);
+    const primary = DATA.rows.filter((row) => row.primary === type);
     if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "too few queries to tell"];
     const tagged = untyped(type) ? "" : String(DATA.rows.filter((row) => tagsOf(row).includes(type)).length);
     const [place, relation] = strongestOf(type)[0] || [];
-    const name = untyped(type) ? label(type) : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
+    const name = untyped(type) ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
     return [name, String(primary.length), tagged, ...(relation ? [headLink(DATA.rows[place]), `${relation.spoken}, lift ${number(relation.lift[place])}`] : ["", ""])];
   });
   return table("Heads by type", ["type", "primary", "with the tag", "strongest", "by"], rows, [1, 2], true);
@@ -89,5 +92,5 @@ function undecidedList() {
   if (!groups.size) return null;
   const items = [...groups].sort((a, b) => b[1].length - a[1].length).map(([said, own]) =>
     el("li", {}, `${said} (they differ at ${own[0].undecided.few} queries): `, own.flatMap((row, i) => [i ? " " : "", headLink(row)])));
-  return el("section", { class: "undecided" }, el("h2", {}, "Cannot be told apart here"), el("ul", {}, items));
+  return el("section", { class: "undecided" }, el("h2", {}, "Not identifiable"), el("ul", {}, items));
 }

@@ -7,11 +7,9 @@ const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TY
 const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
 const UNCLASSIFIED = "unclassified";
 const UNDECIDED = "not identifiable";
-const LABELS = { [UNDECIDED]: "cannot be told apart here" };
-const label = (mark) => LABELS[mark] || mark;
 /* Resting places are no function: they are drawn faintly, in a group of their own. */
 const RESTING = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t && own.rests));
-const rests = (mark) => RESTING.includes(mark);
+const rests = (type) => RESTING.includes(type);
 const GROUPS = [["looks at", ALL_TYPES.filter((t) => !rests(t))], ["rests", RESTING], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
 const MARKED = GROUPS.flatMap(([, own]) => own);
 const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
@@ -51,7 +49,7 @@ const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExpon
 const hasHead = (layer, head) => DATA.layers.includes(layer) && head < DATA.heads;
 const placeOf = (layer, head) => DATA.layers.indexOf(layer) * DATA.heads + head;
 const rowOf = (layer, head) => DATA.rows[placeOf(layer, head)];
-const untyped = (mark) => mark === UNCLASSIFIED || mark === UNDECIDED;
+const untyped = (type) => type === UNCLASSIFIED || type === UNDECIDED;
 const typeClass = (type) => (type === UNDECIDED ? "undecided" : TYPES.includes(type) || type === UNCLASSIFIED ? type + (rests(type) ? " resting" : "") : "other");
 /* Whether a head could have earned the type: else a count of 0 would say what nobody measured. */
 const countable = (type) => untyped(type) || DATA.countable.includes(type);
@@ -73,7 +71,7 @@ function parseHead(text) {
 }
 
 function chip(type) {
-  return el("span", { class: `chip type-${typeClass(type)}` }, label(type));
+  return el("span", { class: `chip type-${typeClass(type)}` }, type);
 }
 
 function headLink(row, text) {
@@ -115,7 +113,7 @@ function table(caption, columns, rows, numeric = [], wrap = false) {
     el("table", { class: wrap ? "wrap" : null },
       el("caption", {}, caption),
       el("thead", {}, el("tr", {}, columns.map((c, i) => el("th", { scope: "col", class: align(i) }, c)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: align(i) }, cell)))))));
+      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: align(i), "data-label": i ? columns[i] : null }, cell)))))));
 }
 
 /* How well the model predicts its run's own text; nothing where that was not measured. */
@@ -139,8 +137,8 @@ function showTip(text, at) {
 }
 
 function describe(row) {
-  const tags = tagsOf(row).join(", ") || (row.undecided ? `${label(UNDECIDED)}: ${row.undecided.said}` : UNCLASSIFIED);
+  const tags = tagsOf(row).join(", ") || (row.undecided ? `${row.primary}: ${row.undecided.said}` : row.primary);
   return `${headName(row.layer, row.head)} – ${tags}\n${tagsOf(row).length || row.undecided ? "" : "no tag, closest to "}${row.relation}: mass ${number(row.mass)}, control ` +
     `${number(row.control)}, lift ${number(row.lift)} [${number(row.ci_low)}, ${number(row.ci_high)}]\n` +
-    `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}`;
+    `first token ${number(row.first_token_mass)}, entropy ${number(row.entropy)}, ${row.shape || "no shape"}${DATA.means ? `\npicture: ${pictureOf(row)}` : ""}`;
 }

@@ -114,8 +114,8 @@ function ordinaryOf(row, examples) {
   const own = examples.filter((example) => example.query < 0);
   const beside = examplesAt(row.layer).filter((example) => example.query < 0 && own.length && example.window === own[0].window);
   if (!own.length) return "";
-  return el("section", { class: "ordinary" }, el("h3", {}, "On ordinary text"), own.map((example) => exampleView(example, "T", row.mark)),
+  return el("section", { class: "ordinary" }, el("h3", {}, "On ordinary text"), own.map((example) => exampleView(example, "T", row.primary)),
     circuitDetails(`open all ${plural(beside.length, "head")} of layer ${layerName(row.layer)} on this text in circuitsvis`, `heads of ${layerName(row.layer)}`, "AttentionHeads", () => ({
       tokens: own[0].tokens.map(visible), attention: beside.map((example) => unpack(example.pattern, example.tokens.length)), attentionHeadNames: beside.map((example) => headName(example.layer, example.head)),
-    })) || "");
+    }), headName(row.layer, row.head)) || "");
 }

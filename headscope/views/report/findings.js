@@ -21,7 +21,7 @@ function findings() {
     return el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[place]), i ? `, ${number(relation.mass[place])} against ${number(relation.control[place])})` : ` with ${number(relation.mass[place])} of its attention there, where a simpler habit would put ${number(relation.control[place])})`);
   });
   const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => rests(row.mark)), "only rest"], [count((row) => row.mark === UNDECIDED), "cannot be told from a simple rule on this text"], [count((row) => row.mark === UNCLASSIFIED), "earned no tag"]]
+  const others = [[count((row) => rests(row.primary)), "only rest"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text does not tell them from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified"]]
     .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
   const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
@@ -36,10 +36,11 @@ function runFacts() {
   const whole = (value) => value.toLocaleString("en");
   const pairs = [
     ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
-    ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)} tokens`].filter(Boolean).join(", ")],
+    ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)}${read.tokens < read.of ? ` of ${whole(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
     ["relations", whole(DATA.relations.length)],
     ["chance", settings.twin ? "held against a shuffled twin" : settings.twin === false ? "no twin was read" : ""],
     ["engine", info.engine],
+    ["not the default", DATA.not_default],
   ].filter(([, value]) => value);
   return el("dl", { class: "facts" }, pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
 }

@@ -4,9 +4,9 @@ function headPage(row) {
   const name = headName(row.layer, row.head), index = placeOf(row.layer, row.head), examples = examplesOfHead(row);
   return el("article", { class: "head" },
     el("div", { class: "head-top" }, largeThumb(row), el("div", {},
-      el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.mark)),
+      el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
       neighbours(row), plainSentence(row, index),
-      row.undecided ? el("p", {}, el("strong", {}, `Cannot be told apart here: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
+      row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.said}. `), `They differ at ${row.undecided.few} queries of this text, and a verdict asks for ${DATA.info.thresholds.min_queries}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
       row.causes.length ? el("details", {}, el("summary", {}, "What silencing it did, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
@@ -16,7 +16,8 @@ function headPage(row) {
 
 function largeThumb(row) {
   const picture = thumb(row);
-  return picture && el("figure", { class: `large-thumb type-${typeClass(row.mark)}`, role: "img", "aria-label": `mean attention of the first ${THUMB + 1} tokens of texts` }, picture, sinkBar(row));
+  return picture && el("figure", { class: "thumb-figure" }, el("div", { class: `large-thumb type-${typeClass(row.primary)}`, role: "img", "aria-label": pictureOf(row) }, picture, sinkBar(row)),
+    el("figcaption", { class: "small" }, `${pictureOf(row)[0].toUpperCase()}${pictureOf(row).slice(1)}`));
 }
 
 /* The relation that a head is strongest by, of its primary type if it has one. */
@@ -58,8 +59,8 @@ function relationName(r) {
 
 /* The relations with the largest lift, and every tagged one: mass beside control, interval, twin. */
 function bars(index) {
-  const order = DATA.relations.filter((r) => r.n >= 50 && r.taggable && r.mass[index] !== null)
-    .sort((a, b) => b.tagged[index] - a.tagged[index] || b.undecided.includes(index) - a.undecided.includes(index) || b.lift[index] - a.lift[index]).slice(0, 12);
+  const primary = relationOf(DATA.rows[index]), order = DATA.relations.filter((r) => r.n >= 50 && r.taggable && r.mass[index] !== null)
+    .sort((a, b) => b.tagged[index] - a.tagged[index] || (b === primary) - (a === primary) || b.undecided.includes(index) - a.undecided.includes(index) || b.lift[index] - a.lift[index]).slice(0, 12);
   const box = el("div", { class: "bars" });
   for (const r of order) {
     const value = (column) => r[column][index];
@@ -101,9 +102,10 @@ function columnsInWords() {
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, said.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
 
-/* What each of its relations had to clear, step by step, with the numbers. */
+/* What each of its relations had to clear, step by step, with the numbers; the one that it is shown by first, and open. */
 function ladders(row) {
-  const own = laddersAt(row.layer).filter((each) => each.head === row.head);
+  const primary = (relationOf(row) || {}).id;
+  const own = laddersAt(row.layer).filter((each) => each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
   return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
     el("summary", {}, "What it had to clear for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length}`),
     el("ol", { class: "ladder" }, each.steps.map(([name, said, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${said}`)))))) : "";

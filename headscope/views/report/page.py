@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment
 
-from headscope.evidence.result import Result
-from headscope.runs.shareable import name_of
+from headscope.runs.redact_paths import name_of
+from headscope.statistics.result import Result
 from headscope.views.colours import type_style
 from headscope.views.report.data import page_data, to_json
 from headscope.views.report.packed import packed
@@ -61,12 +61,12 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
 def _by_layer(
     examples: Sequence[dict[str, Any]], ladders: Sequence[dict[str, Any]]
 ) -> dict[int, str]:
-    """What only heads' own pages show, packed by layer: no page shows more than one layer's."""
+    """Data of heads' own pages alone, packed by layer: no page shows more than one layer's."""
     layers: dict[int, dict[str, list[dict[str, Any]]]] = {}
     for name, rows in (("examples", examples), ("ladders", ladders)):
         for row in rows:
             layers.setdefault(row["layer"], {"examples": [], "ladders": []})[name].append(row)
-    return {layer: packed(to_json(own)) for layer, own in layers.items()}
+    return {layer: packed(to_json(layer_data)) for layer, layer_data in layers.items()}
 
 
 @cache

@@ -51,8 +51,8 @@ function drawScatter(plot) {
   root.append(text((w + left) / 2, h - 4, x.name, "middle"), text(4, pad, y.name, "start"));
   for (const [row, a, b] of points) {
     const name = headName(row.layer, row.head);
-    const link = svg("a", { href: `#${name}`, "aria-label": `${name}, ${label(row.mark)}, ${x.name} ${number(a)}, ${y.name} ${number(b)}` },
-      svg("circle", { cx: px(a), cy: py(b), r: untyped(row.mark) ? 3 : rests(row.mark) ? 4 : 5, class: `dot type-${typeClass(row.mark)}`, "data-head": name }));
+    const link = svg("a", { href: `#${name}`, "aria-label": `${name}, ${row.primary}, ${x.name} ${number(a)}, ${y.name} ${number(b)}` },
+      svg("circle", { cx: px(a), cy: py(b), r: untyped(row.primary) ? 3 : rests(row.primary) ? 4 : 5, class: `dot type-${typeClass(row.primary)}`, "data-head": name }));
     for (const event of ["mouseenter", "focus"]) link.addEventListener(event, () => showTip(describe(row), link));
     for (const event of ["mouseleave", "blur"]) link.addEventListener(event, () => showTip(""));
     root.append(link);

@@ -33,13 +33,16 @@ function paint(pixels, packed, ink) {
   }
 }
 
+/* What a head's picture shows: its mean attention on the stimulus that its primary relation is read on. */
+const pictureOf = (row) => `mean attention, ${DATA.means.shown[DATA.means.stimulus[placeOf(row.layer, row.head)]]}`;
+
 function thumb(row) {
   const place = placeOf(row.layer, row.head);
   if (!THUMB || !DATA.means.cells[place]) return null;
   const canvas = el("canvas", { class: "thumb", width: THUMB, height: THUMB, "aria-hidden": "true" });
   canvas.redraw = () => {
     const pen = canvas.getContext("2d"), image = pen.createImageData(THUMB, THUMB);
-    paint(image.data, DATA.means.cells[place], inkOf(row.mark));
+    paint(image.data, DATA.means.cells[place], inkOf(row.primary));
     pen.putImageData(image, 0, 0);
   };
   canvas.redraw();

@@ -3,7 +3,10 @@
 const FIRST = 25;
 
 /* A head's picture beside its name; it says nothing that the name's link does not. */
-const thumbLink = (row) => el("span", { class: `mini type-${typeClass(row.mark)}` }, thumb(row));
+const thumbLink = (row) => {
+  const picture = thumb(row);
+  return el("span", { class: `mini type-${typeClass(row.primary)}`, title: picture && pictureOf(row) }, picture);
+};
 
 /* What the type asks, and what it is held against; nothing of a type that says neither. */
 function question(type) {

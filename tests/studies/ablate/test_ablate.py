@@ -10,16 +10,22 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.api import load
 from headscope.corpus.controlled.minimal_pairs import (
     MinimalPair,
     agreement_pairs,
     anaphor_pairs,
-    read_pairs,
+    read_minimal_pairs,
 )
 from headscope.corpus.document import Document
 from headscope.errors import ChoiceError, CorpusError, HeadscopeError, ModelError, RunError
-from headscope.evidence.causes import (
+from headscope.models.intervention import HeadsSet
+from headscope.models.load import load_model
+from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.relations import relations_of
+from headscope.run import load
+from headscope.runs.causal_effects import read_causes
+from headscope.runs.folder import CAUSES
+from headscope.statistics.causes import (
     BREAKS,
     CAUSE_COLUMNS,
     FIRST_CAUSE_COLUMNS,
@@ -28,15 +34,12 @@ from headscope.evidence.causes import (
     cause_lines,
     judged,
 )
-from headscope.measure.stimuli import TextWindows, plan_repeats
-from headscope.models.load import load_model
-from headscope.relations import relations_of
-from headscope.runs.causal import read_causes
-from headscope.runs.folder import CAUSES
-from headscope.studies.ablate.effects import ablate_groups
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
+from headscope.studies.ablate.ablation_effects import ablate_groups
+from headscope.studies.ablate.ablation_text import minimal_pairs, near_and_away, repeats
 from headscope.studies.ablate.groups import Group, choose_groups
-from headscope.studies.ablate.rerun import Rerunner, Rows, silence
-from headscope.studies.ablate.stimulus import minimal_pairs, near_and_away, repeats
+from tests.helpers.formats import columns_of
 from tests.helpers.shell import headscope
 
 
@@ -51,7 +54,7 @@ def rows(rerunner):
     lengths = torch.tensor([20, 20, 12, 7])
     places = [(row, p) for row in range(4) for p in range(1, int(lengths[row]))]
     row, position = torch.tensor(places).T
-    return Rows(tokens, lengths, row, position)
+    return TokenRows(tokens, lengths, row, position)
 
 
 def by_hand(model_folder, rows, change) -> torch.Tensor:
@@ -75,7 +78,9 @@ def output_matrices(network) -> list[torch.Tensor]:
 
 def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, rows):
     clean = rerunner.clean(rows)
-    assert torch.allclose(clean.logp, by_hand(model_folder, rows, lambda _: None), atol=1e-4)
+    assert torch.allclose(
+        clean.log_probabilities, by_hand(model_folder, rows, lambda _: None), atol=1e-4
+    )
     assert len(clean.inputs) == len(clean.z) == 2
     assert clean.z[0].shape == (4, 20, 4, 8)
 
@@ -83,29 +88,29 @@ def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, row
 def test_running_again_from_any_layer_without_a_change_changes_nothing(rerunner, rows):
     clean = rerunner.clean(rows)
     for layer in (0, 1):
-        again = rerunner.edited(clean, {layer: lambda z: None})
-        assert torch.allclose(again, clean.logp, atol=1e-5)
+        unchanged = HeadsSet({layer: [1]}, {layer: clean.z[layer][:, :, [1]]})
+        again = rerunner.log_probabilities(clean, unchanged)
+        assert torch.allclose(again, clean.log_probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize("heads", [{0: [1]}, {1: [0, 3]}, {0: [2], 1: [1]}])
 def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, rows, heads):
     clean = rerunner.clean(rows)
-    edits = {layer: silence("zero", clean, layer, own, 1) for layer, own in heads.items()}
+    without = silenced("zero", clean, heads)
 
     def change(network):
         for layer, own in heads.items():
             for head in own:
                 output_matrices(network)[layer][8 * head : 8 * head + 8] = 0
 
-    found = rerunner.edited(clean, edits)
+    found = rerunner.log_probabilities(clean, without)
     assert torch.allclose(found, by_hand(model_folder, rows, change), atol=1e-4)
-    assert (found - clean.logp).abs().max() > 1e-2
+    assert (found - clean.log_probabilities).abs().max() > 1e-2
 
 
 def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
     clean = rerunner.clean(rows)
-    z = clean.z[1].clone()
-    silence("mean", clean, 1, [2], 1)(z)
+    z = silenced("mean", clean, {1: [2]}).edit(1, clean.z[1])
     real = torch.cat([clean.z[1][r, 1 : int(n), 2] for r, n in enumerate(rows.lengths)])
     assert torch.allclose(z[:, :, 2], real.mean(0).expand(4, 20, -1), atol=1e-5)
     assert torch.equal(z[:, :, [0, 1, 3]], clean.z[1][:, :, [0, 1, 3]])
@@ -113,8 +118,7 @@ def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
 
 def test_resample_takes_another_rows_output_counted_round_its_length(rerunner, rows):
     clean = rerunner.clean(rows)
-    z = clean.z[0].clone()
-    silence("resample", clean, 0, [3], 1)(z)
+    z = silenced("resample", clean, {0: [3]}, 1).edit(0, clean.z[0])
     assert torch.equal(z[0, :, 3], clean.z[0][1, :, 3])
     assert torch.equal(z[1, 15, 3], clean.z[0][2, 15 - 12, 3])
     assert torch.equal(z[3, :, 3], clean.z[0][0, :, 3])
@@ -128,7 +132,7 @@ def test_a_pairs_score_is_the_log_odds_of_whole_sentences(rerunner, model_folder
     tokenizer = rerunner.model.tokenizer
     stimulus = minimal_pairs("agreement", pairs, tokenizer)
     table = ablate_groups(
-        rerunner, [stimulus], [Group("type", "syntactic", ((1, 2),))], how="zero", seed=0
+        rerunner, [stimulus], [Group("type", "syntactic", ((1, 2),))], method="zero", seed=0
     )
     network = AutoModelForCausalLM.from_pretrained(model_folder).eval()
 
@@ -159,15 +163,17 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
         for query in relations[0].pairs(window).queries
         if query + 1 < len(window)
     }
-    places = set(zip(stimulus.row[near.place], stimulus.position[near.place], strict=True))
+    places = set(
+        zip(stimulus.row[near.prediction], stimulus.position[near.prediction], strict=True)
+    )
     assert {(int(a), int(b)) for a, b in places} == expected
-    assert len(near.place) + len(away.place) == sum(len(w) - 1 for w in windows)
+    assert len(near.prediction) + len(away.prediction) == sum(len(w) - 1 for w in windows)
 
 
 def test_repeats_are_scored_from_the_second_token_of_the_copy(rerunner):
     model = rerunner.model
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
-    windows = plan_repeats(vocabulary, model.tokenizer, max_length=60, seed=0)[:3]
+    windows = repeat_windows(vocabulary, model.tokenizer, max_length=60, seed=0)[:3]
     stimulus = repeats(windows)
     for row, window in enumerate(windows):
         own = stimulus.position[stimulus.row == row]
@@ -199,9 +205,9 @@ def test_a_file_of_pairs_that_is_none_is_refused_by_line(tmp_path, text, message
     path = tmp_path / "pairs.jsonl"
     path.write_text(text)
     with pytest.raises(CorpusError, match=message):
-        read_pairs(path)
+        read_minimal_pairs(path)
     with pytest.raises(CorpusError, match="no such corpus file"):
-        read_pairs(tmp_path / "none.jsonl")
+        read_minimal_pairs(tmp_path / "none.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +220,7 @@ def mini_run(tmp_path_factory):
 def test_minis_induction_heads_are_what_repeats_need(mini_run):
     run = load(mini_run)
     table = run.ablate(how="mean", only="heads").table
-    assert list(table.columns) == CAUSE_COLUMNS
+    assert list(table.columns) == columns_of("causal.csv")
     together = table[(table["kind"] == "type") & (table["type"] == "induction")].iloc[0]
     assert together["agrees"]
     assert together["effect"] < 10 * min(0, together["control"])
@@ -240,7 +246,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     line = next(each for each in lines if each.startswith("induction: "))
     assert "silencing it (zero) changes the log-probability of repeated tokens" in line
     said = headscope("why", mini_run, name).stdout
-    assert line in said
+    assert line in " ".join(said.split())  # lines are folded
     assert line[:60] in (mini_run / "report.html").read_text()
 
 
@@ -250,7 +256,10 @@ def test_what_cannot_be_silenced_is_said(mini_run, gpt2_folder):
         choose_groups(run, "L9H9", {}, seed=0)
     with pytest.raises(ChoiceError, match="choose from: mean, zero, resample"):
         run.ablate(heads="L0H0", how="max")
-    with pytest.raises(ModelError, match="attention that the fused engine runs"):
+    with pytest.raises(
+        ModelError,
+        match="network, which the fused engine has; this model runs under the lens engine",
+    ):
         Rerunner(load_model(str(gpt2_folder), engine="lens"))
     changed = {**run.info, "model": {**run.info["model"], "weights_sha256": {"a": "b"}}}
     other = hs.Run(run.heads, run.evidence, run.rules, changed)
@@ -300,7 +309,7 @@ def test_what_a_model_cannot_do_gives_no_verdict():
     stimulus = minimal_pairs("agreement", agreement_pairs(60, seed=0), model.tokenizer)
     others = tuple(((2, head),) for head in range(5))
     groups = [Group("head", "syntactic", ((5, 0),), others)]
-    table = judged(ablate_groups(Rerunner(model), [stimulus], groups, how="mean", seed=0), set())
+    table = judged(ablate_groups(Rerunner(model), [stimulus], groups, method="mean", seed=0), set())
     assert table["verdict"].tolist() == [f"{UNTESTED}: the model cannot do it"]
     assert not table["agrees"].any()
     assert np.isnan(table["q_value"]).all()
@@ -314,7 +323,7 @@ def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner, tokeniz
     for reading in stimulus.readings:
         reading.weight[:] = np.where(reading.weight > 0, 0.0, -1.0)
     groups = [Group("head", "syntactic", ((1, 0),), (((1, 1),), ((0, 1),)))]
-    table = judged(ablate_groups(rerunner, [stimulus], groups, how="zero", seed=0), set())
+    table = judged(ablate_groups(rerunner, [stimulus], groups, method="zero", seed=0), set())
     assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 groups")
 
 
@@ -327,5 +336,5 @@ def test_a_table_of_causes_of_an_older_headscope_is_read(mini_run, tmp_path):
     old.to_csv(folder / CAUSES, index=False)
     found = read_causes(folder)
     assert found is not None
-    assert list(found.columns) == CAUSE_COLUMNS
+    assert list(found.columns) == columns_of("causal.csv")
     assert set(found["verdict"]) <= {BREAKS, NO_CAUSE, ""}

@@ -10,14 +10,20 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import ChoiceError
-from headscope.evidence.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
-from headscope.measure.deal import deal
-from headscope.measure.of_each_document import edge_windows
+from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.windows_per_document import edge_windows
+from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.ablate.at_queries import ALL, AS_MUCH, AtQueries, Moves, cells_given
-from headscope.studies.ablate.edges import Measured, Tag, choose_queries, nothing, silence_edges
-from headscope.studies.explain.running import running
+from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
+from headscope.studies.ablate.edges import Measured, Tag, nothing, queries_by_block, silence_edges
+from headscope.studies.ablate.query_rerun import (
+    ALL,
+    AS_MUCH,
+    Moves,
+    QueryRerunner,
+    attention_taken,
+)
 from tests.helpers import matching
 
 
@@ -39,12 +45,13 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
         clean = plain(ids, output_attentions=True)
     pattern = clean.attentions[layer].clone()
     cells = (pattern[0, head, query, 1:].topk(2).indices + 1).tolist()
-    found = AtQueries(model).run(tokens, one(query, layer, head, cells))
+    found = QueryRerunner(model).run(tokens, one(query, layer, head, cells))
     moved = pattern[0, head, query, cells].sum()
     pattern[0, head, query, 0] += moved
     pattern[0, head, query, cells] = 0
     network = model.engine.network
-    with torch.no_grad(), running(network, {layer: [head]}, lambda layer, given: pattern):
+    replaced = PatternReplaced({layer: [head]}, lambda call: pattern)
+    with torch.no_grad(), replaced.applied(model):
         silenced = network(ids).logits
     before, after = (each[0, query].log_softmax(-1) for each in (clean.logits, silenced))
     expected = float((before.exp() * (before - after)).sum())
@@ -57,7 +64,7 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
 
 
 def test_the_last_token_is_followed_by_none_and_queries_do_not_touch_each_other(gpt2_folder):
-    runner = AtQueries(load_model(str(gpt2_folder)))
+    runner = QueryRerunner(load_model(str(gpt2_folder)))
     tokens = np.random.default_rng(2).integers(1, 90, 20)
     alone = runner.run(tokens, one(19, 0, 1, [3]))
     assert np.isnan(alone.clean[0])
@@ -69,7 +76,7 @@ def test_the_last_token_is_followed_by_none_and_queries_do_not_touch_each_other(
 
 def taken(attention: torch.Tensor, keys: list[int], *draws: int) -> list[np.ndarray]:
     """What each cell gives where head 1 of query 9 looks at these keys."""
-    found = (cells_given(one(9, 0, 1, keys, draw), 0, attention, sink=0) for draw in (*draws,))
+    found = (attention_taken(one(9, 0, 1, keys, draw), 0, attention, sink=0) for draw in (*draws,))
     return [each.double().numpy() for each in found]
 
 
@@ -107,7 +114,7 @@ def test_a_cell_is_drawn_as_likely_as_it_holds_attention():
 def planted(tokenizer, tmp_path_factory):
     folder = matching.save_matching(tokenizer, tmp_path_factory.mktemp("planted"), average=3.0)
     model = load_model(str(folder))
-    return AtQueries(model), edge_windows(model, [], {"repeat"}, seed=0)
+    return QueryRerunner(model), edge_windows(model, [], {"repeat"}, seed=0)
 
 
 def verdicts(planted, heads, *, writes=frozenset(), queries=48) -> pd.DataFrame:
@@ -139,9 +146,9 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
 def test_one_control_beside_another_is_no_cause(planted):
     runner, windows = planted
     (relation,) = (r for r in relations_of(["induction"]) if r.name == "repeat")
-    blocks, _ = deal(windows)
+    blocks, _ = assign_blocks(windows)
     own, other, block = [], [], []
-    for asked in choose_queries(relation, windows, blocks, queries=48, seed=3):
+    for asked in queries_by_block(relation, windows, blocks, queries=48, seed=3):
         for found, draw in ((own, 1), (other, 2)):
             moves = one(asked.query, *matching.INDUCTION, list(asked.targets), draw)
             found.append(runner.run(windows[asked.window].tokens, moves).divergence[0])
@@ -169,7 +176,7 @@ def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):
 def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
     model = load_model(str(matching.save_matching(tokenizer, tmp_path, resting=True)))
     windows = edge_windows(model, [], {"repeat"}, seed=0)
-    table = verdicts((AtQueries(model), windows), [matching.INDUCTION])
+    table = verdicts((QueryRerunner(model), windows), [matching.INDUCTION])
     assert table["verdict"].tolist() == [
         f"{UNTESTED}: the layer's other attention is enough to compare with at 0 of 48 queries"
     ]
@@ -186,8 +193,8 @@ def test_q_values_are_over_all_tests(planted):
 def test_queries_are_of_as_many_documents_as_there_are(planted):
     _, windows = planted
     relation = next(r for r in relations_of(["induction"]) if r.name == "repeat")
-    blocks, _ = deal(windows)
-    asked = choose_queries(relation, windows, blocks, queries=48, seed=0)
+    blocks, _ = assign_blocks(windows)
+    asked = queries_by_block(relation, windows, blocks, queries=48, seed=0)
     count = np.bincount([blocks[each.window] for each in asked])
     assert len(asked) == 48
     assert count[count > 0].tolist() == [2] * 24

@@ -8,8 +8,8 @@ import torch
 
 from headscope.corpus.window import Window
 from headscope.models.load import load_model
-from headscope.studies.ablate.rerun import Rerunner
-from headscope.studies.ablate.writes import head_writes
+from headscope.models.rerun import Rerunner
+from headscope.studies.ablate.head_writes import head_writes
 
 
 @pytest.fixture(scope="module")

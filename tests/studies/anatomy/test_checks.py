@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.models.engines.modules import attention_layers
+from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
+from headscope.studies.anatomy.anatomy_result import AnatomyCheck
 from headscope.studies.anatomy.checks import (
     CHECKS,
     RECOMPUTED,
@@ -22,14 +23,13 @@ from headscope.studies.anatomy.checks import (
     check_layers,
     check_reference,
 )
-from headscope.studies.anatomy.rows import Check
-from headscope.studies.anatomy.source import find_source
+from headscope.studies.anatomy.config_source import find_source
 from tests.helpers.models import save_model
 
 SUM = "attention output = Σ_h z_h W_O^h + b_O"
 
 
-def of_the_sum(checks) -> list[Check]:
+def of_the_sum(checks) -> list[AnatomyCheck]:
     return [check for check in checks if check.name == SUM]
 
 
@@ -147,16 +147,18 @@ def test_nothing_that_is_no_number_holds():
     assert measure(zeros) == 0
     lost = Layer(zeros.z, torch.ones(1, 1, 1), zeros.w_o, torch.full((1,), torch.nan))
     assert math.isnan(measure(lost))
-    assert not Check("x", 0, measure(lost), TOLERANCE).holds
+    assert not AnatomyCheck("x", 0, measure(lost), TOLERANCE).holds
     extra = Layer(zeros.z, zeros.output, zeros.w_o, torch.ones(1))
     assert measure(extra) == math.inf
-    assert not Check("x", 0, math.inf, TOLERANCE).holds
+    assert not AnatomyCheck("x", 0, math.inf, TOLERANCE).holds
 
 
 def test_a_formula_that_disagrees_fails_its_check(gpt2_folder, monkeypatch):
     found = find_source(str(gpt2_folder))
     more = replace(found, shapes={**found.shapes, "more": (7,)})
-    monkeypatch.setattr("headscope.studies.anatomy.run.find_source", lambda *_, **__: more)
+    monkeypatch.setattr(
+        "headscope.studies.anatomy.parameter_count.find_source", lambda *_, **__: more
+    )
     anatomy = hs.anatomy(str(gpt2_folder), check=True)
     failed = [check for check in anatomy.checks if not check.holds]
     assert [(check.name, check.difference) for check in failed] == [
@@ -181,7 +183,7 @@ def test_every_layer_is_recomputed_by_hand(model_folder):
 
 def test_a_layer_that_computes_something_else_is_not_recomputed(model_folder):
     model = load_model(str(model_folder))
-    layer = attention_layers(model.engine.network)[1]
+    layer = attention_modules(model.engine.network)[1]
     layer.register_forward_hook(lambda module, inputs, output: (1.001 * output[0], *output[1:]))
     first, second = check_reference(model)
     assert first.holds

@@ -14,10 +14,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.studies.anatomy.run import Anatomy
-from headscope.studies.anatomy.source import find_source
-from headscope.studies.anatomy.view import anatomy_lines
+from headscope.studies.anatomy.anatomy_result import Anatomy
+from headscope.studies.anatomy.anatomy_view import anatomy_lines
+from headscope.studies.anatomy.config_source import find_source
 from tests.helpers.models import edit_config
+from tests.models.tiny import tiny_config
 
 GPT2_SMALL = {"model_type": "gpt2"}  # the defaults of transformers are GPT-2 small
 HEADS, D_MODEL, D_HEAD = 4, 32, 8
@@ -132,6 +133,19 @@ def test_every_formula_in_the_table_is_what_transformers_builds(fields, tmp_path
     assert all(row.agrees for row in anatomy.parameter_rows), printed(anatomy)
 
 
+LAYOUTS = ("bert", "codegen", "distilbert", "electra", "falcon", "gpt_bigcode", "gpt_neo", "gpt_neox",
+           "gptj", "modernbert", "mpt", "opt", "phi", "phi3", "starcoder2")  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", LAYOUTS)
+def test_the_projections_of_layouts_with_other_names_are_counted(model_type, tmp_path):
+    config = tiny_config(model_type)
+    anatomy = hs.anatomy(config_only(tmp_path / "c.json", **config.to_dict()))
+    keys = anatomy.dimensions.key_value_heads
+    sizes = {"W_Q": 32 * 32, "W_K": 8 * keys * 32, "W_V": 8 * keys * 32, "W_O": 32 * 32}
+    assert {name: counted(anatomy, name) for name in sizes} == sizes
+
+
 def changed(folder: Path, target: Path, change) -> str:
     """A copy of a model's folder with other tensors."""
     shutil.copytree(folder, target)
@@ -150,7 +164,9 @@ def seen_with(gpt2_folder, monkeypatch) -> Callable[..., Anatomy]:
         source = find_source(str(gpt2_folder))
         change(shapes := dict(source.shapes))
         found = replace(source, shapes=shapes)
-        monkeypatch.setattr("headscope.studies.anatomy.run.find_source", lambda *_, **__: found)
+        monkeypatch.setattr(
+            "headscope.studies.anatomy.parameter_count.find_source", lambda *_, **__: found
+        )
         return hs.anatomy(str(gpt2_folder))
 
     return anatomy
@@ -205,6 +221,7 @@ def test_stored_masks_and_a_tied_tensor_stored_twice_are_no_parameters(gpt2_fold
     def add(tensors):
         tensors["transformer.h.0.attn.bias"] = torch.ones(1, 1, 256, 256)
         tensors["transformer.h.0.attn.masked_bias"] = torch.tensor(-1e4)
+        tensors["transformer.position_ids"] = torch.arange(8)[None]
         tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
     plain, more = hs.anatomy(str(gpt2_folder)), changed(gpt2_folder, tmp_path / "m", add)
@@ -214,6 +231,7 @@ def test_stored_masks_and_a_tied_tensor_stored_twice_are_no_parameters(gpt2_fold
     assert note.startswith("not counted: ")
     assert "lm_head.weight" in note
     assert "transformer.h.0.attn.masked_bias" in note
+    assert "transformer.position_ids" in note
 
 
 def test_names_without_a_prefix_are_the_same_parts(gpt2_folder, tmp_path):
@@ -313,12 +331,18 @@ def test_a_real_gguf_is_counted_from_its_own_tensors(smollm2):
 
 
 def test_shapes_of_a_gguf_are_in_elements(tmp_path):
-    gguf = pytest.importorskip("gguf")
+    import gguf
     import numpy as np
 
-    from headscope.models.checkpoint import gguf_shapes
+    from headscope.models.gguf_files import gguf_shapes
 
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(8)
+    writer.add_embedding_length(6)
+    writer.add_feed_forward_length(6)
+    writer.add_head_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
     data = np.zeros((6, 64), dtype=np.float32)
     quantised = gguf.quants.quantize(data, gguf.GGMLQuantizationType.Q8_0)
     writer.add_tensor("a", data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headscope as hs
-from headscope.studies.anatomy.cache_size import cache_sizes
+from headscope.studies.anatomy.anatomy_dimensions import cache_sizes
+from headscope.studies.anatomy.anatomy_view import human_bytes
 from headscope.studies.anatomy.published import SHAPES, find_shape, published_shapes
-from headscope.studies.anatomy.view import human_bytes
 
 GIB = 2**30
 

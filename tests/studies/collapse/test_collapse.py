@@ -10,19 +10,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
-from headscope.measure.text_loss import (
-    TextLoss,
-    network_of,
-    rise,
-    text_batches,
-    text_loss,
-)
-from headscope.models.engines.modules import attention_layers
+from headscope.measure.text_loss import rise, text_windows
+from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import projections
 from headscope.models.load import load_model
-from headscope.models.matrices import projections
-from headscope.studies.collapse.layer_losses import COLUMNS
-from headscope.studies.collapse.one_pattern import WAYS, collapsed
-from headscope.studies.collapse.run import collapse
+from headscope.models.loss import TextLoss, loss, network_of
+from headscope.studies.collapse.shared_pattern import WAYS, collapse, collapsed
+from tests.helpers.formats import columns_of
 from tests.helpers.models import edit_config, own_code
 from tests.helpers.shell import headscope
 
@@ -37,26 +31,26 @@ def eager(folder):
 
 
 def test_the_loss_is_that_of_the_models_own_logits_window_by_window(model, model_folder, story):
-    text = text_batches(model, story)
+    windows = text_windows(model, story)
     own = eager(model_folder)
     expected = []
     with torch.no_grad():
-        for window in [window for batch in text for window in batch.windows]:
+        for window in windows:
             tokens = torch.from_numpy(window.tokens)[None]
             expected.append(float(own(tokens, labels=tokens).loss) * (len(window) - 1))
-    loss = text_loss(network_of(model), text)
-    assert len({len(window) for batch in text for window in batch.windows}) > 1
-    assert loss.nats.tolist() == pytest.approx(expected, rel=1e-5)
-    assert loss.mean == pytest.approx(sum(expected) / loss.tokens.sum(), rel=1e-5)
+    found = loss(model, windows)
+    assert len({len(window) for window in windows}) > 1
+    assert found.nats.tolist() == pytest.approx(expected, rel=1e-5)
+    assert found.mean == pytest.approx(sum(expected) / found.tokens.sum(), rel=1e-5)
 
 
 def test_chunks_of_logits_change_nothing(model, story, monkeypatch):
-    from headscope.measure import text_loss as module
+    from headscope.models import loss as module
 
-    text = text_batches(model, story)
-    whole = text_loss(network_of(model), text)
+    windows = text_windows(model, story)
+    whole = loss(model, windows)
     monkeypatch.setattr(module, "LOGIT_CELLS", 7 * model.vocabulary_size)
-    parts = text_loss(network_of(model), text)
+    parts = loss(model, windows)
     assert parts.nats.tolist() == pytest.approx(whole.nats.tolist(), rel=1e-6)
 
 
@@ -66,7 +60,7 @@ def test_collapse_is_what_a_loop_over_heads_writes(model, model_folder, layers, 
     """The loop takes Hugging Face's own patterns and the value weights, head by head."""
     tokens = torch.randint(1, 90, (3, 20), generator=torch.Generator().manual_seed(0))
     network, wrote, own_patterns = network_of(model), {}, {}
-    watched = attention_layers(network)
+    watched = attention_modules(network)
     for i, module in enumerate(watched):
         name = next(n for n in ("c_proj", "dense", "o_proj") if hasattr(module, n))
         getattr(module, name).register_forward_pre_hook(
@@ -80,7 +74,7 @@ def test_collapse_is_what_a_loop_over_heads_writes(model, model_folder, layers, 
             ),
             with_kwargs=True,
         )
-    with torch.no_grad(), collapsed(network, layers, how):
+    with torch.no_grad(), collapsed(frozenset(layers), model.heads, how).applied(model):
         network.base_model(tokens, use_cache=False)
     # the patterns of a lower layer are those of the untouched model
     with torch.no_grad():
@@ -117,12 +111,12 @@ def _values(module, hidden):
 
 def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(model_folder, story):
     model = load_model(str(model_folder))
-    network, text = network_of(model), text_batches(model, story)
-    with collapsed(network, {0, 1}, "head 0"):
-        assert rise(text_loss(network, text), text_loss_of(model_folder, text))[0] != 0
+    network, windows = network_of(model), text_windows(model, story)
+    both, clean = frozenset({0, 1}), loss(model, windows)
+    assert rise(loss(model, windows, collapsed(both, model.heads, "head 0")), clean)[0] != 0
     with torch.no_grad():
-        for module in attention_layers(network):
-            query, key = projections(module, model.engine.stated)[:2]
+        for module in attention_modules(network):
+            query, key = projections(module, model.engine.dimensions)[:2]
             for matrix in (query, key):
                 if matrix.dim() == 3:
                     matrix[:] = matrix[:1].clone()
@@ -131,16 +125,13 @@ def test_collapse_to_head_0_changes_nothing_if_all_heads_ask_and_answer_alike(mo
                     matrix[:] = matrix[:width].repeat(matrix.shape[0] // width, 1)
             for bias in _query_key_biases(module):
                 bias.zero_()
-    base = text_loss(network, text)
+    base = loss(model, windows)
+    assert base.nats.tolist() != pytest.approx(clean.nats.tolist())
     for how in ("head 0", "mean"):
-        with collapsed(network, {0, 1}, how):
-            assert text_loss(network, text).nats.tolist() == pytest.approx(base.nats.tolist())
-    with collapsed(network, {0, 1}, "uniform"):
-        assert text_loss(network, text).nats.tolist() != pytest.approx(base.nats.tolist())
-
-
-def text_loss_of(folder, text) -> TextLoss:
-    return text_loss(network_of(load_model(str(folder))), text)
+        found = loss(model, windows, collapsed(both, model.heads, how))
+        assert found.nats.tolist() == pytest.approx(base.nats.tolist())
+    found = loss(model, windows, collapsed(both, model.heads, "uniform"))
+    assert found.nats.tolist() != pytest.approx(base.nats.tolist())
 
 
 def _key_heads(module) -> int:
@@ -156,13 +147,13 @@ def _query_key_biases(module):
 
 
 def test_the_network_is_untouched_afterwards_even_after_an_error(model, story):
-    network, text = network_of(model), text_batches(model, story)
-    before = text_loss(network, text)
-    with pytest.raises(KeyError), collapsed(network, {0}, "uniform"):
+    windows = text_windows(model, story)
+    before = loss(model, windows)
+    with pytest.raises(KeyError), collapsed(frozenset({0}), 4, "uniform").applied(model):
         raise KeyError
-    assert text_loss(network, text).nats.tolist() == before.nats.tolist()
+    assert loss(model, windows).nats.tolist() == before.nats.tolist()
     with pytest.raises(ChoiceError, match="choose from: mean, head 0, uniform"):
-        collapsed(network, {0}, "median").__enter__()
+        collapsed(frozenset({0}), 4, "median")
 
 
 def test_a_rise_has_the_interval_of_its_windows():
@@ -184,14 +175,13 @@ def test_a_rise_has_the_interval_of_its_windows():
 def test_the_table_has_a_row_per_layer_and_way(model, story):
     seen = []
     table = collapse(model, story, progress=lambda done, total: seen.append((done, total))).table
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == columns_of("collapse")
     assert table["how"].tolist() == ["untouched", *[*WAYS] * 3]
     assert table["layer"].tolist() == ["", *["0"] * 3, *["1"] * 3, *["all"] * 3]
     assert table["rise"].tolist() == pytest.approx((table["loss"] - table["loss"][0]).tolist())
     assert seen[-1][0] == seen[-1][1]
-    network, text = network_of(model), text_batches(model, story)
-    with collapsed(network, {0, 1}, "uniform"):
-        assert table["loss"].iloc[-1] == text_loss(network, text).mean
+    uniform = collapsed(frozenset({0, 1}), model.heads, "uniform")
+    assert table["loss"].iloc[-1] == loss(model, text_windows(model, story), uniform).mean
 
 
 def test_the_command_prints_the_table_and_writes_csv_and_figure(
@@ -221,7 +211,7 @@ def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, s
     done = headscope("collapse", gpt2_folder, *words)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(out)
-    assert table.columns.tolist() == COLUMNS
+    assert table.columns.tolist() == columns_of("collapse")
     own = table[table["how"] == "no W_O"].reset_index(drop=True)
     found = collapse(gpt2_folder, story, mixing=True).losses
     expected = found[found["how"] == "no W_O"].reset_index(drop=True)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.engines.modules import attention_layers
+from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
-from headscope.models.matrices import output_projection
-from headscope.studies.collapse.mixing import unmixed
-from headscope.studies.collapse.run import collapse
+from headscope.studies.collapse.mixing import Unmixed
+from headscope.studies.collapse.shared_pattern import collapse
 
 
 def unmix(model, corpus, **how):
@@ -23,7 +23,7 @@ def test_it_equals_a_model_whose_w_o_is_the_identity(model_folder, keys_file):
     model = load_model(str(model_folder))
     table = unmix(model, keys_file, max_tokens=200)
     assert table["layer"].tolist() == ["", "0", "1", "all"]
-    outputs = [output_projection(a) for a in attention_layers(model.engine.network)]
+    outputs = [output_projection(a) for a in attention_modules(model.engine.network)]
     bias = outputs[1].bias
     if bias is not None:
         torch.nn.init.normal_(bias, std=0.3)
@@ -37,19 +37,25 @@ def test_it_equals_a_model_whose_w_o_is_the_identity(model_folder, keys_file):
 
 
 def test_without_mixing_no_feature_depends_on_two_heads(gpt2_folder):
-    output = output_projection(attention_layers(load_model(str(gpt2_folder)).engine.network)[0])
+    model = load_model(str(gpt2_folder))
+    output = output_projection(attention_modules(model.engine.network)[0])
     z = torch.randn(1, 3, 32, requires_grad=True)
-    with unmixed("m", [output]):
+    with Unmixed(frozenset({0})).applied(model):
         (gradient,) = torch.autograd.grad(output(z)[..., 8:16].sum(), z)
     assert gradient[..., :8].abs().max() == gradient[..., 16:].abs().max() == 0
     assert gradient[..., 8:16].abs().min() > 0
 
 
-def test_heads_of_another_width_are_refused():
-    with (
-        unmixed("m", [narrow := torch.nn.Linear(8, 12)]),
-        pytest.raises(
-            ModelError, match="m: its heads have 8 numbers together and the residual stream 12"
-        ),
-    ):
-        narrow(torch.zeros(1, 2, 8))
+def test_heads_of_another_width_are_refused(tokenizer, tmp_path, keys_file):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, head_dim=4,
+        intermediate_size=16, vocab_size=len(tokenizer), max_position_embeddings=64,
+        bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    said = "its heads have 16 numbers together and the residual stream 32"
+    with pytest.raises(ModelError, match=said):
+        collapse(tmp_path, keys_file, mixing=True, max_tokens=100)

@@ -10,10 +10,10 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError
-from headscope.relations.relation import Rule
+from headscope.relations.relation import TagThresholds
+from headscope.runs.tables import table_to_csv
 from headscope.studies.compare.changes import correlations, relation_changes
 from headscope.studies.compare.depth import depth_shares
-from headscope.studies.compare.write import comparison_csv
 
 
 def test_gained_and_lost_tags_are_those_of_the_heads_that_changed(before, after):
@@ -97,7 +97,7 @@ def heads_run(layers: int, primary: list[str]) -> hs.Run:
     evidence = pd.DataFrame(
         {"layer": 0, "head": 0, "type": types, "relation": "x", "n": 50, "mass": 0.1, "ci_low": 0.0}
     )
-    rules = {f"{name}/x": Rule(0.1, "made up", "x") for name in types}
+    rules = {f"{name}/x": TagThresholds(0.1, "made up", "x") for name in types}
     return hs.Run(pd.DataFrame(rows | {"primary": primary}), evidence, rules)
 
 
@@ -134,7 +134,7 @@ def test_a_type_that_a_run_could_not_measure_has_no_share_in_it(before, tmp_path
     assert blank.isna().all().all()
     assert kinds.loc[(found.names[1], "positional"), "share"].notna().all()
     assert kinds.loc[(found.names[0], "induction"), "share"].sum() > 0
-    pages = comparison_csv(found, "depth").splitlines()
+    pages = table_to_csv(found.choose("depth")).splitlines()
     assert any(line.endswith(",induction,,3,") for line in pages), pages
     bars = found.figure().axes[-1]
     assert len(bars.patches) == 2 * 2  # stretches of depth × positional and unclassified

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from headscope.cli import app
 from headscope.errors import ChoiceError, RunError
-from headscope.studies.compare.guard import condition_of, verdicts
-from headscope.studies.compare.run import compare
+from headscope.studies.compare.side_by_side import compare
+from headscope.studies.compare.verdict_guard import condition_of, condition_outcomes
 
 TYPES = ("induction", "positional", "unclassified")
 
@@ -42,7 +42,7 @@ def test_every_condition_is_judged_and_csv_stays_csv(before, after):
 
 def test_changes_that_may_be_noise_are_told_apart(before, after):
     found = compare(before, after)
-    every, sure = verdicts(found, ["changes > 0", "sure changes > 0"])
+    every, sure = condition_outcomes(found, ["changes > 0", "sure changes > 0"])
     rows = found.changed
     assert len(every.heads) == len(rows)
     assert len(sure.heads) == every.sure == int((rows["sure"] != "").sum())
@@ -51,7 +51,7 @@ def test_changes_that_may_be_noise_are_told_apart(before, after):
 
 
 def test_several_runs_are_named(before, after):
-    (found,) = verdicts(compare(before, after, before), ["lost induction > 0"])
+    (found,) = condition_outcomes(compare(before, after, before), ["lost induction > 0"])
     assert found.heads == ("after L1H2",)
 
 
@@ -66,10 +66,10 @@ def test_what_is_no_condition_is_refused(text):
 def test_a_type_that_the_runs_do_not_know_is_refused():
     with pytest.raises(ChoiceError, match="no head type in these runs named 'indction'"):
         condition_of("lost indction > 0", TYPES)
-    assert condition_of("sure  gained positional >= 2", TYPES).most == 1
+    assert condition_of("sure  gained positional >= 2", TYPES).limit == 1
 
 
 def test_runs_of_other_shapes_have_no_heads_to_guard(before, make):
     other = make("other", 3, 3, previous=[(0, 0)])
     with pytest.raises(RunError, match="compares head by head"):
-        verdicts(compare(before, other), ["changes > 0"])
+        condition_outcomes(compare(before, other), ["changes > 0"])

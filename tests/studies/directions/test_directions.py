@@ -8,11 +8,11 @@ import torch
 
 import headscope as hs
 from headscope.errors import ChoiceError, CorpusError, HeadscopeError
-from headscope.measure.of_each_document import edge_windows
+from headscope.measure.windows_per_document import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.directions.contrast import held_by, pairs_of, seen_by
-from headscope.studies.directions.run import _judged, halves
+from headscope.studies.directions.contrast import head_windows, held_by, pairs_of
+from headscope.studies.directions.contrast_directions import _judged, halves
 from tests.helpers import matching
 from tests.helpers.shell import headscope
 
@@ -26,8 +26,7 @@ def planted(request, tokenizer, tmp_path_factory):
     matching.save_matching(tokenizer, folder, matched=request.param)
     model = load_model(str(folder))
     windows = edge_windows(model, [], {"repeat"}, seed=0)
-    network = model.engine.network
-    return request.param, list(seen_by(network, matching.INDUCTION, windows, REPEAT, seed=0))
+    return request.param, list(head_windows(model, matching.INDUCTION, windows, REPEAT, seed=0))
 
 
 def test_the_rank_of_a_planted_match_is_recovered(planted):

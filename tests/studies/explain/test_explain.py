@@ -13,22 +13,23 @@ import headscope as hs
 from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, CorpusError, RunError
-from headscope.evidence.columns import RULE_COLUMNS
-from headscope.measure.batches import Batch
-from headscope.measure.text_loss import text_loss
+from headscope.models import loss as losses
+from headscope.models.batching import ALL_TOGETHER, padded_tokens
 from headscope.models.engines.engine import stream_patterns
+from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
-from headscope.studies.collapse.one_pattern import collapsed
+from headscope.models.stream import stream_attention, whole_patterns
+from headscope.studies.collapse.shared_pattern import collapsed
 from headscope.studies.explain.catalogue import Catalogue
-from headscope.studies.explain.feature import Feature, Lexicon
-from headscope.studies.explain.judge import Share
+from headscope.studies.explain.content_term import queries_and_keys
+from headscope.studies.explain.explain_result import BY_HEAD
+from headscope.studies.explain.feature import Feature, TokenFacts
 from headscope.studies.explain.losses import groups_of
-from headscope.studies.explain.patterns import PLACE, RULE, UNIFORM, Patterns
-from headscope.studies.explain.positions import LOG_DISTANCE, OFFSET, TOKEN_0
-from headscope.studies.explain.reading import padded, queries_and_keys, read_layers
-from headscope.studies.explain.result import BY_HEAD
-from headscope.studies.explain.rules import HeadRule, LayerRules, Smaller, Weighed
-from headscope.studies.explain.running import running
+from headscope.studies.explain.patterns import POSITION, RULE, UNIFORM, Patterns
+from headscope.studies.explain.places import LOG_DISTANCE, OFFSET, TOKEN_0
+from headscope.studies.explain.surrogate import LayerSurrogates, PartialFit, Surrogate, Weighed
+from headscope.studies.explain.surrogate_shares import Share
+from tests.helpers.formats import columns_of
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 NO_SHARE = Share(0.0, 0.0, 0.0)
@@ -48,24 +49,27 @@ def windows(model):
 def own_patterns(model, windows) -> dict[int, torch.Tensor]:
     found: dict[int, torch.Tensor] = {}
     stream_patterns(
-        model.engine, padded(windows), lambda layer, pattern: found.update({layer: pattern.clone()})
+        model.engine,
+        padded_tokens(windows),
+        lambda layer, pattern: found.update({layer: pattern.clone()}),
     )
     return found
 
 
-def batch(windows) -> Batch:
-    return Batch(windows, np.zeros(len(windows), np.int64), {})
+def loss(model, windows, intervention=None) -> list[float]:
+    found = losses.loss(model, windows, intervention, batch_tokens=ALL_TOGETHER)
+    return found.nats.tolist()
 
 
-def loss(model, windows) -> list[float]:
-    return text_loss(model.engine.network, [batch(windows)]).nats.tolist()
+def replaced(heads, pattern) -> PatternReplaced:
+    return PatternReplaced(heads, pattern, within_visible=True)
 
 
 def test_a_model_that_runs_on_its_own_patterns_is_untouched(model, windows):
     untouched, own = loss(model, windows), own_patterns(model, windows)
     for heads in ({0: [0, 1, 2, 3], 1: [0, 1, 2, 3]}, {0: [2], 1: [1, 3]}):
-        with running(model.engine.network, heads, lambda layer, _: own[layer]):
-            assert loss(model, windows) == pytest.approx(untouched, rel=1e-4)
+        on_own = replaced(heads, lambda call: own[call.layer])
+        assert loss(model, windows, on_own) == pytest.approx(untouched, rel=1e-4)
     assert loss(model, windows) == untouched
 
 
@@ -74,10 +78,9 @@ def test_only_the_heads_that_are_named_attend_otherwise(model, windows):
     other = {layer: pattern.flip(1) for layer, pattern in own.items()}
     mixed = own[1].clone()
     mixed[:, 2] = other[1][:, 2]
-    with running(model.engine.network, {1: [2]}, lambda layer, _: other[layer]):
-        one = loss(model, windows)
-    with running(model.engine.network, {1: [0, 1, 2, 3]}, lambda layer, _: mixed):
-        assert one == pytest.approx(loss(model, windows), rel=1e-4)
+    one = loss(model, windows, replaced({1: [2]}, lambda call: other[call.layer]))
+    every = replaced({1: [0, 1, 2, 3]}, lambda call: mixed)
+    assert one == pytest.approx(loss(model, windows, every), rel=1e-4)
     assert one != pytest.approx(loss(model, windows), rel=1e-4)
 
 
@@ -87,18 +90,18 @@ def term(feature: Feature, weight: float) -> Weighed:
 
 def rules_of(model, terms: tuple[Weighed, ...]) -> Patterns:
     heads = tuple(
-        HeadRule(0, head, 1.0, terms, NO_SHARE, NO_SHARE, None) for head in range(model.heads)
+        Surrogate(0, head, 1.0, terms, NO_SHARE, NO_SHARE, None) for head in range(model.heads)
     )
-    place = ((TOKEN_0, 1.0), (LOG_DISTANCE, -0.5))
-    layer = LayerRules(heads, (place,) * model.heads, None)
-    catalogue = Catalogue(Lexicon({}, {}), [])
-    return Patterns(catalogue, {0: layer, 1: layer}, {}, model.engine.network, model.engine.stated)
+    place = ((TOKEN_0, -1, 1.0), (LOG_DISTANCE, -1, -0.5))
+    layer = LayerSurrogates(heads, (place,) * model.heads, None)
+    catalogue = Catalogue(TokenFacts({}, {}), [])
+    return Patterns(catalogue, {0: layer, 1: layer}, {}, model)
 
 
 def test_a_rule_runs_as_the_softmax_that_it_says(model, windows):
     patterns = rules_of(model, (term(TOKEN_0, 1.5), term(OFFSET[2], 2.0)))
     found = patterns.on(windows).make(RULE)(0, torch.zeros(1))
-    place = patterns.on(windows).make(PLACE)(0, torch.zeros(1))
+    place = patterns.on(windows).make(POSITION)(0, torch.zeros(1))
     assert found.shape[:2] == (len(windows), model.heads)
     for number, window in enumerate(windows):
         for query in range(1, len(window)):
@@ -113,10 +116,9 @@ def test_a_rule_runs_as_the_softmax_that_it_says(model, windows):
 
 def test_even_patterns_cost_what_collapse_to_uniform_costs(model, windows):
     patterns = rules_of(model, ())
-    with running(model.engine.network, {0: [0, 1, 2, 3]}, patterns.on(windows).make(UNIFORM)):
-        mine = loss(model, windows)
-    with collapsed(model.engine.network, {0}, "uniform"):
-        assert mine == pytest.approx(loss(model, windows), rel=1e-4)
+    mine = loss(model, windows, patterns.on(windows).replacing({0: [0, 1, 2, 3]}, UNIFORM))
+    uniform = collapsed(frozenset({0}), model.heads, "uniform")
+    assert mine == pytest.approx(loss(model, windows, uniform), rel=1e-4)
 
 
 def test_queries_and_keys_make_the_heads_own_scores_where_nothing_turns_them(
@@ -128,12 +130,13 @@ def test_queries_and_keys_make_the_heads_own_scores_where_nothing_turns_them(
     module = model.engine.network.transformer.h[0].attn
     seen = []
 
-    def look(layer, pattern, stream):
-        if layer == 0:
-            query, key = queries_and_keys(module, model.engine.stated, stream)
-            seen.append((pattern, query, key))
+    def look(attention):
+        if attention.layer == 0:
+            stream = attention.attention_input
+            query, key = queries_and_keys(module, model.engine.dimensions, stream)
+            seen.append((next(attention.probabilities()), query, key))
 
-    read_layers(model.engine, windows, "cpu", look)
+    stream_attention(model, windows, whole_patterns, look, batch_tokens=ALL_TOGETHER)
     pattern, query, key = seen[0]
     bias = module.c_attn.bias.detach()
     width = query.shape[-1] - 1
@@ -151,7 +154,7 @@ def found(gpt2_folder) -> hs.Explanation:
 
 
 def test_an_explanation_has_its_tables(found):
-    assert list(found.table.columns) == RULE_COLUMNS
+    assert list(found.table.columns) == columns_of("rules.csv")
     assert list(found.heads.columns) == BY_HEAD
     assert len(found.heads) == 8
     assert (found.heads["features"] <= 3).all()
@@ -198,7 +201,7 @@ def test_the_twin_is_explained_by_the_same_means_and_the_model_is_as_it_was(gpt2
 
 def test_a_smaller_rule_runs_as_its_own_softmax(model, windows):
     own = (term(TOKEN_0, 1.5), term(OFFSET[2], 2.0))
-    smaller = Smaller(1, 0.5, ((OFFSET[2], -1, 1.0),))
+    smaller = PartialFit(1, 0.5, ((OFFSET[2], -1, 1.0),))
     patterns = rules_of(model, own)
     layer = patterns.rules[0]
     heads = tuple(replace(head, smaller=(smaller,)) for head in layer.heads)
@@ -250,7 +253,9 @@ def test_a_relation_of_ones_own_is_a_feature(gpt2_folder):
         return hs.pairs(window.words.last[2:], window.words.last[:-2])
 
     windows = hs.windows(GOLD, load_model(str(gpt2_folder)).tokenizer, max_tokens=100)
-    names = {each.feature.name for each in Catalogue(Lexicon({}, {}), [two_back]).cells(windows[0])}
+    names = {
+        each.feature.name for each in Catalogue(TokenFacts({}, {}), [two_back]).cells(windows[0])
+    }
     assert "words/two-back" in names
     asked = {"features": 1, "windows": 8, "rank": 0, "each": "none"}
     assert len(hs.explain(gpt2_folder, GOLD, relations=[two_back], **asked).heads) == 8
@@ -284,7 +289,7 @@ def test_the_command_prints_rules_and_writes_table_and_figure(
     assert "heads alike by" in told
     assert "L1H3" in told
     table = pd.read_csv(out)
-    assert list(table.columns) == RULE_COLUMNS
+    assert list(table.columns) == columns_of("rules.csv")
     assert table.groupby(["layer", "head"]).size().max() <= 2
     assert "<svg" in figure.read_text()
 

@@ -8,7 +8,7 @@ import pytest
 
 import headscope as hs
 from headscope.studies.explain.catalogue import Catalogue
-from headscope.studies.explain.feature import Lexicon
+from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.propose import frequent, proposals, relation_file
 from tests.helpers.zoo import zoo_windows
 
@@ -42,7 +42,7 @@ def test_only_what_many_heads_look_at_and_no_relation_names_is_proposed():
 
 
 def test_a_proposed_file_finds_the_cells_of_its_feature(windows):
-    lexicon = Lexicon.of(windows)
+    lexicon = TokenFacts.of(windows)
     token = lexicon.common[0]
     names = ["nearest-VERB", "second-NOUN", f"token {token} ", f"first token {token} ", "key VERB"]
     for wanted in names:

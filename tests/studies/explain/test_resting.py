@@ -11,12 +11,14 @@ import torch
 
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Tile
+from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import Catalogue, Rows, pack
-from headscope.studies.explain.feature import Lexicon, is_word
+from headscope.studies.explain.catalogue import Catalogue, QueryRows, find_cells
+from headscope.studies.explain.feature import TokenFacts, is_word
 from headscope.studies.explain.fit import Term, Texts, term_values
-from headscope.studies.explain.layer import Fitting, explain_layer
-from headscope.studies.explain.resting import resting, resting_tokens
+from headscope.studies.explain.layer_fit import Fitting, explain_layer
+from headscope.studies.explain.places import resting
+from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import log_rule
 from tests.helpers.zoo import zoo_windows
@@ -30,7 +32,7 @@ def windows() -> list[Window]:
 @pytest.fixture(scope="module")
 def token(windows) -> int:
     """A frequent word that most windows have in their first half."""
-    lexicon = Lexicon.of(windows)
+    lexicon = TokenFacts.of(windows)
     return next(each for each in lexicon.common if is_word(lexicon.strings[each]))
 
 
@@ -66,16 +68,19 @@ def first(window: Window, token: int) -> int:
 
 
 def test_the_token_of_resting_columns_is_found_in_its_layer(windows, token):
-    read = windows[::2]
-    found = resting_tokens(Engine(lambda i: first(read[i], token)), windows, "cpu")
-    assert found == {1: frozenset({token})}
+    read, model = windows[::2], load_model("mini")
+
+    def tokens(columns: Callable[[int], int]) -> dict[int, frozenset[int]]:
+        return resting_tokens(replace(model, engine=Engine(columns)), windows)
+
+    assert tokens(lambda i: first(read[i], token)) == {1: frozenset({token})}
     # a place is no token: what stands at token 1 differs from text to text
-    assert resting_tokens(Engine(lambda i: 1), windows, "cpu") == {}
-    assert resting_tokens(Engine(lambda i: 0), windows, "cpu") == {}
+    assert tokens(lambda i: 1) == {}
+    assert tokens(lambda i: 0) == {}
 
 
 def test_resting_features_hold_at_every_query_after_their_tokens(windows, token):
-    lexicon = replace(Lexicon.of(windows), resting={1: frozenset({token})})
+    lexicon = replace(TokenFacts.of(windows), resting={1: frozenset({token})})
     window = next(w for w in windows if (w.tokens[1:] == token).sum() > 2)
     keys = [k for k in range(1, len(window)) if window.tokens[k] == token]
     found = {each.feature.name: each for each in resting(window, lexicon)}
@@ -87,17 +92,17 @@ def test_resting_features_hold_at_every_query_after_their_tokens(windows, token)
         expected = [(q, k) for q in range(len(window)) for k in own if k < q]
         cells = zip(found[name].query.tolist(), found[name].key.tolist(), strict=True)
         assert sorted(cells) == expected
-    assert list(resting(window, Lexicon.of(windows))) == []
+    assert list(resting(window, TokenFacts.of(windows))) == []
 
 
 def test_attention_on_resting_tokens_is_sink_where_the_layer_rests_and_lexical_elsewhere(
     windows, token
 ):
     tokens = frozenset({token})
-    catalogue = Catalogue(replace(Lexicon.of(windows[:12]), resting={3: tokens}), relations_of())
-    rows = Rows.of(windows, 2)
+    catalogue = Catalogue(replace(TokenFacts.of(windows[:12]), resting={3: tokens}), relations_of())
+    rows = QueryRows.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
-    packed = pack(catalogue, rows)
+    packed = find_cells(catalogue, rows)
     texts = Texts(rows, packed, int(counts[:12].sum()), int(counts[:18].sum()))
     names = [each.name for each in packed.features]
     values = term_values(texts, [Term(names.index("first resting token"), -1)])

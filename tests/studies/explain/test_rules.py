@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import GATES, Catalogue, Rows, pack
-from headscope.studies.explain.content import fit_content
-from headscope.studies.explain.feature import Lexicon
+from headscope.studies.explain.catalogue import GATES, Catalogue, QueryRows, find_cells
+from headscope.studies.explain.content_term import fit_content
+from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
-from headscope.studies.explain.judge import Judge, bits_by_kind, explained, unique_bits
-from headscope.studies.explain.layer import Fitting, explain_layer
+from headscope.studies.explain.layer_fit import Fitting, explain_layer
 from headscope.studies.explain.select import Selector
-from headscope.studies.explain.sentences import rule_sentence
-from headscope.studies.explain.softmax import Target, divergences, log_rule, newton
+from headscope.studies.explain.softmax import Target, kl_divergences, log_rule, newton
+from headscope.studies.explain.surrogate_shares import Judge, bits_by_kind, explained, unique_bits
 from tests.helpers.zoo import zoo_windows
 
 
@@ -25,10 +24,10 @@ from tests.helpers.zoo import zoo_windows
 def texts() -> Texts:
     """Half of the windows fit, a quarter choose, a quarter judge."""
     windows = [w for w in zoo_windows(6_000) if len(w) > 40][:32]
-    catalogue = Catalogue(Lexicon.of(windows[:16]), relations_of())
-    rows = Rows.of(windows, 2)
+    catalogue = Catalogue(TokenFacts.of(windows[:16]), relations_of())
+    rows = QueryRows.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
-    return Texts(rows, pack(catalogue, rows), int(counts[:16].sum()), int(counts[:24].sum()))
+    return Texts(rows, find_cells(catalogue, rows), int(counts[:16].sum()), int(counts[:24].sum()))
 
 
 def number(texts: Texts, name: str) -> int:
@@ -71,7 +70,7 @@ def test_the_cells_of_features_are_those_of_a_slow_loop(texts):
 def test_no_feature_holds_at_a_later_key_or_twice_at_a_cell(texts):
     assert len(texts.packed.features) > 250
     for feature in range(len(texts.packed.features)):
-        cell, _ = texts.packed.own(feature)
+        cell, _ = texts.packed.cells_of(feature)
         row, key = cell // texts.rows.width, cell % texts.rows.width
         assert (key <= texts.rows.query.numpy()[row]).all()
         assert len(np.unique(cell)) == len(cell)
@@ -85,7 +84,7 @@ def test_newton_finds_the_weights_that_made_a_head(texts):
     found = newton(target, values, torch.zeros(4))
     assert found.weights.tolist() == pytest.approx(list(planted.values()), abs=0.02)
     logs = log_rule(torch.tensordot(found.weights, values, 1), texts.rows.seen)
-    assert float(divergences(own, logs).mean()) < 1e-3
+    assert float(kl_divergences(own, logs).mean()) < 1e-3
     # a logit that is given is not fitted again
     rest = newton(target, values[:3], torch.zeros(3), offset=-0.4 * values[3])
     assert rest.weights.tolist() == pytest.approx([2.0, 1.5, -0.7], abs=0.02)
@@ -104,8 +103,8 @@ def test_the_gain_of_a_feature_is_what_a_loop_over_queries_says(texts):
         assert selector.candidate(candidate) == (feature, gate)
         weight = float(gains.weight[candidate, 0])
         values = term_values(texts, [Term(feature, gate)], texts.fitted)[0]
-        before = divergences(own[0, : texts.fitted], even[0].log())
-        after = divergences(own[0, : texts.fitted], log_rule(weight * values, seen))
+        before = kl_divergences(own[0, : texts.fitted], even[0].log())
+        after = kl_divergences(own[0, : texts.fitted], log_rule(weight * values, seen))
         gained = float((before - after).sum())
         assert float(gains.nats[candidate, 0]) == pytest.approx(gained, rel=1e-3)
         assert gained > 0
@@ -130,7 +129,7 @@ def test_a_planted_relation_is_named_first_and_a_planted_gate_too(texts):
     assert first.content is None
     gated = next(each for each in second.terms if each.feature.name == "offset-2")
     assert gated.queries == "noun"
-    assert "on a noun: the token before last" in rule_sentence(second)
+    assert "on a noun: the token before last" in second.sentence
     assert first.kinds["syntactic"] > 0.02
     assert sum(first.kinds.values()) == pytest.approx(first.explained.value, abs=1e-4)
 
@@ -144,7 +143,7 @@ def test_an_even_head_has_nothing_to_explain_and_its_rule_no_feature(texts):
         Fitting(texts, selector, 4, 0), 0, (seen / seen.sum(-1, keepdim=True))[None], None
     )
     assert rules.heads[0].bits == pytest.approx(0, abs=1e-4)
-    assert "even attention" in rule_sentence(rules.heads[0])
+    assert "even attention" in rules.heads[0].sentence
 
 
 def test_a_rule_has_no_more_features_than_it_may(texts):
@@ -163,8 +162,8 @@ def test_bits_are_counted_by_document_and_unique_bits_are_those_of_a_refit(texts
     window = texts.rows.window.numpy()[judged]
     judge = Judge(own[judged], seen[judged], window - window.min())
     values = term_values(texts, [Term(number(texts, name), -1) for name in planted])
-    target = Target.of(own[: texts.chosen], seen[: texts.chosen])
-    fitted = newton(target, values[:, : texts.chosen], torch.zeros(3))
+    target = Target.of(own[: texts.selection_rows], seen[: texts.selection_rows])
+    fitted = newton(target, values[:, : texts.selection_rows], torch.zeros(3))
     uniform = judge.uniform()
     slow = [
         sum(
@@ -178,7 +177,7 @@ def test_bits_are_counted_by_document_and_unique_bits_are_those_of_a_refit(texts
     lost = [each.sum() for each in unique_bits(judge, values[:, judged], fitted)]
     for place in range(3):
         kept = [i for i in range(3) if i != place]
-        refit = newton(target, values[kept, : texts.chosen], fitted.weights[kept])
+        refit = newton(target, values[kept, : texts.selection_rows], fitted.weights[kept])
         logits = torch.tensordot(refit.weights, values[kept][:, judged], 1)
         assert lost[place] == pytest.approx(judge.by_document(logits).sum(), rel=0.35)
     kinds = ["sink", "position", "lexical"]
@@ -209,12 +208,12 @@ def test_the_content_term_finds_a_planted_product_of_two_dimensions(texts):
     logits = (query @ left.T) @ (key @ right.T).transpose(-1, -2) * 0.7
     base = attention(texts, {"token 0": 1.0}).log()[None].clamp_min(-30)
     own = log_rule(logits[:, rows.window, rows.query][0] + base[0], rows.seen).exp()[None]
-    found = fit_content(own, base, rows, texts.chosen, (query, key), rank=2)
+    found = fit_content(own, base, rows, texts.selection_rows, (query, key), rank=2)
     assert found.rank == 2
     judged = texts.judged
     term = found.logits(query, key)[:, rows.window, rows.query]
 
     def rest(logits: torch.Tensor) -> float:
-        return float(divergences(own[0, judged], log_rule(logits, rows.seen[judged])).mean())
+        return float(kl_divergences(own[0, judged], log_rule(logits, rows.seen[judged])).mean())
 
     assert rest(base[0, judged] + term[0, judged]) < 0.1 * rest(base[0, judged])

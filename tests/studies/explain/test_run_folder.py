@@ -9,8 +9,9 @@ import headscope as hs
 from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
-from headscope.evidence.accounts import account_lines, explained_by
-from headscope.evidence.columns import HEAD_COLUMNS, RULE_COLUMNS
+from headscope.statistics.columns import RULE_COLUMNS
+from headscope.statistics.surrogate_summary import account_lines, explained_by
+from tests.helpers.formats import columns_of
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 
@@ -67,8 +68,8 @@ def test_the_command_keeps_the_rules_in_the_runs_folder(folder, monkeypatch, cap
     assert not code, err
     assert "rules.csv" in out
     run = hs.load(folder)
-    assert list(run.accounts.columns) == RULE_COLUMNS
-    assert list(run.heads.columns) == [*HEAD_COLUMNS, "explained", "rule"]
+    assert list(run.accounts.columns) == columns_of("rules.csv")
+    assert list(run.heads.columns) == columns_of("heads.csv")
     pd.testing.assert_frame_equal(run.evidence, before.evidence)
     told = run.why("L1H1")
     assert f"Rule:\n  {run.heads.loc['L1H1', 'rule']}\n" in told

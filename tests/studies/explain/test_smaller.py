@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 import torch
 
-from headscope.evidence.columns import RULE_COLUMNS
+from headscope.statistics.columns import RULE_COLUMNS
 from headscope.studies.explain.clusters import clusters_of
-from headscope.studies.explain.smaller import nested
-from headscope.studies.explain.softmax import Target, divergences, log_rule, newton
+from headscope.studies.explain.softmax import Target, kl_divergences, log_rule, nested, newton
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def test_smaller_rules_lose_the_least_first_and_are_fitted_again(planted):
     before = 0.0
     for kept, own in found:
         logs = log_rule(torch.tensordot(own, values[kept], 1), target.seen)
-        rest = float(divergences(target.attention, logs).mean())
+        rest = float(kl_divergences(target.attention, logs).mean())
         best = newton(target, values[kept], torch.zeros(len(kept)))
         assert own.tolist() == pytest.approx(best.weights.tolist(), abs=0.02)
         assert rest > before

@@ -13,19 +13,17 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
+from headscope.stimuli.text import TextWindows
 from headscope.studies.headvis.cells import distance_histogram, strongest_cells, top_pairs
-from headscope.studies.headvis.chosen import Chosen
-from headscope.studies.headvis.deciles import drawn, intervals
-from headscope.studies.headvis.pca import principal_axes
-from headscope.studies.headvis.rows import facts
+from headscope.studies.headvis.head_selection import HeadSelection
+from headscope.studies.headvis.row_metrics import METRICS, MetricSums, facts
 from headscope.studies.headvis.scan import Points, Reservoir, scan
-from headscope.studies.headvis.sums import METRICS, Sums
-from headscope.studies.headvis.vectors import read_vectors
+from headscope.studies.headvis.vectors import principal_axes, read_vectors
+from headscope.studies.headvis.written import intervals, sample_sequences
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import D_HEAD, PER_LAYER, save_planted
-from headscope.studies.validation.words import BOS, UNKNOWN
+from headscope.studies.validation.planted_words import BOS, UNKNOWN
 from tests.helpers import headvis as slow
 
 WORDS = 90
@@ -294,7 +292,7 @@ def test_rows_in_tiles_show_what_whole_patterns_show():
 def test_an_entropy_over_tokens_asks_for_fifty_queries(strong, known):
     attention = torch.full((1, 61, 61), 1e-3)
     attention[0, 1 : 1 + strong, 1] = 0.5
-    sums, kinds = Sums(1, 10), np.arange(61) % 10
+    sums, kinds = MetricSums(1, 10), np.arange(61) % 10
     sums.add(slice(0, 1), facts(attention.log(), torch.from_numpy(kinds), 0), kinds, 0)
     found = sums.metrics(0)
     assert ("query_token_entropy" in found) == ("key_token_entropy" in found) == known
@@ -332,12 +330,12 @@ def test_tenths_are_equal_but_for_one_and_rise_with_the_attention(count):
 
 def test_twenty_of_each_tenth_are_drawn_each_as_likely():
     largest = np.linspace(0, 1, 400)
-    picks = [drawn(largest, np.random.default_rng(seed)) for seed in range(300)]
+    picks = [sample_sequences(largest, np.random.default_rng(seed)) for seed in range(300)]
     assert all(Counter(s for _, s in pick) == dict.fromkeys(range(1, 11), 20) for pick in picks)
     counts = Counter(number for pick in picks for number, _ in pick)
     assert set(counts) == set(range(400))  # half of forty, 300 times
     assert 110 < min(counts.values()) < max(counts.values()) < 190
-    assert drawn(largest, np.random.default_rng(1)) == picks[1] != picks[2]
+    assert sample_sequences(largest, np.random.default_rng(1)) == picks[1] != picks[2]
 
 
 def test_of_equally_strong_keys_the_first_is_the_pair_s():
@@ -353,7 +351,7 @@ def test_of_equally_strong_keys_the_first_is_the_pair_s():
 
 
 def test_a_seed_draws_other_points_of_the_same_text(gpt2_folder, windows):
-    model, chosen = load_model(str(gpt2_folder)), Chosen(((0, 1), (1, 2)))
+    model, chosen = load_model(str(gpt2_folder)), HeadSelection(((0, 1), (1, 2)))
     how = {"points": 40, "advance": lambda tokens: None}
     one, again, other = (scan(model, windows, chosen, seed=seed, **how) for seed in (0, 0, 1))
     for i in range(2):
@@ -376,7 +374,7 @@ def test_a_reservoir_keeps_each_that_came_as_likely_as_any_other():
         points = kept.points()
         assert len(points) == 10
         assert (np.diff(points.query) > 0).all()
-        assert points.query[points.of(3)].tolist() == [q for q in points.query if q // 7 == 3]
+        assert points.of(3).query.tolist() == [q for q in points.query if q // 7 == 3]
         counts[points.query] += 1
     assert 15 < counts.min() < counts.max() < 75  # of 40 that are expected
 
@@ -393,7 +391,9 @@ def test_vectors_are_those_whose_products_and_means_make_the_attention(model_fol
     query = 19
     keys = np.arange(query + 1)
     points = [Points(keys * 0, keys * 0 + query, keys) for _ in heads]
-    vectors = read_vectors(model, [window], Chosen(tuple(heads)), points, lambda tokens: None)
+    vectors = read_vectors(
+        model, [window], HeadSelection(tuple(heads)), points, lambda tokens: None
+    )
     for (layer, head), own in zip(heads, vectors, strict=True):
         expected = found[layer][0, head, query, : query + 1]
         scores = (own["Q"] * own["K"]).sum(1) / own["Q"].shape[1] ** 0.5

@@ -9,10 +9,12 @@ import torch
 
 import headscope as hs
 from headscope.errors import CorpusError, RunError
-from headscope.measure.text_loss import network_of, text_batches, text_loss
+from headscope.measure.text_loss import text_windows
+from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
-from headscope.studies.prune.head_mask import by_layer, head_importance, masked
-from headscope.studies.prune.run import CURVE, DRAWS, prune
+from headscope.models.loss import loss
+from headscope.studies.prune.head_importance import head_importance, layer_normalised
+from headscope.studies.prune.pruning_curve import CURVE, DRAWS, prune
 from tests.helpers.models import save_model
 
 
@@ -68,36 +70,35 @@ def test_the_curve_has_every_order_and_step(pruning):
 def test_heads_are_ranked_on_other_windows_than_the_loss(pruning, gpt2_folder, story):
     """Both recomputed here from the windows themselves."""
     model = load_model(str(gpt2_folder))
-    network, text = network_of(model), text_batches(model, story)
-    from headscope.studies.prune.run import _halves
+    windows = text_windows(model, story)
+    from headscope.studies.prune.pruning_curve import _halves
 
-    ranking, judging = _halves(text)
-    names = [{w.name for batch in half for w in batch.windows} for half in (ranking, judging)]
+    ranking, judging = _halves(windows)
+    names = [{window.name for window in half} for half in (ranking, judging)]
     assert not names[0] & names[1]
-    assert names[0] | names[1] == {w.name for batch in text for w in batch.windows}
-    expected = by_layer(head_importance(network, ranking, heads=4))
+    assert names[0] | names[1] == {window.name for window in windows}
+    expected = layer_normalised(head_importance(model, ranking))
     assert pruning.importance == pytest.approx(expected)
-    assert pruning.curve["loss"][0] == pytest.approx(text_loss(network, judging).mean)
+    assert pruning.curve["loss"][0] == pytest.approx(loss(model, judging).mean)
 
 
 def test_the_least_important_heads_go_first(pruning, gpt2_folder, story):
-    from headscope.studies.prune.run import _halves
+    from headscope.studies.prune.pruning_curve import _halves
 
     ordered = pruning.heads.sort_values("importance")
     mask = torch.ones(2, 4)
     for row in ordered.head(3).itertuples():
         mask[row.layer, row.head] = 0
     model = load_model(str(gpt2_folder))
-    network, (_, judging) = network_of(model), _halves(text_batches(model, story))
-    with masked(network, mask):
-        expected = text_loss(network, judging).mean
+    _, judging = _halves(text_windows(model, story))
+    expected = loss(model, judging, HeadsScaled.by_row(model, mask)).mean
     curve = pruning.curve
     own = curve[(curve["order"] == "importance") & (curve["masked"] == 3)]
     assert own["loss"].item() == pytest.approx(expected)
 
 
 def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, run):
-    from headscope.studies.prune.run import _orders, _types
+    from headscope.studies.prune.pruning_curve import _orders, _types
 
     types = _types(run, pruning.model)
     order = _orders(pruning.importance, types, 0)["type", 0].tolist()

@@ -11,10 +11,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import HeadscopeError, ModelError
-from headscope.measure.text_loss import network_of, text_batches, text_loss
-from headscope.models.engines.modules import attention_layers
+from headscope.measure.text_loss import text_windows
+from headscope.models.intervention import HeadsScaled
+from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
-from headscope.studies.prune.head_mask import masked
+from headscope.models.loss import loss
 from headscope.studies.prune.smaller import choose, save_smaller
 from tests.helpers.models import save_model
 
@@ -36,7 +37,7 @@ def biased(tokenizer, folder):
     )  # fmt: skip
     network = Qwen2ForCausalLM(config)
     with torch.no_grad():
-        for attention in attention_layers(network):
+        for attention in attention_modules(network):
             for part in (attention.q_proj, attention.k_proj, attention.v_proj):
                 part.bias.normal_()
     network.save_pretrained(folder)
@@ -61,22 +62,22 @@ def test_the_smaller_model_has_the_loss_of_the_masked_one(
     """Loaded by transformers and by headscope, from the folder alone."""
     big = llama_folder if layout == "llama" else biased(tokenizer, tmp_path / "big")
     model = load_model(str(big))
-    text = text_batches(model, story)
+    windows = text_windows(model, story)
     importance = IMPORTANCE[model.heads]
-    small = save_smaller(model, importance, keep, tmp_path / "small", text=text)
+    small = save_smaller(model, importance, keep, tmp_path / "small", windows=windows)
     shutil.copytree(tmp_path / "small", tmp_path / "moved")
     loaded = load_model(str(tmp_path / "moved"))
     assert (loaded.heads, loaded.key_value_heads) == (heads, groups)
     assert small.kept.sum(1).tolist() == [heads, heads]
-    with masked(network_of(model), torch.from_numpy(small.kept).float()):
-        expected = text_loss(network_of(model), text)
-    own = text_loss(network_of(loaded), text)
+    mask = HeadsScaled.by_row(model, torch.from_numpy(small.kept).float())
+    expected = loss(model, windows, mask)
+    own = loss(loaded, windows)
     assert own.nats / own.tokens == pytest.approx(expected.nats / expected.tokens, abs=1e-4)
     assert own.mean == pytest.approx(small.loss, abs=1e-5)
     assert abs(small.before - small.loss) > 1e-3
-    assert small.before == pytest.approx(text_loss(network_of(model), text).mean)
+    assert small.before == pytest.approx(loss(model, windows).mean)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "moved", attn_implementation="eager")
-    tokens = torch.from_numpy(text[0].windows[0].tokens)[None]
+    tokens = torch.from_numpy(windows[0].tokens)[None]
     with torch.no_grad():
         mean = float(plain(tokens, labels=tokens).loss)
     assert mean == pytest.approx(own.nats[0] / own.tokens[0], abs=1e-4)
@@ -164,7 +165,9 @@ def test_a_full_disk_leaves_nothing_behind(llama_folder, story, tmp_path, monkey
     monkeypatch.setattr(Tokenizer, "save", fail)
     model = load_model(str(llama_folder))
     with pytest.raises(HeadscopeError, match="cannot be written: No space left"):
-        save_smaller(model, IMPORTANCE[4], 0.5, tmp_path / "small", text=text_batches(model, story))
+        save_smaller(
+            model, IMPORTANCE[4], 0.5, tmp_path / "small", windows=text_windows(model, story)
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,5 +180,7 @@ def test_a_model_that_would_not_be_the_masked_one_is_not_written(
     monkeypatch.setattr(smaller, "_cut", lambda *given: 2 * cut(*given))
     model = load_model(str(llama_folder))
     with pytest.raises(ModelError, match="keeps something else by head; nothing was written"):
-        save_smaller(model, IMPORTANCE[4], 0.5, tmp_path / "small", text=text_batches(model, story))
+        save_smaller(
+            model, IMPORTANCE[4], 0.5, tmp_path / "small", windows=text_windows(model, story)
+        )
     assert list(tmp_path.iterdir()) == []

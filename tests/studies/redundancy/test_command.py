@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, HeadscopeError, RunError
-from headscope.measure.stimuli import TextWindows
 from headscope.models.load import load_model
-from headscope.studies.redundancy.labels import name_points
-from headscope.studies.redundancy.reading import evenly
-from headscope.studies.redundancy.run import COLUMNS
+from headscope.stimuli.text import TextWindows
+from headscope.studies.redundancy.divergence import evenly
+from headscope.studies.redundancy.map_figure import name_points
+from tests.helpers.formats import columns_of
 from tests.helpers.models import save_model
 from tests.helpers.shell import headscope
 
@@ -166,7 +166,7 @@ def test_the_command_prints_a_table_and_writes_rows_and_a_picture(folder, tmp_pa
     assert re.search(r"silhouette -?\d\.\d\d: (clear|weak|hardly any) clusters", done.stdout)
     assert done.stdout.count("written to") == 2
     rows = pd.read_csv(out)
-    assert list(rows.columns) == COLUMNS
+    assert list(rows.columns) == columns_of("redundancy")
     assert list(zip(rows["layer"], rows["head"], strict=True)) == [
         (i // 4, i % 4) for i in range(8)
     ]

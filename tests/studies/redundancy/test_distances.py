@@ -9,10 +9,13 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
-from headscope.studies.redundancy.clusters import cluster, silhouette
-from headscope.studies.redundancy.divergence import divergence_sums, divergences
-from headscope.studies.redundancy.plane import plane
-from headscope.studies.redundancy.reading import Divergences, evenly
+from headscope.studies.redundancy.cluster_map import cluster, plane, silhouette
+from headscope.studies.redundancy.divergence import (
+    Divergences,
+    divergence_sums,
+    evenly,
+    head_divergences,
+)
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -34,7 +37,7 @@ def by_definition(p: np.ndarray, q: np.ndarray) -> float:
 
 def test_divergences_are_those_of_the_definition_pair_by_pair():
     rows = drawn(6, 40)
-    found = squareform(divergences(torch.from_numpy(rows)))
+    found = squareform(head_divergences(torch.from_numpy(rows)))
     for i in range(6):
         for j in range(6):
             assert found[i, j] == pytest.approx(by_definition(rows[i], rows[j]), abs=1e-12)
@@ -44,27 +47,27 @@ def test_divergences_are_those_of_the_definition_pair_by_pair():
 def test_divergences_are_the_squares_of_scipys_distances():
     rows = drawn(9, 25, seed=1)
     scipys = pdist(rows, lambda p, q: jensenshannon(p, q, base=2)) ** 2
-    np.testing.assert_allclose(divergences(torch.from_numpy(rows)), scipys, atol=1e-12)
+    np.testing.assert_allclose(head_divergences(torch.from_numpy(rows)), scipys, atol=1e-12)
 
 
 def test_equal_rows_are_0_apart_and_rows_without_a_common_key_1_bit():
     rows = torch.tensor([[0.3, 0.7, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 0.9, 0.1]], dtype=torch.double)
-    np.testing.assert_allclose(divergences(rows), [0, 1, 1], atol=1e-15)
-    assert divergences(rows)[0] == 0
+    np.testing.assert_allclose(head_divergences(rows), [0, 1, 1], atol=1e-15)
+    assert head_divergences(rows)[0] == 0
 
 
 def test_half_a_common_key_has_its_closed_form():
     # p = (1, 0), q = (½, ½): H(¾, ¼) − ½ · 1 bit
     rows = torch.tensor([[1, 0], [0.5, 0.5]], dtype=torch.double)
     expected = -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25) - 0.5
-    assert divergences(rows)[0] == pytest.approx(expected, abs=1e-15)
+    assert head_divergences(rows)[0] == pytest.approx(expected, abs=1e-15)
 
 
 def test_divergences_never_leave_0_to_1():
     base = drawn(1, 300, seed=2)
     near = base * (1 + 1e-9 * np.random.default_rng(0).standard_normal((30, 300)))
     rows = np.concatenate([near, np.eye(300)[:30]])
-    found = divergences(torch.from_numpy(rows / rows.sum(-1, keepdims=True)))
+    found = head_divergences(torch.from_numpy(rows / rows.sum(-1, keepdims=True)))
     assert found.min() >= 0
     assert found.max() <= 1
 
@@ -100,14 +103,14 @@ def test_places_are_evenly_spread(size, count, expected):
 def test_the_root_of_the_mean_divergence_is_euclidean():
     """No eigenvalue of its centred squares is negative: the map invents nothing."""
     rows = [drawn(12, 20, seed=seed) for seed in range(5)]
-    mean = np.mean([divergences(torch.from_numpy(r)) for r in rows], axis=0)
+    mean = np.mean([head_divergences(torch.from_numpy(r)) for r in rows], axis=0)
     centre = np.eye(12) - 1 / 12
     values = np.linalg.eigvalsh(-centre @ squareform(mean) @ centre / 2)
     assert values.min() > -1e-12
 
 
 def test_the_divergence_itself_breaks_the_triangle_and_its_root_does_not():
-    one, way_round, other = divergences(torch.tensor([[1, 0], [0.5, 0.5], [0, 1]]).double())[
+    one, way_round, other = head_divergences(torch.tensor([[1, 0], [0.5, 0.5], [0, 1]]).double())[
         [0, 1, 2]
     ]
     assert way_round == pytest.approx(1)
@@ -119,20 +122,20 @@ def test_the_map_gives_back_the_distances_of_points_in_a_plane():
     points = np.random.default_rng(4).normal(size=(15, 2)) * [3, 1]
     found = plane(squareform(pdist(points)))
     np.testing.assert_allclose(pdist(found.points), pdist(points), atol=1e-9)
-    assert found.shown == pytest.approx(1)
+    assert found.variance_share == pytest.approx(1)
     assert found.points[:, 0].var() > found.points[:, 1].var()
     np.testing.assert_allclose(found.points.mean(0), 0, atol=1e-12)
 
 
 def test_the_map_says_how_much_a_plane_leaves_out():
     # a regular tetrahedron: three equal axes, of which a plane has two
-    assert plane(1 - np.eye(4)).shown == pytest.approx(2 / 3)
+    assert plane(1 - np.eye(4)).variance_share == pytest.approx(2 / 3)
 
 
 def test_a_map_of_equal_heads_is_one_point_and_shows_no_share():
     found = plane(np.zeros((3, 3)))
     assert not found.points.any()
-    assert math.isnan(found.shown)
+    assert math.isnan(found.variance_share)
 
 
 def test_separate_groups_are_found_and_numbered_by_size():

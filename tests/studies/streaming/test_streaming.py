@@ -10,13 +10,13 @@ from transformers import AutoModelForCausalLM
 
 import headscope as hs
 from headscope.errors import ArgumentError, CorpusError
-from headscope.studies.anatomy.cache_size import cache_sizes
-from headscope.studies.streaming.orders import CHANGE, MASS, RANDOM
-from headscope.studies.streaming.run import CURVE, DRAWS, STEPS
-from headscope.studies.streaming.text import joined
+from headscope.studies.anatomy.anatomy_dimensions import cache_sizes
+from headscope.studies.streaming.cache_orders import CHANGE, MASS, RANDOM
+from headscope.studies.streaming.long_text import joined
+from headscope.studies.streaming.streaming_curve import CURVE, DRAWS, STEPS
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import CODE, D_HEAD, PER_LAYER, WORD, save_planted
-from headscope.studies.validation.words import BOS, UNKNOWN
+from headscope.studies.validation.planted_words import BOS, UNKNOWN
 
 INDUCTION = next(
     place

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError, RunError
-from headscope.studies.sweep.cells import COMPLETE, FAILED, PLAN, Cell, read_cells
 from headscope.studies.sweep.film import film_html
+from headscope.studies.sweep.sweep_cells import COMPLETE, FAILED, PLAN, Cell, read_sweep_cells
 from tests.browser import axe_faults, visit
 
 EVIL = "</script><b>main</b>"
@@ -55,7 +55,7 @@ def sweep(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(sweep) -> str:
-    return film_html(sweep, read_cells(sweep))
+    return film_html(sweep, read_sweep_cells(sweep))
 
 
 WALK = """
@@ -110,9 +110,9 @@ def test_the_command_writes_it_and_refuses_what_can_be_no_film(sweep, tmp_path):
         return CliRunner().invoke(app, ["emergence", str(folder), "--film", str(out)])
 
     assert film(sweep).exit_code == 0
-    assert out.read_text() == film_html(sweep, read_cells(sweep))
+    assert out.read_text() == film_html(sweep, read_sweep_cells(sweep))
     out.unlink()
-    cells = read_cells(sweep)
+    cells = read_sweep_cells(sweep)
     mixed = [Cell("m", name, (), name, COMPLETE) for name in ("step0", "other")]
     with pytest.raises(RunError, match=r"other has 3 × 2 heads and step0 2 × 2; a film has one"):
         film_html(sweep, mixed)

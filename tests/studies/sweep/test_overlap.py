@@ -9,11 +9,11 @@ import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.measure.in_process import InProcess
+from headscope.studies.sweep.cell_order import Turns
 from headscope.studies.sweep.overlap import in_turn
 from headscope.studies.sweep.ray.shards import Shards
-from headscope.studies.sweep.run import run_cells
+from headscope.studies.sweep.run_cells import run_cells
 from headscope.studies.sweep.spec import read_spec
-from headscope.studies.sweep.turns import Turns
 
 SOON = 20
 """Seconds within which threads that may go on do so."""
@@ -26,7 +26,7 @@ class Workers(InProcess):
         super().__init__()
         self.turns, self.count = turns or Turns(count), count
 
-    def beside(self, turns: Turns) -> Workers:
+    def for_cell(self, turns: Turns) -> Workers:
         return Workers(turns, self.count)
 
     def close(self) -> None:

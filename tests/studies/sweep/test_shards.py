@@ -24,7 +24,13 @@ from headscope.measure.tally import Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.studies.sweep.ray.shards import BATCHES, Shards, shards
-from headscope.studies.sweep.ray.worker import Asked, Failed, Worker, pack, unpack
+from headscope.studies.sweep.ray.worker import (
+    Failed,
+    ModelRequest,
+    Worker,
+    pack_tally,
+    unpack_tally,
+)
 from tests.helpers.shell import headscope
 
 TYPES = ["positional", "delimiter", "induction"]
@@ -72,7 +78,7 @@ def made_up(seed: int) -> Tally:
 
 def test_a_tally_is_the_same_after_packing():
     tally = made_up(0)
-    back = unpack(pack(tally), made_up(1))
+    back = unpack_tally(pack_tally(tally), made_up(1))
     for name, array in tally.arrays().items():
         assert np.array_equal(array, back.arrays()[name]), name
 
@@ -133,13 +139,14 @@ def test_a_shard_goes_to_the_worker_with_the_least_work_and_not_with_the_fewest_
 
 def test_a_worker_tells_errors_as_messages_and_changes_between_model_and_twin(gpt2_folder):
     worker = Worker(1)
-    told = worker.facts(Asked("nowhere/at/all", {}))
+    told = worker.facts(ModelRequest("nowhere/at/all", {}))
     assert told == Failed("nowhere/at/all: no such folder")
     # this kind of error cannot be sent as it is
     assert (
-        "no dtype named 'int8'" in worker.facts(Asked(str(gpt2_folder), {"dtype": "int8"})).message
+        "no dtype named 'int8'"
+        in worker.facts(ModelRequest(str(gpt2_folder), {"dtype": "int8"})).message
     )
-    asked, relations = Asked(str(gpt2_folder), {}), relations_of(["positional"])
+    asked, relations = ModelRequest(str(gpt2_folder), {}), relations_of(["positional"])
     facts = worker.facts(asked)
     assert (facts.layers, facts.heads, facts.engine.name) == (2, 4, "fused")
     with pytest.raises(HeadscopeError, match="in other processes"):

@@ -40,7 +40,7 @@ def test_a_file_gives_lists_and_settings(file):
 
 
 def test_an_option_replaces_the_files_key(file):
-    spec = read_spec(file, models=["mini"], revisions=None, corpora=[], max_tokens=7, twin=True)
+    spec = read_spec(file, models=["mini"], revisions=None, corpora=None, max_tokens=7, twin=True)
     assert spec.models == ("mini",)
     assert spec.revisions == ("step0", "1000")
     assert spec.settings["max_tokens"] == 7
@@ -69,7 +69,19 @@ def test_what_is_named_twice_is_run_once():
         ("models: [mini]\nseed: -1", "seed is -1, expected a whole number from 0"),
         ("models: [mini]\ntwin: 1", "twin is 1, expected True or False"),
         ("models: [[mini]]", "models is [['mini']], expected a name or a list of names"),
-        ("models: []", "no models; a sweep names them, e.g. models: [mini]"),
+        ("models: []", "models is [], expected a name or a list of names, one at least"),
+        (
+            "models: [mini]\ncorpora: []",
+            "corpora is [], expected a path or a list of paths, one at",
+        ),
+        ("models: [mini]\ncorpora: [a.txt, []]", "corpora is ['a.txt', []], expected a path or a"),
+        ("models: [mini]\nrevisions: []", "revisions is [], expected a name or a list of names"),
+        ("models: [mini]\nrevisions:", "revisions is empty, expected a name or a list of names"),
+        ("models: [mini]\ntypes: []", "types is an empty list, expected a head type"),
+        ("models: [a]\nseed: 1\nmodels: [b]", "models is given twice, on line 1 and on line 3;"),
+        ("models: [a]\n'models': [b]", "models is given twice, on line 1 and on line 2"),
+        ("models: [a]\n<<: {seed: 1}\n<<: {seed: 2}", "<< is given twice, on line 2 and on line 3"),
+        ("models: [a]\nout: {b: 1,\n b: 2}", "b is given twice, on line 2 and on line 3; keep one"),
         ("seed: 1", "no models"),
         ("models: [mini]\ncorpora: 3", "corpora is 3, expected a path or a list of paths"),
         ("- mini", "holds ['mini'], but a sweep is keys with values"),
@@ -105,9 +117,15 @@ def test_a_wrong_option_names_the_command_line(file):
 def test_python_gives_paths_and_tuples_where_yaml_has_texts_and_lists(tmp_path):
     given = read_spec(
         None, models=(tmp_path / "a", "b"), corpora=[tmp_path / "c", [tmp_path / "d", "e"]],
-        revisions=(), out=tmp_path / "out",
+        out=tmp_path / "out",
     )  # fmt: skip
     assert given.models == (str(tmp_path / "a"), "b")
     assert given.corpora == ((str(tmp_path / "c"),), (str(tmp_path / "d"), "e"))
     assert given.revisions == (None,)
     assert given.out == tmp_path / "out"
+
+
+def test_a_key_of_a_merge_may_be_given_again_and_an_anchor_is_read_once(tmp_path):
+    path = tmp_path / "merged.yaml"
+    path.write_text("<<: &own {seed: 3, max_tokens: 7}\nmodels: [mini]\nmax_tokens: 9\n")
+    assert read_spec(path).settings == {"seed": 3, "max_tokens": 9}

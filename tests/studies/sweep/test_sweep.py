@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,22 +14,26 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import ModelError, RunError
-from headscope.studies.sweep.cells import (
+from headscope.studies.sweep.counts import by_revision, in_order, step_of
+from headscope.studies.sweep.spec import read_spec
+from headscope.studies.sweep.sweep_cells import (
+    COMPLETE,
+    PLAN,
     Cell,
     counted,
     counted_types,
     plan_cells,
-    read_cells,
+    read_sweep_cells,
     where,
 )
-from headscope.studies.sweep.counts import by_revision, in_order, step_of
-from headscope.studies.sweep.spec import read_spec
-from headscope.studies.sweep.view import emergence_figure
+from headscope.studies.sweep.sweep_view import emergence_figure, sweep_lines
+from headscope.views.summary import summary
 from tests.helpers.models import save_model
 
 COUNTS = counted_types()
@@ -80,7 +86,7 @@ def test_each_cell_is_a_run_folder_and_a_row(swept, checkpoints):
 
 def test_what_was_not_asked_for_or_not_measured_is_blank_everywhere(swept, tmp_path):
     """The sweep asked for positional and delimiter heads; its third run failed."""
-    asked = ["positional", "delimiter", "unclassified"]
+    asked = ["positional", "delimiter", "not identifiable", "unclassified"]
     others = [name for name in COUNTS if name not in asked]
     done, _, failed = csv.DictReader((swept / "sweep.csv").read_text().splitlines())
     assert all(done[name].isdigit() for name in ("heads", *asked))
@@ -89,7 +95,9 @@ def test_what_was_not_asked_for_or_not_measured_is_blank_everywhere(swept, tmp_p
     printed = (swept.parent / "stdout").read_text().splitlines()
     (header,) = (line for line in printed if line.startswith("run "))
     (row,) = (line for line in printed if "_step100 " in line)
-    assert header.split() == ["run", "heads", *asked]  # what nobody asked for is left out
+    assert (
+        header.split() == " ".join(["run", "heads", *asked]).split()
+    )  # what nobody asked for is left out
     assert len(row.split()) == 2 + len(asked)
     out = tmp_path / "e.csv"
     shown = headscope("emergence", swept, "--out", out)
@@ -100,7 +108,7 @@ def test_what_was_not_asked_for_or_not_measured_is_blank_everywhere(swept, tmp_p
     assert table.loc[table["type"].isin(asked), ["heads", "primary"]].notna().all().all()
     (line,) = (line for line in shown.stdout.splitlines() if line.startswith("step20 "))
     assert len(line.split()) == 2 + len(asked)
-    (axes,) = emergence_figure(by_revision(read_cells(swept))).axes
+    (axes,) = emergence_figure(by_revision(read_sweep_cells(swept))).axes
     assert [each.get_label() for each in axes.get_lines()] == ["positional", "delimiter"]
 
 
@@ -112,7 +120,7 @@ def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoint
         "--corpus", tmp_path / "plain.txt", "--engine-workers", 0, "--max-tokens", 300, "-q",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    (cell,) = read_cells(tmp_path / "sweep")
+    (cell,) = read_sweep_cells(tmp_path / "sweep")
     assert {"positional", "induction"} <= cell.counts.keys()
     assert not {"syntactic", "coreference"} & cell.counts.keys()
 
@@ -121,7 +129,7 @@ def test_what_fails_is_named_and_stops_nothing(swept, checkpoints):
     printed = " ".join((swept.parent / "stdout").read_text().split())
     assert "1 of 3 runs failed:" in printed
     assert "no folder 'step7' in it; it holds step100, step20" in printed
-    assert [cell.status for cell in read_cells(swept)] == ["complete", "complete", "failed"]
+    assert [cell.status for cell in read_sweep_cells(swept)] == ["complete", "complete", "failed"]
 
 
 def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
@@ -129,27 +137,68 @@ def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
         str(checkpoints / "step20"), types=["positional", "delimiter"], max_tokens=2500,
         out=tmp_path / "run",
     )  # fmt: skip
-    (cell,) = (cell for cell in read_cells(swept) if cell.revision == "step20")
+    (cell,) = (cell for cell in read_sweep_cells(swept) if cell.revision == "step20")
     for name in ("evidence.csv", "heads.csv", "tally.safetensors"):
         assert (swept / cell.folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
-def test_a_sweep_reads_all_unless_told(tmp_path):
-    asked = {"models": ["mini"], "types": "positional", "max_tokens": 20_000}
-    asked |= {"examples": False, "twin": False}
-    read = {}
-    for name, more in (("all", {}), ("enough", {"all": False})):
-        hs.sweep(out=tmp_path / name, **asked, **more)
-        (cell,) = read_cells(tmp_path / name)
-        read[name] = hs.load(tmp_path / name / cell.folder).info["text_read"]
+def test_a_sweep_ends_where_classify_does_and_reads_all_where_that_is_asked(tmp_path):
+    own = {"types": "positional", "max_tokens": 20_000, "examples": False, "twin": False}
+    read, said = {}, {}
+    for name, more in (("enough", {}), ("all", {"all": True})):
+        found = hs.sweep(models=["mini"], out=tmp_path / name, **own, **more)
+        (cell,) = read_sweep_cells(tmp_path / name)
+        folder = tmp_path / name / cell.folder
+        alone = hs.classify("mini", out=tmp_path / f"{name}-alone", **own, **more)
+        for file in ("evidence.csv", "heads.csv"):
+            assert (folder / file).read_bytes() == (tmp_path / f"{name}-alone" / file).read_bytes()
+        run = hs.load(folder)
+        read[name] = run.info["text_read"]
+        assert run.info["settings"]["all"] is bool(more)
+        assert alone.info["text_read"] == read[name]
+        assert json.loads((tmp_path / name / PLAN).read_text())["settings"]["all"] is bool(more)
+        said[name] = [
+            shown(sweep_lines(found.cells, found.settings)),
+            shown(summary(run)),
+            run.report(),
+        ]
     assert read["all"]["tokens"] == read["all"]["of"] >= 20_000
     assert read["enough"]["tokens"] < read["enough"]["of"] == read["all"]["of"]
+    # what is not the default is said wherever a result is shown, and nothing else is
+    for text in said["all"][:2]:
+        assert "not the default: --max-tokens 20000 --all" in text.replace(
+            "--types positional ", ""
+        )
+    assert "--all" in re.search(r'"not_default":"([^"]*)"', said["all"][2])[1]
+    for text in said["enough"][:2]:
+        assert "--all" not in text.partition("not the default:")[2].partition("\n")[0]
+    assert "--all" not in re.search(r'"not_default":"([^"]*)"', said["enough"][2])[1]
+
+
+def test_a_sweep_of_an_older_headscope_read_everything_and_goes_on_so(tmp_path):
+    asked = {"models": ["mini"], "corpora": ["gold"], "types": "positional", "max_tokens": 300}
+    asked |= {"examples": False, "twin": False, "out": tmp_path / "sweep"}
+    hs.sweep(**asked, all=True)
+    path = tmp_path / "sweep" / PLAN
+    plan = json.loads(path.read_text())
+    del plan["settings"]["all"]  # which it did not say
+    path.write_text(json.dumps(plan))
+    with pytest.raises(RunError, match=r"another all \(True, and False is asked now\)"):
+        hs.sweep(**asked)
+    (cell,) = hs.sweep(**asked, all=True).cells
+    assert cell.status == COMPLETE
+
+
+def shown(what) -> str:
+    out = io.StringIO()
+    Console(file=out, width=160).print(what)
+    return out.getvalue()
 
 
 def test_the_same_command_goes_on_where_it_stopped(swept, checkpoints, tmp_path):
     out = tmp_path / "sweep"
     shutil.copytree(swept, out)
-    first, second, _ = read_cells(out)
+    first, second, _ = read_sweep_cells(out)
     shutil.rmtree(out / second.folder)
     kept = (out / first.folder / "run.json").stat().st_mtime_ns
     done = headscope(
@@ -162,7 +211,7 @@ def test_the_same_command_goes_on_where_it_stopped(swept, checkpoints, tmp_path)
         swept / second.folder / "heads.csv"
     ).read_bytes()
     # what an earlier command asked for stays in the table
-    assert [cell.status for cell in read_cells(out)] == ["complete", "complete", "failed"]
+    assert [cell.status for cell in read_sweep_cells(out)] == ["complete", "complete", "failed"]
 
 
 def test_a_folder_with_other_settings_or_other_things_is_refused(swept, checkpoints, tmp_path):
@@ -176,15 +225,15 @@ def test_a_folder_with_other_settings_or_other_things_is_refused(swept, checkpoi
 
 def test_a_damaged_sweep_is_named_and_leads_nowhere_else(swept, tmp_path):
     with pytest.raises(RunError, match="no sweep here"):
-        read_cells(tmp_path)
+        read_sweep_cells(tmp_path)
     plan = json.loads((swept / "sweep.json").read_text())
     plan["cells"][0]["folder"] = "../elsewhere"
     (tmp_path / "sweep.json").write_text(json.dumps(plan))
     with pytest.raises(RunError, match=r"damaged: '\.\./elsewhere' is no name of a folder"):
-        read_cells(tmp_path)
+        read_sweep_cells(tmp_path)
     (tmp_path / "sweep.json").write_text("[]")
     with pytest.raises(RunError, match="this sweep is damaged"):
-        read_cells(tmp_path)
+        read_sweep_cells(tmp_path)
 
 
 def test_cells_of_one_name_get_folders_of_their_own(tmp_path):
@@ -210,7 +259,7 @@ def test_a_dry_run_counts_and_writes_nothing(checkpoints, tmp_path):
     assert not (tmp_path / "new").exists()
     text = " ".join(done.stdout.split())
     assert "2 of 2 runs to do" in text
-    from headscope.studies.sweep.plan import plan
+    from headscope.studies.sweep.cell_plan import plan
 
     spec = read_spec(
         None, models=[str(checkpoints)], revisions=["step20"], types="positional,delimiter",
@@ -236,13 +285,15 @@ def hf_parameters(folder: Path):
 def test_without_ray_one_process_does_it_all_and_says_so(monkeypatch):
     from headscope.studies.sweep import processes
 
-    monkeypatch.setattr(processes, "find_spec", lambda name: None)
+    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
     workers, note = processes.workers_of(None, None)
     assert workers == 0
     assert note.startswith("Ray is not installed: one process does it all (pip install")
     assert "\n" not in note
     assert processes.workers_of(0, None) == (0, "")
-    with pytest.raises(hs.HeadscopeError, match="--address there: Ray is not installed"):
+    with pytest.raises(
+        hs.HeadscopeError, match="--address there needs ray, which is not installed"
+    ):
         processes.workers_of(None, "there")
 
 
@@ -265,7 +316,7 @@ def test_ray_is_advised_only_where_it_can_be_installed(
 ):
     from headscope.studies.sweep import processes
 
-    monkeypatch.setattr(processes, "find_spec", lambda name: None)
+    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
     monkeypatch.setattr(processes.sys, "version_info", (*python, 0, "final", 0))
     monkeypatch.setattr(processes.platform, "system", lambda: system)
     monkeypatch.setattr(processes.platform, "machine", lambda: machine)
@@ -315,7 +366,7 @@ def made_up(revision: str | None, **counts: int) -> Cell:
         [(name, name) for name, count in counts.items() for _ in range(count)],
         columns=["tags", "primary"],
     )
-    return counted(Cell("a/model", revision, (), f"run_{revision}"), heads, COUNTS[:-1])
+    return counted(Cell("a/model", revision, (), f"run_{revision}"), heads, COUNTS[:-2])
 
 
 @pytest.mark.parametrize(
@@ -339,19 +390,20 @@ def test_emergence_counts_heads_by_type_and_revision():
             "tags": ["induction;delimiter", "delimiter", "unclassified"],
             "primary": ["induction", "delimiter", "unclassified"],
         }),
-        COUNTS[:-1],
+        COUNTS[:-2],
     )  # fmt: skip
     none = counted(
         Cell("m", "step1", (), "y"),
         pd.DataFrame({"tags": ["", ""], "primary": ["unclassified"] * 2}),
-        COUNTS[:-1],
+        COUNTS[:-2],
     )
     table = by_revision([both, Cell("m", "step3", (), "z"), none])
     assert table["step"].drop_duplicates().tolist() == [1, 2]
     late = table[table["step"] == 2].set_index("type")
     assert late["heads"].to_dict() == {
         "sink": 0, "lexical": 0, "positional": 0, "delimiter": 2, "induction": 1, "syntactic": 0, "coreference": 0,
-        "semantic": 0, "code": 0, "structure": 0, "retrieval": 0, "concept-induction": 0, "unclassified": 1,
+        "semantic": 0, "code": 0, "structure": 0, "retrieval": 0, "concept-induction": 0, "not identifiable": 0,
+        "unclassified": 1,
     }  # fmt: skip
     assert late["primary"].sum() == 3 == late["all_heads"].iloc[0]
     assert late.loc["delimiter", "primary"] == 1
@@ -363,7 +415,7 @@ def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
     cells = [made_up(f"step{n}", induction=k) for k, n in enumerate((0, 1, 64, 1000))]
     (axes,) = emergence_figure(by_revision(cells)).axes
     lines = {line.get_label(): line for line in axes.get_lines()}
-    assert list(lines) == list(COUNTS[:-1])
+    assert list(lines) == list(COUNTS[:-2])
     assert lines["induction"].get_xydata().tolist() == [[0, 0], [1, 1], [64, 2], [1000, 3]]
     assert axes.get_xscale() == "symlog"
     (near,) = emergence_figure(by_revision([*cells[2:3], made_up("step70", induction=1)])).axes

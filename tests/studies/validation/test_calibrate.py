@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from headscope.cli import app
+from headscope.models.layout.table import LAYOUTS as ROWS
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.validation.calibrate import calibrate_planted, calibrate_random
@@ -13,9 +15,15 @@ from headscope.studies.validation.calibrate_result import Calibration
 from headscope.studies.validation.calibrate_view import planted_table, random_table
 from headscope.studies.validation.heads import HEADS
 from headscope.studies.validation.planted import LAYOUTS, save_planted
-from headscope.studies.validation.words import FEATURES, features
-from headscope.views.layouts import LAYOUTS as ROWS
+from headscope.studies.validation.planted_words import FEATURES, features
 from tests.helpers.models import SHAPE
+
+
+def printed(lines: RenderableType) -> str:
+    console = Console(width=120, no_color=True)
+    with console.capture() as capture:
+        console.print(lines)
+    return capture.get()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +38,7 @@ def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
     assert len(planted) == sum(head.relation is not None for head in HEADS)
     assert planted[~planted["found"]]["name"].tolist() == []
     assert planted[planted["false"] != ""][["name", "false"]].to_dict("records") == []
-    (row,) = (each for each in ROWS if each.name == layout)
+    (row,) = (row for row in ROWS if row.model_type == layout)
     assert row.planted == f"{planted['found'].sum()} of {len(planted)}"
 
 
@@ -61,12 +69,7 @@ def test_each_type_that_has_planted_heads_is_counted(clean):
     assert "syntactic" not in counts.index  # weights that look at classes of words know no syntax
     assert counts.loc["distractor", "planted"] == 0
     assert counts["false_tags"].sum() == 0
-    from rich.console import Console
-
-    console = Console(width=120, no_color=True)
-    with console.capture() as capture:
-        console.print(planted_table(Calibration(clean).by_type))
-    assert "6 of 6, 0 false" in capture.get()
+    assert "6 of 6, 0 false" in printed(planted_table(Calibration(clean).by_type))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -108,7 +111,10 @@ def test_random_weights_of_an_architecture_earn_next_to_nothing(model_folder, ke
     drawn = calibrate_random(str(model_folder), corpus=[str(keys_file)], seeds=2, max_tokens=400)
     assert drawn["heads"].tolist() == [SHAPE["layers"] * SHAPE["heads"]] * 2
     assert drawn["tagged"].sum() <= 1
-    assert random_table(drawn).row_count == 3
+    header, *rows, summary = printed(random_table(drawn)).splitlines()
+    assert header.split() == ["seed", "heads", "tagged", "tags"]
+    assert [row.split()[0] for row in rows] == ["0", "1", "all"]
+    assert "of 2 draws" in summary
 
 
 def test_the_command_refuses_a_model_that_is_not_there_before_any_work():

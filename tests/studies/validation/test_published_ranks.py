@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.relations import relations_of
-from headscope.studies.validation.published_ranks import PUBLISHED, RANK_COLUMNS
+from headscope.studies.validation.published_scores import PUBLISHED, RANK_COLUMNS
 from headscope.studies.validation.verify import verify
 
 LAYERS, HEADS = 6, 8

@@ -287,6 +287,19 @@ def test_a_file_of_published_scores_is_compared_by_rank(gpt2_run, tmp_path):
     assert "another stimulus" in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize(("revision", "compared"), [("main", True), ("", True), ("step1", False)])
+def test_scores_of_another_revision_are_said_to_be_of_another(
+    gpt2_run, tmp_path, revision, compared
+):
+    path = tmp_path / "scores.csv"
+    scores_file(path, np.random.default_rng(0).random((12, 12)), "induction_next_token_random")
+    pd.read_csv(path).assign(revision=revision).to_csv(path, index=False)
+    found = verify(gpt2_run[0], model="pythia-6.9b", scores=path)
+    assert bool(len(found.ranks)) is compared
+    said = [note for note in found.notes if "are of revision step1, and this run's is main" in note]
+    assert bool(said) is not compared
+
+
 def test_scores_in_another_order_within_layers_do_not_hold(gpt2_run, tmp_path):
     run = gpt2_run[0]
     own = run.evidence[

@@ -72,4 +72,4 @@ def test_heads_that_the_run_does_not_have_are_named(folder, command, was, become
     with pytest.raises(RunError, match=r"keys_from\.csv: this file is not the one"):
         hs.load(folder)
     with pytest.raises(RunError, match=said):
-        read_keys_from(folder, run.heads, run.stacks)
+        read_keys_from(folder, run.heads, run.head_names)

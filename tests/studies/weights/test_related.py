@@ -18,7 +18,8 @@ from headscope.measure.bootstrap import resample
 from headscope.models.load import load_model
 from headscope.studies.weights.factors import head_factors
 from headscope.studies.weights.listed import Listed, listed_relations
-from headscope.studies.weights.related import COLUMNS, _shares
+from headscope.studies.weights.related import _shares
+from tests.helpers.formats import columns_of
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.word_heads import LAYER, save_word_heads
 
@@ -203,7 +204,7 @@ def test_the_command_prints_and_writes_them(gpt2_folder, command, tmp_path):
     assert "too few pairs" in out
     file = tmp_path / "related.csv"
     assert not command("weights", gpt2_folder, "--table", "related", "--out", file)[0]
-    assert pd.read_csv(file).columns.tolist() == COLUMNS
+    assert pd.read_csv(file).columns.tolist() == columns_of("weights related")
 
 
 def test_the_model_is_as_it_was(random_folder):

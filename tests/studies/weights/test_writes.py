@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headscope.studies.weights.factors import HeadFactors
-from headscope.studies.weights.writes import head_writes
+from headscope.studies.weights.writes import write_evidence
 
 
 def layer_of(value: torch.Tensor, output: torch.Tensor) -> HeadFactors:
@@ -26,7 +26,7 @@ def drawn(seed: int, heads=3, width=12, d_value=4) -> tuple[torch.Tensor, torch.
 
 def test_covariances_written_out():
     value, output = drawn(0)
-    found = head_writes(layer_of(value, output))
+    found = write_evidence(layer_of(value, output))
     circuit = value.double() @ output.double()
     covariance = circuit.transpose(1, 2) @ circuit
     for a in range(3):
@@ -44,8 +44,8 @@ def test_covariances_written_out():
 def test_how_a_circuit_is_split_into_v_and_o_changes_the_norm_of_o_alone():
     value, output = drawn(1)
     turn = torch.randn(4, 4, generator=torch.Generator().manual_seed(7)) + 3 * torch.eye(4)
-    one = head_writes(layer_of(value, output))
-    other = head_writes(layer_of(value @ turn, torch.linalg.inv(turn) @ output))
+    one = write_evidence(layer_of(value, output))
+    other = write_evidence(layer_of(value @ turn, torch.linalg.inv(turn) @ output))
     for name in ("circuit_norm", "dimensions", "cosine"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=1e-3, atol=1e-4)
     assert not torch.allclose(one.output_norm, other.output_norm, rtol=0.1)
@@ -57,7 +57,7 @@ def test_closed_forms():
     spike = torch.zeros(4, 8)
     spike[0, 0] = 5
     # all of four directions, the same again and larger, the four others, one of the first four
-    found = head_writes(layer_of(read, torch.stack([eye[:4], 3 * eye[:4], eye[4:], spike])))
+    found = write_evidence(layer_of(read, torch.stack([eye[:4], 3 * eye[:4], eye[4:], spike])))
     assert found.dimensions[0].tolist() == pytest.approx([4, 4, 4, 1])
     assert found.circuit_norm[0].tolist() == pytest.approx([2, 6, 2, 5])
     assert found.cosine[0, 0].tolist() == pytest.approx([1, 1, 0, 0.5], abs=1e-6)
@@ -66,7 +66,7 @@ def test_closed_forms():
 
 def test_unrelated_heads_are_alike_by_about_the_chance_that_is_named():
     value, output = drawn(2, heads=40, width=96, d_value=8)
-    found = head_writes(layer_of(value, output))
+    found = write_evidence(layer_of(value, output))
     apart = ~torch.eye(40, dtype=torch.bool)
     ratio = found.cosine[0][apart].mean() / found.chance[0][apart].mean()
     assert ratio.item() == pytest.approx(1, abs=0.03)

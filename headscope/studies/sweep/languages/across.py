@@ -11,12 +11,12 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.errors import RunError
-from headscope.evidence.conditions import CONDITIONS, QUERIES, UNDECIDED
-from headscope.evidence.result import Result
-from headscope.evidence.tags import with_rules
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import Tally
+from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
+from headscope.statistics.result import Result
+from headscope.statistics.tags import with_rules
 
 HEAD_COLUMNS = [
     "layer",
@@ -101,7 +101,7 @@ def heads_table(
         return pd.DataFrame(columns=HEAD_COLUMNS)
     tagged = decided["tagged"].astype(bool)
     groups = decided.groupby(_KEY, sort=False)
-    found = groups.agg(
+    table = groups.agg(
         type=("type", "first"),
         relation=("relation", "first"),
         decidable=("language", "size"),
@@ -111,17 +111,17 @@ def heads_table(
     )
     held = _listed(decided[tagged])
     lacking = _listed(decided[~tagged])
-    found = found.assign(
-        tagged=decided[tagged].groupby(_KEY).size().reindex(found.index, fill_value=0),
-        asked=evidence.groupby(_KEY).size().reindex(found.index),
-        holds_in=held.reindex(found.index, fill_value=""),
-        not_in=lacking.reindex(found.index, fill_value=""),
+    table = table.assign(
+        tagged=decided[tagged].groupby(_KEY).size().reindex(table.index, fill_value=0),
+        asked=evidence.groupby(_KEY).size().reindex(table.index),
+        holds_in=held.reindex(table.index, fill_value=""),
+        not_in=lacking.reindex(table.index, fill_value=""),
     ).reset_index()
     bounds = _bounds(decided, runs, parallel=parallel, seed=seed)
-    found = found.merge(bounds, on=_KEY)
+    table = table.merge(bounds, on=_KEY)
     order = ["tagged", "lift", "layer", "head", "relation"]
     ascending = [False, False, True, True, True]
-    return found.sort_values(order, ascending=ascending, ignore_index=True)[HEAD_COLUMNS]
+    return table.sort_values(order, ascending=ascending, ignore_index=True)[HEAD_COLUMNS]
 
 
 def relations_table(evidence: pd.DataFrame) -> pd.DataFrame:
@@ -135,11 +135,11 @@ def relations_table(evidence: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=RELATION_COLUMNS)
     keys = ["id", "language"]
     ordered = evidence.sort_values("lift", ascending=False, kind="stable")
-    found = ordered.drop_duplicates(keys).set_index(keys)
+    table = ordered.drop_duplicates(keys).set_index(keys)
     tagged = evidence["tagged"].astype(bool).groupby([evidence[key] for key in keys]).sum()
-    best = [head_name(row.layer, row.head) for row in found.itertuples()]
-    found = found.assign(tagged=tagged.reindex(found.index), best=best).reset_index()
-    return found.sort_values(keys, ignore_index=True)[RELATION_COLUMNS]
+    best = [head_name(row.layer, row.head) for row in table.itertuples()]
+    table = table.assign(tagged=tagged.reindex(table.index), best=best).reset_index()
+    return table.sort_values(keys, ignore_index=True)[RELATION_COLUMNS]
 
 
 def _shape(run: Result) -> str:
@@ -190,16 +190,16 @@ def _means(
     total: Any = 0.0
     for number, (excess, queries) in enumerate(sums):
         # of parallel texts a block holds the same documents in every language
-        kept = used if parallel else queries > 0
+        valid_blocks = used if parallel else queries > 0
         rng = np.random.default_rng([seed, 0 if parallel else number])
-        draws = resample(int(kept.sum()), rng)
+        draws = resample(int(valid_blocks.sum()), rng)
         with np.errstate(divide="ignore", invalid="ignore"):
-            total = total + (excess[kept].T @ draws.T) / (draws @ queries[kept])
+            total = total + (excess[valid_blocks].T @ draws.T) / (draws @ queries[valid_blocks])
     return np.asarray(total / len(sums))
 
 
 def _sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
-    """Of each block: mass on targets less that on controls, block × head, and queries."""
+    """Sums of each block: mass on targets less that on controls, block × head, and queries."""
     index = tally.relations.index(relation)
     excess = tally.target[:, index] - tally.control[:, index]
     return excess.reshape(len(excess), -1), tally.queries[:, index]

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headscope.corpus.window import Window
-from headscope.measure.stimuli import Encoder, TextWindows
 from headscope.settings import Settings
+from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.text import TextWindows
 
 
 def shared_documents(
-    treebanks: Mapping[str, Sequence[Path]], encoder: Encoder, settings: Settings, longest: int
+    treebanks: Mapping[str, Sequence[Path]],
+    encoder: TextTokenizer,
+    settings: Settings,
+    longest: int,
 ) -> int | None:
-    """How many documents each language reads so that all read the same; None of other texts.
+    """Documents that each language reads so that all read the same; None of other texts.
 
     Treebanks are parallel where their documents have the same names in the same order, as those of
     Parallel UD have. One takes more tokens than the other to say the same, so that a number of
@@ -35,17 +39,17 @@ def shared_documents(
             max_length=min(settings.max_length, longest),
             seed=settings.seed,
         )
-        own = _names(text)
+        document_names = _names(text)
         # the last one may go on where the tokens ended
-        names.append(own[:-1] if text.tokens >= settings.max_tokens else own)
+        names.append(document_names[:-1] if text.tokens >= settings.max_tokens else document_names)
     count = min(map(len, names))
-    same = len({tuple(own[:count]) for own in names}) == 1
+    same = len({tuple(document_names[:count]) for document_names in names}) == 1
     return count if count and same else None
 
 
 def _names(windows: Iterable[Window]) -> list[str]:
     """The documents' names in the order in which they are read."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for window in windows:
-        found.setdefault(window.document, window.name.rpartition("#")[0])
-    return list(found.values())
+        names.setdefault(window.document, window.name.rpartition("#")[0])
+    return list(names.values())

@@ -19,17 +19,19 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.measure.backend import ProgressOf, batch_tokens_on
-from headscope.measure.measure import empty_pass
-from headscope.measure.plan import Part, Plan, read_plan
+from headscope.measure.backend import batch_tokens_on
+from headscope.measure.measure import empty_state
+from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
 from headscope.relations.relation import Relation
-from headscope.studies.sweep.ray.worker import Asked, Failed, Worker, unpack
-from headscope.studies.sweep.turns import Turns
+from headscope.studies.sweep.cell_order import Turns
+from headscope.studies.sweep.ray.termination import own_termination, silent_core
+from headscope.studies.sweep.ray.worker import Failed, ModelRequest, Worker, unpack_tally
 
 if TYPE_CHECKING:
-    from headscope.measure.example import Example, Wanted
-    from headscope.measure.sanity import Targets
+    from headscope.measure.example import Example, ExampleRequest
+    from headscope.measure.loss_check import Targets
     from headscope.models.load import Model
 
 BATCHES = 4
@@ -71,7 +73,7 @@ class Shards:
         self._address = address
         self._workers: list[Any] = []
         self._turns = Turns(workers)
-        self._asked = Asked("", {})
+        self._request = ModelRequest("", {})
         self._like: Any = None
 
     def __enter__(self) -> Shards:
@@ -81,13 +83,10 @@ class Shards:
         import ray
 
         local = {"num_cpus": self.count, "include_dashboard": False} if not self._address else {}
+        logging = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
-            ray.init(
-                address=self._address or "local",
-                log_to_driver=False,
-                logging_level="ERROR",
-                **local,
-            )
+            with own_termination():
+                ray.init(address=self._address or "local", **logging, **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = str(error).strip().split("\n")[0]
             raise HeadscopeError(
@@ -96,7 +95,7 @@ class Shards:
             ) from error
         has = ray.cluster_resources()
         if has.get("CPU", 0) < self.count:
-            ray.shutdown()
+            _shutdown()
             raise HeadscopeError(
                 f"{self.count} workers were asked for, and the cluster has {has.get('CPU', 0):g} "
                 "processors; give --engine-workers at most as many"
@@ -116,19 +115,17 @@ class Shards:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        import ray
-
         self._workers = []
-        ray.shutdown()
+        _shutdown()
 
-    def beside(self, turns: Turns) -> Shards:
+    def for_cell(self, turns: Turns) -> Shards:
         """The same workers for one of several cells, which take turns."""
         other = Shards(self.count, address=self._address, threads=self.threads)
         other._workers, other._turns = self._workers, turns
         return other
 
-    def open(self, model: Any, **how: Any) -> Model:
-        """What is known of the model, which all workers load meanwhile.
+    def open(self, model: Any, **load_options: Any) -> Model:
+        """Facts known of the model, which all workers load meanwhile.
 
         Raises:
             HeadscopeError: it cannot be loaded; see `headscope.models.load.load_model`.
@@ -138,12 +135,12 @@ class Shards:
                 "Ray's workers load a model by its name or path; one that is in memory is read "
                 "without Ray"
             )
-        self._asked = Asked(model, how)
+        self._request = ModelRequest(model, load_options)
         self._turns.begin(self)
-        first, *_ = [worker.facts.remote(self._asked) for worker in self._mine]
-        found: Model = _got(first)
-        self._like = found
-        return found
+        first, *_ = [worker.facts.remote(self._request) for worker in self._mine]
+        facts: Model = _got(first)
+        self._like = facts
+        return facts
 
     def close(self) -> None:
         """The workers keep it until they are asked for another; others may use them."""
@@ -157,45 +154,45 @@ class Shards:
         """Read a plan, shard by shard; see `headscope.measure.plan.read_plan`."""
         import ray
 
-        sent = ray.put(plan.relations), ray.put(plan.effects)
-        like = empty_pass(self._like, plan.relations, plan.effects).tally
+        relations = ray.put(plan.relations)
+        like = empty_state(self._like, plan.relations).tally
 
-        def read(steps: Iterable[Step], twin: bool) -> Iterator[Part]:
-            for shard, (packed, halved) in self._spread(shards(steps), sent, plan.seed, twin):
-                yield Part(shard, unpack(packed, like).add_to, halved)
+        def read(steps: Iterable[Step], twin: bool) -> Iterator[BatchResult]:
+            for shard, (packed, halved) in self._spread(shards(steps), relations, plan.seed, twin):
+                yield BatchResult(shard, unpack_tally(packed, like).add_to, halved)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(self._like.device))
         self._turns.hand_on(self)
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The loaded model's loss of some tokens, by one worker."""
-        found: ndarray = _got(self._mine[0].token_losses.remote(self._asked, targets))
-        return found
+        losses: ndarray = _got(self._mine[0].token_losses.remote(self._request, targets))
+        return losses
 
     def find_examples(
         self,
         windows: Sequence[Window],
         relations: Sequence[Relation],
-        wanted: Sequence[Wanted],
+        requests: Sequence[ExampleRequest],
         *,
         seed: int,
-        progress: ProgressOf = lambda done, total: None,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of some heads, by one worker, whose progress is not heard of."""
-        found: list[Example] = _got(
-            self._mine[0].find_examples.remote(self._asked, windows, relations, wanted, seed)
+        examples: list[Example] = _got(
+            self._mine[0].find_examples.remote(self._request, windows, relations, requests, seed)
         )
         self._turns.end(self)
-        return found
+        return examples
 
     def _spread(
-        self, parts: Iterable[list[Step]], sent: tuple[Any, Any], seed: int, twin: bool
+        self, parts: Iterable[list[Step]], relations: Any, seed: int, twin: bool
     ) -> Iterator[tuple[list[Step], Any]]:
         """Each shard with its sums, in the order in which they were sent."""
         import ray
 
         shuffled_by = seed if twin else None
-        coming: deque[tuple[list[Step], Any]] = deque()
+        pending: deque[tuple[list[Step], Any]] = deque()
         worker_of: dict[Any, int] = {}
         costs: dict[Any, int] = {}
         load = Counter[int]()
@@ -206,15 +203,15 @@ class Shards:
 
         def ready() -> Iterator[tuple[list[Step], Any]]:
             # sums that came before those of an earlier shard wait for them
-            while coming and coming[0][1] not in worker_of:
-                shard, answer = coming.popleft()
+            while pending and pending[0][1] not in worker_of:
+                shard, answer = pending.popleft()
                 yield shard, _got(answer)
 
         for shard in parts:
             while True:
                 mine = self._turns.workers(self)  # more of them when another cell has ended
                 at_work = WAITING * len(mine)
-                if len(worker_of) < at_work and len(coming) < HELD * at_work:
+                if len(worker_of) < at_work and len(pending) < HELD * at_work:
                     break
                 finished()
                 yield from ready()
@@ -224,12 +221,19 @@ class Shards:
             # a chunk has many more windows than its first batch
             light = [replace(step, opens=None) for step in shard]
             answer = self._workers[worker].read.remote(
-                self._asked, light, sent[0], seed, shuffled_by, sent[1]
+                self._request, light, relations, seed, shuffled_by
             )
             worker_of[answer], costs[answer] = worker, cost
-            coming.append((shard, answer))
-        for shard, answer in coming:
+            pending.append((shard, answer))
+        for shard, answer in pending:
             yield shard, _got(answer)
+
+
+def _shutdown() -> None:
+    import ray
+
+    with own_termination(), silent_core():
+        ray.shutdown()
 
 
 def _got(answer: Any) -> Any:
@@ -241,12 +245,12 @@ def _got(answer: Any) -> Any:
     import ray
 
     try:
-        found = ray.get(answer)
+        result = ray.get(answer)
     except ray.exceptions.RayActorError as error:
         raise HeadscopeError(
             f"a worker died {RETRIES + 1} times over the same shard, perhaps for want of memory; "
             "give fewer --engine-workers"
         ) from error
-    if isinstance(found, Failed):
-        raise HeadscopeError(found.message)
-    return found
+    if isinstance(result, Failed):
+        raise HeadscopeError(result.message)
+    return result

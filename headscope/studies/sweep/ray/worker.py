@@ -1,4 +1,4 @@
-"""What a process of a sweep does: keep a model loaded, and read the batches that it is given."""
+"""A process of a sweep: it keeps a model loaded, and reads the batches that it is given."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import numpy as np
 import torch
 from numpy import ndarray
 
+from headscope.attention_kind import AttentionKind
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.in_process import InProcess
-from headscope.measure.measure import Setting, empty_pass
+from headscope.measure.measure import BatchReader, empty_state
 from headscope.measure.schedule import Step
 from headscope.measure.tally import Tally
-from headscope.models.engines.engine import OnLayer, Read, Tile
+from headscope.models.engines.engine import OnLayer, Request, Tile
 from headscope.models.load import Model
-from headscope.models.shuffled import shuffled
+from headscope.models.null_model import null_model
 from headscope.relations.relation import Relation
-from headscope.relations.writes.effect import Effect
 
 if TYPE_CHECKING:
-    from headscope.measure.example import Example, Wanted
-    from headscope.measure.sanity import Targets
+    from headscope.measure.example import Example, ExampleRequest
+    from headscope.measure.loss_check import Targets
 
 Packed = dict[str, tuple[ndarray, ndarray]]
 """A tally's arrays by name: where they are not 0, and what is there."""
 
 
-class Asked(NamedTuple):
+class ModelRequest(NamedTuple):
     """A model as `headscope.models.load.load_model` is asked for it."""
 
     name: str
-    how: dict[str, Any]
+    load_options: dict[str, Any]
 
 
 class Failed(NamedTuple):
@@ -49,7 +49,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _told(method: Callable[_P, _T]) -> Callable[_P, _T | Failed]:
+def _errors_as_messages(method: Callable[_P, _T]) -> Callable[_P, _T | Failed]:
     """An error travels as a message: not all of them survive being sent to another process."""
 
     @wraps(method)  # Ray reads its signature
@@ -69,64 +69,64 @@ class Worker:
         torch.set_num_threads(threads)
         self._here = InProcess()
         self._twin = ExitStack()
-        self._state: tuple[Asked, int | None] | None = None
+        self._state: tuple[ModelRequest, int | None] | None = None
 
-    @_told
-    def facts(self, asked: Asked) -> Model:
-        """What is known of the model, without the model."""
-        model = self._load(asked, None)
-        return replace(model, engine=Elsewhere(model.engine.name, model.layers))
+    @_errors_as_messages
+    def facts(self, request: ModelRequest) -> Model:
+        """Facts known of the model, without the model."""
+        model = self._load(request, None)
+        engine = Elsewhere(model.engine.name, model.layers, model.attention_kind)
+        return replace(model, engine=engine)
 
-    @_told
+    @_errors_as_messages
     def read(
         self,
-        asked: Asked,
+        request: ModelRequest,
         steps: Sequence[Step],
         relations: Sequence[Relation],
         seed: int,
         twin: int | None,
-        effects: Sequence[Effect] = (),
     ) -> tuple[Packed, int]:
         """The sums of some batches, of the model itself or of its twin, shuffled by this seed, and
         how many of them were read in halves.
         """
-        model = self._load(asked, twin)
-        setting = Setting(model, relations, seed, effects)
-        done = empty_pass(model, relations, effects)
+        model = self._load(request, twin)
+        setting = BatchReader(model, relations, seed)
+        done = empty_state(model, relations)
         halved = 0
         for step in steps:
             part = setting.read(step, setting.prepare(step.batch))
             part.add_to(done.tally)
             halved += part.halved
-        return pack(done.tally), halved
+        return pack_tally(done.tally), halved
 
-    @_told
-    def token_losses(self, asked: Asked, targets: Sequence[Targets]) -> ndarray:
-        """The model's loss of some tokens; see `headscope.measure.sanity.token_losses`."""
-        self._load(asked, None)
+    @_errors_as_messages
+    def token_losses(self, request: ModelRequest, targets: Sequence[Targets]) -> ndarray:
+        """The model's loss of some tokens; see `headscope.measure.loss_check.token_losses`."""
+        self._load(request, None)
         return self._here.token_losses(targets)
 
-    @_told
+    @_errors_as_messages
     def find_examples(
         self,
-        asked: Asked,
+        request: ModelRequest,
         windows: Sequence[Window],
         relations: Sequence[Relation],
-        wanted: Sequence[Wanted],
+        requests: Sequence[ExampleRequest],
         seed: int,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
-        self._load(asked, None)
-        return self._here.find_examples(windows, relations, wanted, seed=seed)
+        self._load(request, None)
+        return self._here.find_examples(windows, relations, requests, seed=seed)
 
-    def _load(self, asked: Asked, twin: int | None) -> Model:
-        if self._state != (asked, twin):
+    def _load(self, request: ModelRequest, twin: int | None) -> Model:
+        if self._state != (request, twin):
             self._state = None
             self._twin.close()  # every entry goes back to where it was
-            model = self._here.open(asked.name, **asked.how)
+            model = self._here.open(request.name, **request.load_options)
             if twin is not None:
-                self._twin.enter_context(shuffled(model.engine, seed=twin))
-            self._state = asked, twin
+                self._twin.enter_context(null_model(model.engine, seed=twin))
+            self._state = request, twin
         return self._here.model
 
 
@@ -136,6 +136,7 @@ class Elsewhere:
 
     name: str
     layers: int
+    attention_kind: AttentionKind
     logarithms: bool = False
 
     def layout(self, windows: int, length: int) -> list[Tile]:
@@ -145,7 +146,7 @@ class Elsewhere:
     def run(
         self,
         tokens: torch.Tensor,
-        tiles: Sequence[Read],
+        tiles: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -162,7 +163,7 @@ class Elsewhere:
 _ELSEWHERE = "this model is in other processes, and cannot be run here"
 
 
-def pack(tally: Tally) -> Packed:
+def pack_tally(tally: Tally) -> Packed:
     """A tally's arrays without their zeros, which are most of those of a few batches."""
     packed = {}
     for name, array in tally.arrays().items():
@@ -171,7 +172,7 @@ def pack(tally: Tally) -> Packed:
     return packed
 
 
-def unpack(packed: Packed, like: Tally) -> Tally:
+def unpack_tally(packed: Packed, like: Tally) -> Tally:
     """The tally again, in the shape of another."""
     tally = Tally.zeros(like.relations, like.numbers, like.heads)
     for name, array in tally.arrays().items():

@@ -5,7 +5,7 @@ import torch
 
 from headscope.errors import ShapeError
 from headscope.studies.anatomy.reference import MultiHeadAttention
-from headscope.studies.anatomy.reference.split import merge_heads, share_heads, split_heads
+from headscope.studies.anatomy.reference.multi_head import merge_heads, share_heads, split_heads
 
 
 def test_heads_are_neighbouring_features():

@@ -12,7 +12,7 @@ from rich.console import Console
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
-from headscope.studies.sweep.languages.view import languages_lines
+from headscope.studies.sweep.languages.languages_view import languages_lines
 from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 

@@ -1,0 +1,127 @@
+"""Kinds of attention: which keys a query may see, and what follows from that.
+
+A window, a tokenizer's frame, a model and its engine carry a kind, and ask it whatever differs
+between a decoder, an encoder and attention from one text to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+from headscope.arguments import Kind
+
+UNLIMITED = int(np.iinfo(np.int64).max)
+"""Tokens of a window whose length does not matter."""
+
+Positions = Int[ndarray, "..."] | int
+
+
+@dataclass(frozen=True)
+class AttentionKind:
+    """One kind of attention: the keys before some position of a window, which depends on the query.
+
+    >>> CAUSAL.sees(np.array([2, 2]), np.array([1, 3])).tolist()
+    [True, False]
+    >>> BIDIRECTIONAL.sees(np.array([2, 2]), np.array([1, 3])).tolist()
+    [True, True]
+    """
+
+    name: str
+    stack: str
+    """Name of the stack that has it in a model with an encoder and a decoder."""
+    letter: str
+    """Letter of that stack in the names of its heads, such as `D2H3`."""
+    sees_future: bool = False
+    """True where a query sees keys after it."""
+    sees_source: bool = False
+    """True where the queries are a target's and the keys those of its source; both stand in one
+    window, the source before the target."""
+
+    @property
+    def two_sided(self) -> bool:
+        """True where keys stand on both sides of a query's own place.
+
+        Distances count in both directions there, and padding must be hidden from queries.
+        """
+        return self.sees_future or self.sees_source
+
+    @property
+    def predicts_next(self) -> bool:
+        """True where a position may be asked for the token after it, which it has not seen."""
+        return not self.two_sided
+
+    def row_end(self, query: Positions, length: int) -> Int[ndarray, ...]:
+        """The number of keys in each query's row: those before this position, and no others.
+
+        Args:
+            query: positions.
+            length: of the window, in tokens.
+
+        >>> CAUSAL.row_end(np.array([0, 2]), 4).tolist()
+        [1, 3]
+        >>> BIDIRECTIONAL.row_end(np.array([0, 2]), 4).tolist()
+        [4, 4]
+        """
+        if self.sees_future:
+            return np.full(np.shape(query), length)
+        return np.asarray(query) + 1
+
+    def sees(self, query: Positions, key: Positions) -> Bool[ndarray, ...]:
+        """Mask of the pairs of positions whose key the query sees."""
+        return np.asarray(key < self.row_end(query, UNLIMITED))
+
+    def count_seen(
+        self, pool: Int[ndarray, " key"], query: Int[ndarray, " query"]
+    ) -> Int[ndarray, " query"]:
+        """Number of positions of a sorted row that each query sees; these are the first of it.
+
+        >>> CAUSAL.count_seen(np.array([2, 4, 20]), np.array([1, 4])).tolist()
+        [0, 2]
+        """
+        return np.searchsorted(pool, self.row_end(query, UNLIMITED))
+
+    def sees_apart(
+        self,
+        query: tuple[Int[ndarray, ...], Int[ndarray, ...]],
+        key: tuple[Int[ndarray, ...], Int[ndarray, ...]],
+    ) -> Bool[ndarray, ...]:
+        """Mask of the pairs of spans of which the query sees all of the key, and no token is both.
+
+        Args:
+            query: first and last positions of the queries' spans.
+            key: likewise of the keys'.
+        """
+        after = (key[0] > query[1]) & self.sees(query[1], key[1])
+        return np.asarray((key[1] < query[0]) | after)
+
+
+CAUSAL = AttentionKind("causal", "decoder", "D")
+BIDIRECTIONAL = AttentionKind("bidirectional", "encoder", "E", sees_future=True)
+CROSS = AttentionKind("cross", "cross-attention", "X", sees_source=True)
+
+KINDS = {kind.name: kind for kind in (BIDIRECTIONAL, CAUSAL, CROSS)}
+"""Every kind by name, in the order in which the stacks of a model with several come."""
+
+
+def kind_of(attention_kind: AttentionKind | str) -> AttentionKind:
+    """The kind of a name; a kind is that itself.
+
+    >>> kind_of("bidirectional") is BIDIRECTIONAL
+    True
+    """
+    return KINDS[attention_kind] if isinstance(attention_kind, str) else attention_kind
+
+
+def _checked(value: Any) -> AttentionKind:
+    kind = kind_of(value)
+    if not isinstance(kind, AttentionKind):
+        raise TypeError
+    return kind
+
+
+ATTENTION_KIND = Kind(f"one of {', '.join(KINDS)}", _checked)

@@ -1,0 +1,380 @@
+"""The main job, from a model's name to tagged heads: load, prepare, measure, judge, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headscope.arguments import MODEL, Kind, made_by, maybe, takes
+from headscope.attention_kind import AttentionKind
+from headscope.corpus.aligned import side_of
+from headscope.corpus.shipped import asked_corpora
+from headscope.corpus.window import Window
+from headscope.errors import NothingAskedError
+from headscope.measure.backend import Backend
+from headscope.measure.plan import Plan, was_read
+from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
+from headscope.measure.progress_steps import Clock, Count
+from headscope.measure.readable import readable
+from headscope.measure.run_windows import RunWindows, run_windows
+from headscope.measure.tally import ReadState, Tally
+from headscope.relations import RELATIONS, check_relations, check_types, relations_of
+from headscope.relations.relation import Relation
+from headscope.relations.writes import Effect, effects_of, sum_names
+from headscope.run import Run
+from headscope.runs.checkpoint import RunCheckpoint
+from headscope.runs.finish import finish, finish_joined
+from headscope.runs.joined import join_readings
+from headscope.runs.lock import CHECKPOINT, workplace
+from headscope.runs.provenance import describe_input
+from headscope.runs.redact_paths import shorten_paths
+from headscope.runs.replace_folder import check_free
+from headscope.runs.resume import resume, run_facts
+from headscope.runs.room import check_stated_room
+from headscope.settings import Settings, settings_of
+from headscope.statistics.early_stopping import StoppingRule
+from headscope.statistics.judge_heads import judge, versions
+from headscope.statistics.ranking import wanted_examples
+from headscope.statistics.result import Result
+from headscope.statistics.run_info import RunInfo
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+
+def _backend(value: Any) -> Any:
+    if not isinstance(value, Backend):
+        raise TypeError
+    return value
+
+
+@takes(
+    model=MODEL,
+    settings=maybe(made_by("hs.Settings(…)", Settings)),
+    relations=maybe(RELATIONS),
+    backend=maybe(Kind("what reads a model, such as InProcess()", _backend)),
+)
+def classify(
+    model: Any,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    settings: Settings | None = None,
+    relations: Sequence[Relation] | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    progress: Progress = True,
+    tell: Callable[[str], None] = lambda line: None,
+    backend: Backend | None = None,
+    **changes: Any,
+) -> Run:
+    """Run a model over annotated text and tag every head with what it does.
+
+    With `out` the sums so far are kept beside that folder, and a run that was broken off goes on
+    from there when it is called again in the same way; it ends with the same numbers.
+
+    Args:
+        model: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name like `gpt2`;
+            or what is in memory: a (model, tokenizer) pair of transformers, a loaded model, or a
+            TransformerBridge; see `headscope.models.in_memory.open_model` for its changes.
+        corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
+            ship with headscope; `gum` when None.
+        settings: what else is asked for; see `headscope.settings.Settings`.
+        relations: the relations to score instead of the table's, for types of one's own.
+        out: where to write the run folder; nothing is written when None.
+        overwrite: replace a run that is there already, and start anew where sums of another run
+            were kept.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the tokens done and the tokens in all.
+        tell: called with a line for the user, e.g. that a run goes on.
+        backend: what loads and reads the model; this process when None.
+        changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
+
+    Raises:
+        RunStoppedError: a KeyboardInterrupt, when sums were kept.
+        HeadscopeError: the model, the corpus, the types or the folder are not usable; each kind
+            has its own subclass in `headscope.errors`.
+    """
+    # importing a model library takes seconds: not before it is needed
+    from headscope.measure.in_process import InProcess
+
+    settings = settings_of(settings, changes)
+    own_relations = None if relations is None else check_relations(relations)
+    check_types(settings.types)
+    corpora = asked_corpora(readable(corpus, seed=settings.seed))
+    with (
+        nullcontext() if out is None else workplace(Path(out)) as work,
+        progress_bar(progress, at_most=not settings.all) as bar,
+    ):
+        task = _Task(model, corpora, settings, own_relations, backend or InProcess(), bar)
+        target = None if out is None or work is None else _Target(Path(out), work, overwrite)
+        opened = _open(task, target)
+        if opened.parts:
+            return _write(_join(task, opened), target)
+        result, prepared = _classify(task, opened, target, tell)
+        return _write(result, prepared.target, prepared.checkpoint)
+
+
+class _Task:
+    """The arguments of a run, checked, and the seconds that its steps take."""
+
+    def __init__(
+        self,
+        model: Any,
+        corpora: Sequence[str | Path],
+        settings: Settings,
+        relations: Sequence[Relation] | None,
+        backend: Backend,
+        progress: ProgressBar,
+    ) -> None:
+        self.model, self.corpora, self.settings = model, corpora, settings
+        self.relations = relations
+        """Those that were given instead of the table's."""
+        self.backend, self.progress = backend, progress
+        self.clock = Clock()
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The run folder to write."""
+
+    folder: Path
+    work: Path
+    """The folder of the run's unfinished files."""
+    overwrite: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    """A model, and what is measured of it."""
+
+    model: Model
+    settings: Settings
+    """With windows that are no longer than the model's."""
+    relations: Sequence[Relation] = ()
+    effects: Sequence[Effect] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """A run's windows, and its sums so far."""
+
+    windows: RunWindows
+    relations: Sequence[Relation]
+    """Those that are scored, and behind them what is summed beside them."""
+    info: RunInfo
+    checkpoint: RunCheckpoint
+    target: _Target | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """The record and the sample of a run that was read; the checkpoint holds its sums."""
+
+    info: RunInfo
+    sample: Sequence[Window]
+    """Windows from which examples are cut out."""
+    listener: Count
+
+
+def _open(task: _Task, target: _Target | None) -> Model:
+    """The model, once its run folder is known to be free.
+
+    Raises:
+        ModelError: the model cannot be opened.
+        RunError: a run is in the folder.
+    """
+    if target is not None:
+        unfinished = (target.work / CHECKPOINT).is_file()
+        check_free(target.folder, overwrite=target.overwrite or unfinished)
+        check_stated_room(target.folder, task.model, task.settings, task.relations)
+    return task.backend.open(task.model, **task.settings.loading())
+
+
+def _classify(
+    task: _Task, model: Model, target: _Target | None, on_message: OnMessage
+) -> tuple[Result, _Prepared]:
+    """The result of a model with one kind of attention, and what it was prepared from."""
+    loaded = _choose(task, model)
+    prepared = _prepare(task, loaded, target, on_message)
+    measured = _measure(task, loaded, prepared)
+    return _judge(task, loaded, prepared, measured), prepared
+
+
+def _choose(task: _Task, model: Model) -> _Loaded:
+    """Choose the relations and effects that a model can be asked."""
+    longest = min(task.settings.max_length, model.longest_window)
+    settings = replace(task.settings, max_length=longest)
+    relations = _relations(task, model)
+    task.clock.lap("load")
+    # encoders predict no next token
+    writes = settings.writes and model.attention_kind.predicts_next and not task.relations
+    effects = effects_of(settings.types, relations) if writes else []
+    return _Loaded(model, settings, relations, effects)
+
+
+def _relations(task: _Task, model: Model) -> Sequence[Relation]:
+    """Those that were given, or those of the types for the model's kind of attention."""
+    if task.relations is not None:
+        return task.relations
+    return relations_of(task.settings.types, model.attention_kind)
+
+
+def _prepare(
+    task: _Task, loaded: _Loaded, target: _Target | None, on_message: OnMessage
+) -> _Prepared:
+    """Plan the windows, fit the baselines, and take over the sums of a run that was broken off."""
+    model, settings = loaded.model, loaded.settings
+    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, settings)
+    parts = windows.baselines.parts(loaded.relations)
+    relations = [*parts, *loaded.effects]
+    task.clock.lap("survey")
+    record = windows.baselines.record(relations)
+    info = replace(describe_input(model, loaded.relations, task.corpora, settings), **record)
+    rules = {relation.id: relation.rule for relation in parts}
+    shape = sum_names(relations), model.attention_layers, model.heads
+    checkpoint = RunCheckpoint(
+        None if target is None else target.work,
+        run_facts(info.to_json(), rules, versions()),
+        windows.text,
+        model=ReadState(Tally.zeros(*shape)),
+        twin=ReadState(Tally.zeros(*shape)),
+        every=settings.keep_every,
+    )
+    if target is not None:
+        task.progress.writes(checkpoint.model.tally.size * (1 + settings.twin), target.folder)
+        overwrite = resume(
+            checkpoint, target.folder, overwrite=target.overwrite, on_message=on_message
+        )
+        target = replace(target, overwrite=overwrite)
+    return _Prepared(windows, relations, info, checkpoint, target)
+
+
+def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
+    """Read the windows by the model and its twin, and check the model's loss on the text."""
+    from headscope.measure.examples import Sample
+    from headscope.measure.loss_check import TokenCounts, check_loss
+
+    settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
+    sample, counts, others = Sample(seed=settings.seed), TokenCounts(), windows.others
+    tokens = windows.expected_tokens + sum(map(len, others))
+    listener = Count(task.progress, tokens, task.clock)
+    stopped = checkpoint.model.stopped
+    stopping = StoppingRule(
+        loaded.relations,
+        windows.baselines.facts,
+        windows.expected_tokens,
+        others,
+        stopped=stopped,
+        read_all=settings.all,
+    )
+    plan = Plan(
+        text=counts.watch(sample.watch(windows.stream)),
+        synthetic=others,
+        relations=prepared.relations,
+        seed=settings.seed,
+        model=checkpoint.model,
+        twin=checkpoint.twin if settings.twin else None,
+        save_checkpoint=checkpoint.keep,
+        listener=listener,
+        stopping=None if settings.all else stopping,
+    )
+    task.backend.read(plan)
+    task.clock.lap("twin" if settings.twin else "measure")
+    text_loss, loss_notes = check_loss(
+        counts,
+        # most text that one side of a translation is read of is none
+        () if loaded.model.side else sample.windows,
+        task.backend.token_losses,
+        vocabulary=loaded.model.vocabulary_size,
+        seed=settings.seed,
+    )
+    task.clock.lap("text loss")
+    notes = [
+        *loss_notes,
+        *loaded.model.notes,
+        *windows.text.notes,
+        *windows.baselines.notes,
+        *windows.prompts.notes,
+        *checkpoint.notes,
+    ]
+    names = [loaded.model.name, *map(str, task.corpora)]
+    info = replace(
+        prepared.info,
+        corpora={**(prepared.info.corpora or {}), "files": windows.text.files},
+        text_loss=text_loss,
+        text_read=stopping.record(counts.tokens),
+        notes=[shorten_paths(note, names) for note in notes],
+    )
+    read = [window for window in windows.synthetic if was_read(window, stopped)]
+    return _Measured(info, [*sample.windows, *read], listener)
+
+
+def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measured) -> Result:
+    """Tag the heads, and cut out examples of those that are tagged."""
+    settings, checkpoint = loaded.settings, prepared.checkpoint
+    result = judge(
+        checkpoint.model.tally,
+        [*loaded.relations, *loaded.effects],
+        seed=settings.seed,
+        info=measured.info,
+        twin=checkpoint.twin.tally if settings.twin else None,
+    )
+    task.clock.lap("judge")
+    if settings.examples:
+        examples = task.backend.find_examples(
+            measured.sample,
+            loaded.relations,
+            wanted_examples(result.evidence, loaded.relations),
+            seed=settings.seed,
+            progress=measured.listener.of_examples,
+        )
+        result = replace(result, examples=tuple(examples))
+        task.clock.lap("examples")
+    spent = {"tokens": checkpoint.model.tokens, "seconds": task.clock.laps}
+    info = result.info | {"provenance": result.info["provenance"] | spent}
+    return replace(result, info=info, source=loaded.model.origin)
+
+
+def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint | None = None) -> Run:
+    """The run, written to its folder where there is one."""
+    run = Run.of(result)
+    if target is not None:
+        folder, overwrite = target.folder, target.overwrite
+        if checkpoint is None:
+            finish_joined(target.work, run, folder, report=run.report, overwrite=overwrite)
+        else:
+            finish(checkpoint, run, folder, report=run.report, overwrite=overwrite)
+    return run
+
+
+def _join(task: _Task, model: Model) -> Result:
+    """Classify the readings of a model one by one, and join them.
+
+    The encoder reads the text as an encoder does, with keys on both sides. The decoder reads it as
+    a causal model does, with the same text as its source. Across, each sentence of an aligned
+    corpus is read with its translation. Of such a corpus the encoder reads the source and the
+    decoder the target.
+
+    Raises:
+        NothingAskedError: nothing can be asked of any reading.
+    """
+    results: dict[AttentionKind, Result | str] = {}
+    all_relations: list[Relation] = []
+    for reading in model.readings:
+        kind, relations = reading.attention_kind, _relations(task, reading)
+        all_relations += relations
+        if not relations:
+            results[kind] = f"nothing was asked of the {kind.stack}"
+            continue
+        corpora = asked_corpora(
+            readable(side_of(task.corpora, reading.side), seed=task.settings.seed)
+        )
+        part = _Task(reading, corpora, task.settings, relations, task.backend, task.progress)
+        try:
+            results[kind], _ = _classify(part, task.backend.open(reading), None, silent)
+        except NothingAskedError as error:
+            results[kind] = f"the text holds nothing to ask: {error}"
+    return join_readings(model, results, all_relations, task.corpora, task.settings)

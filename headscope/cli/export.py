@@ -1,0 +1,116 @@
+"""Commands that export a run: as a picture, as a site, as the data of HeadVis' page."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli import complete
+from headscope.cli.app import command
+from headscope.cli.files import PICTURES, check_targets, draw, say_written
+from headscope.cli.options import Overwrite, Quiet, Run, Width
+from headscope.cli.study_command import StudyCall, body
+from headscope.cli.terminal import shown_progress
+from headscope.runs.write import write_file
+from headscope.studies.study_table import INSPECT
+
+
+class PictureKind(StrEnum):
+    """Pictures that `atlas` draws; see `headscope.views.figure_registry.KINDS`."""
+
+    atlas = "atlas"
+    layers = "layers"
+    relations = "relations"
+    thresholds = "thresholds"
+    scatter = "scatter"
+    arcs = "arcs"
+
+
+@command(
+    INSPECT,
+    "headscope atlas runs/mini --out atlas.pdf",
+    "headscope atlas runs/mini --kind layers --width column --out layers.svg",
+    "headscope atlas runs/mini --kind arcs --head L5H3 --out arcs.pdf",
+)
+def atlas(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
+    kind: Annotated[
+        PictureKind,
+        typer.Option(
+            help="The atlas, the types by layer, each relation's best head, the tags that other "
+            "thresholds would give, heads by two of their numbers, or a head's examples."
+        ),
+    ] = PictureKind.atlas,
+    width: Width = None,
+    head: Annotated[
+        str | None, typer.Option(help="Whose examples arcs draws: L5H1 or 5.1.", show_default=False)
+    ] = None,
+    x: Annotated[
+        str | None, typer.Option(help="Across, for scatter: a column.", show_default="entropy")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option(help="Up, for scatter: a column.", show_default="lift")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw a run as a picture for a paper."""
+    check_targets((out, PICTURES), overwrite=overwrite)
+    from headscope.run import load
+    from headscope.views.figure_style import width_of
+
+    inches = width_of(width)
+    figure = load(run).figure(kind.value, width=inches, head=head, x=x, y=y)
+    write_file(out, draw(figure, out), overwrite=overwrite)
+    say_written([out])
+
+
+@command(
+    INSPECT,
+    "headscope gallery runs/mini runs/gpt2 --out site",
+    "headscope gallery runs/stages/* --out site --light --overwrite",
+)
+def gallery(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
+    out: Annotated[Path, typer.Option(help="The site's folder, new or empty.")] = Path("site"),
+    light: Annotated[
+        bool, typer.Option("--light", help="Leave circuitsvis out of the reports: smaller pages.")
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a gallery in that folder; other files stay."),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write many runs as a static site: an index, every report, and one CSV of all heads.
+
+    The site asks no network. It can be opened from the disk, or published as it is.
+    """
+    from headscope.runs.site import check_site
+
+    check_site(out, overwrite=overwrite)
+    from headscope.views.gallery.gallery_site import gallery as write
+
+    index = write(*runs, out=out, light=light, overwrite=overwrite, progress=shown_progress(quiet))
+    say_written([index])
+
+
+@body("headvis")
+def headvis(
+    call: StudyCall,
+    out: Annotated[
+        Path, typer.Option(help="The folder, new or empty; HeadVis looks for one named data.")
+    ] = Path("data"),
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace an export in that folder; other files stay."),
+    ] = False,
+) -> None:
+    from headscope.runs.site import HEADVIS, check_site
+
+    check_site(out, overwrite=overwrite, site=HEADVIS)
+    call.show(call.result(), [])
+    say_written([out])

@@ -1,0 +1,108 @@
+"""Commands that intervene: `ablate`, `prune`, `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli.files import say_written
+from headscope.cli.options import ModelOrRun, Overwrite, Run
+from headscope.cli.study_command import StudyCall, body
+from headscope.cli.terminal import print_rich, say
+from headscope.errors import HeadscopeError
+
+
+@body("ablate")
+def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
+    """Silence heads, and the edges their tags speak of; writes RUN/causal.csv."""
+    from headscope.run import Run as Loaded
+    from headscope.run import load
+    from headscope.runs.folder import REPORT
+    from headscope.runs.study_tables import check_causes, save_causes
+    from headscope.studies.ablate.ablate_view import causes_table
+
+    loaded = load(run)
+    check_causes(run, overwrite=overwrite)
+    ablation = call.result(run=loaded)
+    path = save_causes(
+        ablation.run, run, report=Loaded.of(ablation.run).report, overwrite=overwrite
+    )
+    print_rich(causes_table(ablation.causes))
+    say(f"\nwritten to {path}; headscope why and {Path(run) / REPORT} show it")
+
+
+@body("prune")
+def prune(
+    call: StudyCall,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write a smaller model with the most important heads; needs --keep."),
+    ] = None,
+    keep: Annotated[
+        float | None, typer.Option(help="Share of every layer's heads to keep, e.g. 0.5.")
+    ] = None,
+) -> None:
+    call.check()
+    if (save is None) != (keep is None):
+        raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
+    from headscope.measure.readable import readable
+    from headscope.measure.text_loss import MAX_LENGTH
+    from headscope.runs.resolve import the_model, the_run
+    from headscope.studies.prune.prune_view import smaller_lines
+    from headscope.studies.prune.smaller import check_saving, check_smaller, save_smaller
+
+    arguments = dict(call.arguments)
+    readable(arguments["corpus"] or (), seed=arguments["seed"])
+    if save is not None and keep is not None:
+        check_saving(keep, save)
+    run = None if arguments["run"] is None else the_run(arguments["run"])
+    loading = {name: arguments.pop(name) for name in ("revision", "device")}
+    loaded = the_model(arguments["model"], **loading, longest=MAX_LENGTH)
+    if save is not None and keep is not None:
+        check_smaller(loaded, keep, save)
+    pruning = replace(call, arguments=arguments).result(model=loaded, run=run)
+    smaller = None
+    if save is not None and keep is not None:
+        smaller = save_smaller(loaded, pruning.importance, keep, save, windows=pruning.windows)
+    files = call.write(pruning)
+    call.show(pruning, [])
+    if smaller is not None:
+        print_rich(smaller_lines(smaller))
+    say_written(files if save is None else [save, *files])
+
+
+@body("explain")
+def explain(
+    call: StudyCall,
+    model: ModelOrRun,
+    propose: Annotated[
+        bool, typer.Option("--propose", help="Print relation files for frequent rules instead.")
+    ] = False,
+) -> None:
+    """Say what each head does as a small rule, and run the model on its rules.
+
+    Of a run it also writes RUN/rules.csv, which headscope why and the report show.
+    """
+    call.check()
+    from headscope.run import Run, load
+    from headscope.runs.folder import is_run
+    from headscope.runs.study_tables import check_rules, save_rules
+    from headscope.studies.explain.explain_view import explanation_lines
+
+    folder = Path(model) if is_run(Path(model)) else None
+    run = None if folder is None else load(folder)
+    if folder is not None:
+        check_rules(folder, overwrite=call.overwrite)
+    explanation = call.result(model=run or model)
+    files = call.write(explanation)
+    if run is not None and folder is not None:
+        known = Run.of(explanation.put_into(run))
+        files.append(save_rules(known, folder, report=known.report, overwrite=call.overwrite))
+    if propose:
+        say(explanation.proposals())
+    else:
+        print_rich(explanation_lines(explanation))
+    say_written(files)

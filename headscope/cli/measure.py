@@ -1,0 +1,225 @@
+"""Commands that measure: `classify`, `sweep`, `languages`, `weights`, `anatomy`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headscope.cli import complete
+from headscope.cli.app import command
+from headscope.cli.files import check_targets, say_written
+from headscope.cli.options import (
+    Corpus,
+    Device,
+    Format,
+    Model,
+    ModelOrRun,
+    Overwrite,
+    Printed,
+    Quiet,
+)
+from headscope.cli.settings import takes_settings
+from headscope.cli.study_command import StudyCall, body
+from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
+from headscope.errors import HeadscopeError
+from headscope.runs.write import write_file
+from headscope.settings import Settings
+from headscope.studies.study_table import MEASURE
+
+
+@command(
+    MEASURE,
+    "headscope classify mini",
+    "headscope classify gpt2 --corpus my_texts/ --max-tokens 10000",
+    "headscope classify EleutherAI/pythia-70m --revision step1000 --types positional,induction",
+)
+@takes_settings()
+def classify(
+    model: Model,
+    settings: Settings,
+    corpus: Corpus = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/MODEL by default.", show_default=False)
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace a run in that folder, and discard an unfinished one; other files stay.",
+        ),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tag every head of a model with what it does, and write a run folder.
+
+    After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
+    """
+    from headscope.classification import classify as run_classify
+    from headscope.models.names import run_name
+    from headscope.views.summary import summary
+
+    folder = Path("runs") / run_name(model) if out is None else out
+
+    def on_message(line: str) -> None:
+        if not quiet:
+            warn(f"headscope: {line}")
+
+    run = run_classify(
+        model,
+        corpus or None,
+        settings=settings,
+        out=folder,
+        overwrite=overwrite,
+        progress=shown_progress(quiet),
+        tell=on_message,
+    )
+    print_rich(summary(run))
+    say(f"\nwritten to {folder}; open {folder / 'report.html'}")
+    say(f"headscope why {folder} HEAD says what a head's tags rest on")
+
+
+class WeightTable(StrEnum):
+    """The table that `weights` prints."""
+
+    heads = "heads"
+    composition = "composition"
+    writes = "writes"
+    related = "related"
+
+
+@body("weights")
+def weights(
+    call: StudyCall,
+    model: ModelOrRun,
+    table: Annotated[
+        WeightTable,
+        typer.Option(
+            help="A row per head, the pairs by K-composition or by writes, or (related) what heads "
+            "make of words: opposites, past tenses, capitals, …"
+        ),
+    ] = WeightTable.heads,
+    format: Printed = Format.table,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a .csv or .json file instead of printing.")
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Of a run: put whose writes each head's keys read most into RUN/keys_from.csv; "
+            "the report draws it.",
+        ),
+    ] = False,
+    overwrite: Overwrite = False,
+    device: Device = "cpu",
+) -> None:
+    """Say what each head's weights show, without text: OV copying, K-composition, writes.
+
+    Evidence, not labels: copying alone is no label. GPT-2's negative head L11H10, which lowers the
+    logit of what it attends to, has a published copying score of +0.996. Give a run folder to see
+    the patterns' evidence beside it.
+    """
+    check_targets((out, (".csv", ".json")), overwrite=overwrite)
+    suffix = "" if out is None else out.suffix.lower().removeprefix(".")
+    if format not in (Format.table, suffix or format):
+        raise HeadscopeError(f"{out}: this name asks for {suffix}, and --format for {format}")
+    from headscope.run import Run, load
+    from headscope.runs.listing import write_heads
+    from headscope.runs.study_tables import save_keys_from
+    from headscope.studies.weights.weights_view import weight_lines
+
+    folder = _kept_in(model, overwrite=overwrite) if keep else None
+    composition = call.result(related=table is WeightTable.related)
+    rows = getattr(composition, table.value)
+    if out is not None:
+        write_file(out, write_heads(rows, suffix).encode("utf-8"), overwrite=overwrite)
+        say_written([out])
+    elif format is Format.table:
+        print_rich(weight_lines(composition, table.value))
+    else:
+        put(write_heads(rows, format.value))
+    if folder is not None:
+        known = Run.of(composition.put_into(load(folder)))
+        say_written([save_keys_from(known, folder, report=known.report, overwrite=overwrite)])
+
+
+def _kept_in(model: str, *, overwrite: bool) -> Path:
+    from headscope.runs.folder import is_run
+    from headscope.runs.study_tables import check_keys_from
+
+    folder = Path(model)
+    if not is_run(folder):
+        raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
+    check_keys_from(folder, overwrite=overwrite)
+    return folder
+
+
+Shape = Annotated[
+    str | None,
+    typer.Argument(
+        help="As for classify; also a config.json, a folder without weights, or a published "
+        "shape such as gpt-2-s. The published shapes if none.",
+        autocompletion=complete.models,
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens in the cache; the model's longest input (4,096 for published shapes).",
+        show_default=False,
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(help="Sequences in the cache; 1 (8 for the list).", show_default=False),
+]
+Published = Annotated[bool, typer.Option("--published", help="List the published shapes.")]
+
+
+@body("anatomy")
+def anatomy(
+    call: StudyCall,
+    model: Shape = None,
+    published: Published = False,
+    context: Context = None,
+    batch: Batch = None,
+) -> None:
+    """Count a model's parameters, by formula and as they are, and its key/value cache."""
+    if model is None or published:
+        options = {name: call.arguments[name] for name in ("check", "revision", "device")}
+        _refuse(model, [f"--{name}" for name, value in options.items() if value not in _DEFAULTS])
+        _print_published(context, batch, call)
+        return
+    anatomies = call.result(batch=1 if batch is None else batch)
+    call.show(anatomies, [])
+    if not anatomies.holds:
+        raise typer.Exit(1)
+
+
+_DEFAULTS = (False, None, "auto")
+
+
+def _refuse(model: str | None, given_options: list[str]) -> None:
+    """The list of published shapes has nothing to do with a model."""
+    arguments = [f"{model} and --published"] if model is not None else given_options
+    if arguments:
+        raise HeadscopeError(f"{arguments[0]}: the list of published shapes takes no model")
+
+
+def _print_published(context: int | None, batch: int | None, call: StudyCall) -> None:
+    from headscope.runs.listing import write_heads
+    from headscope.studies.anatomy.anatomy_view import published_lines
+    from headscope.studies.anatomy.published import BATCH, CONTEXT, published_shapes
+
+    table = published_shapes(
+        context=CONTEXT if context is None else context,
+        batch=BATCH if batch is None else batch,
+        dtype=call.arguments["dtype"],
+    )
+    if call.format is Format.table:
+        print_rich(published_lines(table))
+    else:
+        put(write_heads(table, call.format.value))

@@ -1,0 +1,234 @@
+"""Commands of studies: made of the rows of the table, and of the functions that those name.
+
+A study whose command does no more than call its function, write and print has no code here; others
+have a body, which is given a `StudyCall` and takes only the options that are the command's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+from typer.models import OptionInfo
+
+from headscope.cli.app import app, command
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
+from headscope.cli.options import SHARED, Format
+from headscope.cli.signature import Argument, Signature, signature_of
+from headscope.cli.terminal import print_rich, put, shown_progress
+from headscope.studies.study_table import STUDIES, StudyRow, imported
+
+if TYPE_CHECKING:
+    from headscope.views.study import Study as Result
+
+_NEVER = ("progress", "tell")
+"""Arguments that a command fills in by itself."""
+_TYPES: Mapping[str, Any] = {"int": int, "float": float, "bool": bool}
+"""Types that typer reads as they are; what else is no path is text."""
+_CHOICES: Any = StrEnum
+"""As a function; type checkers take it for a statement."""
+_COMMON = [*SHARED][[*SHARED].index("corpus") :]
+_Body = Callable[..., None]
+_BODIES: dict[str, _Body] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyCall:
+    """A command line of a study: what its function is called with, and what becomes of it."""
+
+    study: StudyRow
+    arguments: Mapping[str, Any]
+    """Of the study's function."""
+    out: Path | None = None
+    figure: Path | None = None
+    width: str | None = None
+    overwrite: bool = False
+    format: Format = Format.table
+    quiet: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot or must not be written, before anything is read."""
+        check_targets((self.out, CSV), (self.figure, PICTURES), overwrite=self.overwrite)
+        check_targets(*((path, CSV) for path in self._side_files()), overwrite=self.overwrite)
+
+    def result(self, **changes: Any) -> Any:
+        """The result of the function, with other values for some of its arguments."""
+        arguments = {**self.arguments, **changes}
+        if signature_of(f"headscope.studies.{self.study.function}").takes("progress"):
+            arguments["progress"] = shown_progress(self.quiet)
+        return imported(self.study.function)(**arguments)
+
+    def write(self, result: Result, extra_files: Mapping[Path, bytes] | None = None) -> list[Path]:
+        """Write the tables, the picture and other files; names them."""
+        from headscope.runs.folder import encoded
+        from headscope.runs.tables import table_to_csv
+
+        side_files = {
+            path: encoded(table_to_csv(getattr(result, attribute)))
+            for path, attribute in self._side_files().items()
+        }
+        return write_study(
+            result,
+            self.out,
+            self.figure,
+            {**side_files, **(extra_files or {})},
+            overwrite=self.overwrite,
+            width=self.width,
+        )
+
+    def show(self, result: Any, files: list[Path]) -> None:
+        """Print the result, and the files that were written where it is for a person."""
+        if self.format is Format.table:
+            print_rich(imported(self.study.lines)(result))
+            say_written(files)
+        else:
+            put(result.csv() if self.format is Format.csv else result.json())
+
+    def _side_files(self) -> dict[Path, str]:
+        """The files of tables that are written beside `out`, and where the result has each."""
+        return {
+            self.out.with_name(f"{self.out.stem}-{table.suffix}.csv"): table.attribute
+            for table in self.study.tables
+            if self.out is not None and table.suffix
+        }
+
+
+def body(name: str) -> Callable[[_Body], _Body]:
+    """Give the command of a study its own code, and the options that only the command has.
+
+    It is called with a `StudyCall`, with its own options, and with those of the function that its
+    parameters name; a parameter with a default replaces the option of the function.
+    """
+
+    def decorate(function: _Body) -> _Body:
+        _BODIES[name] = function
+        return function
+
+    return decorate
+
+
+def command_of(name: str) -> Callable[[_Body], _Body]:
+    """Make a function the whole command of a study, where its options are no signature's."""
+    (study,) = (study for study in STUDIES if study.name == name)
+    return command(study.group, *study.examples)
+
+
+def _run(call: StudyCall) -> None:
+    call.check()
+    result = call.result()
+    call.show(result, call.write(result))
+    if not getattr(result, "holds", True):
+        raise typer.Exit(1)
+
+
+def add_studies() -> None:
+    """Add the command of each study that has one and is no command yet."""
+    names = {info.callback.__name__ for info in app.registered_commands if info.callback}
+    for study in STUDIES:
+        if study.group and study.name not in names:
+            command(study.group, *study.examples)(study_command(study))
+
+
+def study_command(study: StudyRow) -> Callable[..., None]:
+    """The function of which typer makes the command of a study."""
+    code = _BODIES.get(study.name, _run)
+    _, *parameters = inspect.signature(code, eval_str=True).parameters.values()
+    extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
+    function = signature_of(f"headscope.studies.{study.function}")
+    arguments = {
+        _option_name(study, argument): argument
+        for argument in function.arguments
+        if argument.name not in (*_NEVER, *study.python_only)
+    }
+    options = {name: _parameter(study, name, arguments[name]) for name in arguments}
+    shell = {name: _keyword(name, *option) for name, option in _shell(study, function).items()}
+    ordered = sorted((shell | options | extra).values(), key=_position)
+
+    def run(**values: Any) -> None:
+        passed = {argument.name: _plain(values[name]) for name, argument in arguments.items()}
+        call_options = {name: values[name] for name in _DEFAULTS if name in values}
+        call = StudyCall(study=study, arguments=passed, **call_options)
+        code(call, **{name: values[name] for name in extra})
+
+    run.__name__, run.__doc__ = study.name, code.__doc__ or function.summary
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    return run
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    field.name: field.default for field in fields(StudyCall) if field.default is not MISSING
+}
+"""Options that are no arguments of functions, with their defaults."""
+
+
+def _shell(study: StudyRow, function: Signature) -> dict[str, tuple[Any, Any]]:
+    """The options of the command alone, where results go and how they are printed."""
+    options = {
+        "out": Annotated[Path | None, typer.Option(help=study.out)] if study.out else None,
+        "figure": Annotated[Path | None, typer.Option(help=study.figure)] if study.figure else None,
+        "overwrite": SHARED["overwrite"] if study.out or study.figure else None,
+        "format": SHARED["format"] if study.has_format else None,
+        "quiet": SHARED["quiet"] if function.takes("progress") else None,
+    }
+    return {name: (kind, _DEFAULTS[name]) for name, kind in options.items() if kind is not None}
+
+
+def _option_name(study: StudyRow, argument: Argument) -> str:
+    """The name of an argument in the shell."""
+    return "published" if study.shared.get(argument.name) == "published" else argument.name
+
+
+def _parameter(study: StudyRow, name: str, argument: Argument) -> inspect.Parameter:
+    """The option, or the argument, of a command that an argument of its function is."""
+    shared = SHARED.get(study.shared.get(argument.name, argument.name))
+    flags = [f"--{name.replace('_', '-')}"] if argument.default is False else []
+    kind = _type(name, argument.annotation)
+    several = "Sequence[" in ast.unparse(argument.annotation)
+    help_text = argument.help.removesuffix(".") + "; repeatable." if several else argument.help
+    annotation = shared or Annotated[kind, typer.Option(*flags, help=help_text)]
+    return _keyword(name, annotation, argument.default)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+def _position(parameter: inspect.Parameter) -> tuple[bool, int]:
+    """Arguments come first, then the options of the study itself, then those of most commands."""
+    is_option = isinstance(get_args(parameter.annotation)[1], OptionInfo)
+    return is_option, _COMMON.index(parameter.name) if parameter.name in _COMMON else -1
+
+
+def _type(name: str, annotation: ast.expr) -> Any:
+    """The type that typer reads, of an annotation as it is written."""
+    words = [ast.unparse(part) for part in _alternatives(annotation)]
+    kind: Any = Path if "Path" in words else _TYPES.get(words[0], str)
+    if words[0].startswith("Literal["):
+        choices = ast.literal_eval(words[0].removeprefix("Literal"))
+        kind = _CHOICES(name.title(), {choice: choice for choice in choices})
+    if any(word.startswith("Sequence[") for word in words):
+        kind = list[kind]
+    return kind | None if "None" in words else kind
+
+
+def _alternatives(annotation: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(annotation, ast.BinOp):
+        yield from _alternatives(annotation.left)
+        yield from _alternatives(annotation.right)
+    else:
+        yield annotation
+
+
+def _plain(value: Any) -> Any:
+    """A value as functions take it: a choice as its text, and None for a list of nothing."""
+    if isinstance(value, StrEnum):
+        return value.value
+    return None if value == [] else value

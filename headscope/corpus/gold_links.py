@@ -1,0 +1,119 @@
+"""Arrows: what exact annotation says that a word points back to, among other candidates.
+
+Code has them from its grammar, and text from its brackets and quotes. Every arrow of a query stands
+among candidates of the same kind, so that who likes the kind, or the nearest of it, can be told
+from who knows the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+MAX_CANDIDATES = 16
+"""Candidates that are kept of a query: the nearest, and whatever is right."""
+
+
+class Arrow(NamedTuple):
+    """A place in a text and what it points back to, by the first characters of words."""
+
+    kind: str
+    query: int
+    right: tuple[int, ...]
+    others: tuple[int, ...]
+    """Other candidates, before the query."""
+
+
+def arrow(kind: str, query: int, right: Iterable[int], candidates: Iterable[int]) -> Arrow | None:
+    """An arrow whose candidates are before its query; None where nothing right is.
+
+    >>> arrow("bracket", 9, [3], [3, 7, 11])
+    Arrow(kind='bracket', query=9, right=(3,), others=(7,))
+    """
+    goal = tuple(sorted({position for position in right if position < query}))
+    others = sorted({position for position in candidates if position < query} - {*goal})
+    return Arrow(kind, query, goal, tuple(others[-MAX_CANDIDATES:])) if goal else None
+
+
+def _none() -> Int[ndarray, " cell"]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowTable:
+    """The arrows of a window: a row for each query and candidate, by positions of tokens."""
+
+    query: Int[ndarray, " cell"] = field(default_factory=_none)
+    """The last token of a word."""
+    first: Int[ndarray, " cell"] = field(default_factory=_none)
+    last: Int[ndarray, " cell"] = field(default_factory=_none)
+    """The candidate's first and last token."""
+    kind: ndarray = field(default_factory=lambda: np.empty(0, "U1"))
+    right: Bool[ndarray, " cell"] = field(default_factory=lambda: np.empty(0, bool))
+    """Whether it is what the query points to."""
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, rows: ndarray) -> ArrowTable:
+        """The rows of a mask, or at these places."""
+        return ArrowTable(
+            **{column.name: getattr(self, column.name)[rows] for column in fields(self)}
+        )
+
+    def before(self, end: int) -> ArrowTable:
+        """The rows whose tokens all stand before a position."""
+        return self.take((self.query < end) & (self.last < end))
+
+    def between(self, start: int, stop: int) -> ArrowTable:
+        """The rows that lie wholly in `[start, stop)`, position `start` now being 1."""
+        inside = self.take((self.first >= start) & (self.query < stop) & (self.last < stop))
+        moved = {name: getattr(inside, name) - start + 1 for name in ("query", "first", "last")}
+        return ArrowTable(**moved, kind=inside.kind, right=inside.right)
+
+
+NO_ARROWS = ArrowTable()
+
+
+def arrow_table(
+    arrows: Iterable[Arrow],
+    starts: Int[ndarray, " word"],
+    first: Int[ndarray, " word"],
+    last: Int[ndarray, " word"],
+) -> ArrowTable:
+    """The arrows whose words lie in a window.
+
+    Args:
+        arrows: of the document.
+        starts: the first characters of the window's words, in order.
+        first: their first tokens.
+        last: their last tokens.
+    """
+    row = {int(start): number for number, start in enumerate(starts)}
+    cells: list[tuple[int, int, str, bool]] = []
+    for arrow in arrows:
+        query = row.get(arrow.query)
+        # two words may share a token, of which neither comes before the other
+        right = [row[position] for position in arrow.right if position in row]
+        if query is None or not any(last[key] < first[query] for key in right):
+            continue
+        others = [row[position] for position in arrow.others if position in row]
+        for rows, is_right in ((right, True), (others, False)):
+            before = (key for key in rows if last[key] < first[query])
+            cells += [(query, key, arrow.kind, is_right) for key in before]
+    if not cells:
+        return NO_ARROWS
+    query_rows, key_rows, kinds, rights = zip(*cells, strict=True)
+    keys = np.array(key_rows, np.int64)
+    return ArrowTable(
+        query=last[np.array(query_rows, np.int64)],
+        first=first[keys],
+        last=last[keys],
+        kind=np.array(kinds),
+        right=np.array(rights, bool),
+    )

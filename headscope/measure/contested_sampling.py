@@ -1,0 +1,166 @@
+"""Sentences of a text that hold what it has too little of, the scarcest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from headscope.corpus.code.excerpts import holds_code
+from headscope.corpus.sentence_context import stretches
+from headscope.corpus.window import Window
+from headscope.relations.contested import ChosenBaseline, contested_pairs
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.stimuli.built import BUILT
+from headscope.stimuli.text import EXCERPT
+
+MAX_CONTESTED = 100
+"""Contested queries of a relation; when there are so many no more text is read for them."""
+REACH = 64
+"""Tokens from a query to what it needs; farther ones would take room from many others."""
+MIN_BASELINE_QUERIES = 20
+"""Queries of a relation by which its simple rule can be chosen."""
+MOST_PASSED = 500
+"""Windows that are passed over while excerpts are looked for, and are in memory until then."""
+
+
+@dataclass(eq=False)
+class _Taking:
+    """The sentences that are taken of a window."""
+
+    window: Window
+    spans: set[tuple[int, int]] = field(default_factory=set)
+    parts: list[Window] = field(default_factory=list)
+    queries: Counter[str] = field(default_factory=Counter)
+    """Contested queries in the parts, by relation."""
+
+
+def first_excerpts(
+    relations: Sequence[Relation],
+    windows: Sequence[Window],
+    remaining_text: Iterable[Window],
+    budget: int,
+) -> tuple[list[Window], Iterator[Window]]:
+    """Excerpts until each relation has enough queries to choose its simple rule by.
+
+    Args:
+        relations: those that excerpts are put together for.
+        windows: what is read in any case; without annotated code nothing is taken.
+        remaining_text: what to choose from.
+        budget: tokens that may be taken.
+
+    Returns:
+        The excerpts, and what is left of `remaining_text`.
+    """
+    remaining = iter(remaining_text)
+    if not any(holds_code(window.arrows) for window in windows):
+        return [], remaining
+    counts = Counter({r.id: sum(len(r.pairs(w).queries) for w in windows) for r in relations})
+    excerpts: list[Window] = []
+    passed: list[Window] = []
+    for window in remaining:
+        short = [r for r in relations if counts[r.id] < MIN_BASELINE_QUERIES]
+        if not short or len(passed) >= MOST_PASSED:
+            return excerpts, chain(passed, [window], remaining)
+        is_needed = window.stimulus == EXCERPT.name and any(len(r.pairs(window)) for r in short)
+        if not is_needed or len(window) > budget:
+            passed.append(window)
+            continue
+        budget -= len(window)
+        excerpts.append(window)
+        counts.update({r.id: len(r.pairs(window).queries) for r in relations})
+    return excerpts, iter(passed)
+
+
+def take_contested(
+    relations: Sequence[Relation],
+    counts: Mapping[str, int],
+    heuristics: Mapping[str, ChosenBaseline],
+    windows: Iterable[Window],
+    budget: int,
+) -> list[Window]:
+    """Sentences with contested queries of which there are not enough yet.
+
+    First those of relations that have too few to be decided, then those of relations that would be
+    surer with more.
+
+    Args:
+        relations: the relations that lack some.
+        counts: how many contested queries each has so far, by its name.
+        heuristics: the baselines to beat, likewise.
+        windows: what to choose from; they are looked at as long as anything is wanted.
+        budget: tokens that may be taken.
+    """
+    queries = Counter({relation.id: int(counts[relation.id]) for relation in relations})
+    takings: list[_Taking] = []
+    unseen = iter(windows if relations and budget else ())
+    for fewest in (MIN_QUERIES, MAX_CONTESTED):
+        for taking in _takings(takings, unseen):
+            short = [r for r in relations if queries[r.id] < fewest]
+            if not short:
+                break
+            spans = taking.spans.union(_wanted_spans(short, taking.window, heuristics))
+            if not spans:
+                continue
+            parts = list(stretches(taking.window, spans)) if spans > taking.spans else taking.parts
+            budget -= sum(map(len, parts)) - sum(map(len, taking.parts))
+            if budget < 0:
+                return _parts(takings)
+            if parts is not taking.parts:
+                queries.subtract(taking.queries)
+                taking.spans, taking.parts = spans, parts
+                taking.queries = _queries(relations, parts, heuristics)
+                queries.update(taking.queries)
+    return _parts(takings)
+
+
+def _takings(takings: list[_Taking], unseen: Iterator[Window]) -> Iterator[_Taking]:
+    """Windows that were tried before, then new ones, which are remembered."""
+    yield from list(takings)
+    for window in unseen:
+        takings.append(_Taking(window))
+        yield takings[-1]
+
+
+def _parts(takings: Sequence[_Taking]) -> list[Window]:
+    return [part for taking in takings for part in taking.parts]
+
+
+def _queries(
+    relations: Sequence[Relation], parts: Sequence[Window], heuristics: Mapping[str, ChosenBaseline]
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for part in parts:  # what rules pick of a window is kept for the next relation
+        for relation in relations:
+            counts[relation.id] += len(
+                contested_pairs(relation, part, heuristics[relation.id]).queries
+            )
+    return counts
+
+
+def _wanted_spans(
+    relations: Sequence[Relation], window: Window, heuristics: Mapping[str, ChosenBaseline]
+) -> Iterator[tuple[int, int]]:
+    """First and last token that each contested query needs: its targets, the rule's choice.
+
+    Excerpts of code, and made code, are needed whole: what else they have makes more rules wrong.
+    """
+    for relation in relations:
+        targets = contested_pairs(relation, window, heuristics[relation.id])
+        if not len(targets):
+            continue
+        picks, places = heuristics[relation.id].picks(relation, window), np.arange(len(window))
+        first, last = np.minimum(picks, places), np.maximum(picks, places)
+        np.minimum.at(first, targets.query, targets.key)
+        np.maximum.at(last, targets.query, targets.key)
+        if window.stimulus == EXCERPT.name or (
+            window.stimulus == BUILT.name and len(window.arrows)
+        ):
+            yield 0, len(window) - 1
+            return
+        query = targets.queries
+        query = query[last[query] - first[query] <= REACH]
+        yield from zip(first[query].tolist(), last[query].tolist(), strict=True)

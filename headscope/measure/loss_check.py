@@ -1,0 +1,246 @@
+"""A check that a model predicts its run's text better than the frequencies of the tokens do.
+
+A model whose weights, tokenizer or dtype are not what they should be still has attention patterns.
+What gives it away is that it predicts no better than a table of token counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import nn
+
+from headscope.attention_kind import CAUSAL
+from headscope.corpus.window import Window
+from headscope.errors import ModelError
+from headscope.models.layout.dimensions import attention_kinds
+from headscope.models.load import Model
+
+WINDOWS = 8
+"""Windows that are read once more."""
+READ = 129
+"""Tokens of each that are read, from its beginning: some 1,000 in all."""
+ROWS = 64
+"""Tokens of each that are predicted: logits of so few rows fit into memory whatever the vocabulary,
+and 512 tokens give the mean loss to about 0.15 nats, where unigrams are some nats away."""
+
+
+MASKED = 0.15
+"""Share of a window that is masked at a time, which is what BERT was trained on."""
+
+
+class Targets(NamedTuple):
+    """A window and the places in it whose tokens are to be predicted."""
+
+    tokens: Int[ndarray, " position"]
+    places: Int[ndarray, " target"]
+    """From 1 on: the first token has nothing before it."""
+
+
+@dataclass(frozen=True)
+class LossCheck:
+    """The mean loss of a model and of unigrams on the same tokens of the run's text, in nats."""
+
+    model: float
+    unigram: float
+    tokens: int
+    windows: int
+    better: int
+    """Windows on which the model's mean loss is the smaller one."""
+
+    @property
+    def sound(self) -> bool:
+        """True where the model is better than unigrams on average; a loss that is no number is not.
+
+        In built sentences, whose few words are drawn evenly, counts of that very text come near
+        the best that can be had, and a good model that never saw it may do worse: the note says on
+        how many windows. A model that is broken or was never trained loses everywhere, by nats.
+        """
+        return self.model < self.unigram
+
+    @property
+    def facts(self) -> dict[str, float | None]:
+        """`text_loss` of `run.json`."""
+        model = round(self.model, 3) if np.isfinite(self.model) else None
+        counts = {"tokens": self.tokens, "windows": self.windows, "better": self.better}
+        return {"model": model, "unigram": round(self.unigram, 3), **counts}
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes for the reader of the run; none of a sound model."""
+        if self.sound:
+            return []
+        return [
+            f"{WORSE}: {self.model:.2f} against {self.unigram:.2f} nats per token, better on "
+            f"{self.better} of {self.windows} windows; its weights, its tokenizer or its dtype may "
+            "be wrong, or it was never trained for such text"
+        ]
+
+
+WORSE = "THIS MODEL PREDICTS THE TEXT WORSE THAN THE FREQUENCIES OF ITS TOKENS DO"
+
+
+class TokenCounts:
+    """Counts the tokens of windows as they pass, and predicts each from all the others."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self.tokens = 0
+        """Of the windows, the beginning-of-text tokens included."""
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows."""
+        for window in windows:
+            self.counts.update(np.asarray(window.tokens[1 : window.stop]).tolist())
+            self.tokens += len(window)
+            yield window
+
+    def losses(self, tokens: Int[ndarray, " target"], vocabulary: int) -> Float[ndarray, " target"]:
+        """−ln of each counted token's frequency among all other tokens of the text.
+
+        Leave-one-out, or a token that occurs once would be predicted from itself. What was not
+        seen gets the share that Witten & Bell 1991 (method C) give it, types / (tokens + types),
+        spread evenly over the vocabulary: p = (c + T / V) / (N + T).
+        """
+        count = np.array([self.counts[int(token)] for token in tokens]) - 1
+        others = self.counts.total() - 1
+        types = len(self.counts) - (count == 0)
+        # of a text of one token nothing is left to count
+        weight = np.maximum(others + types, 1)
+        known = (count + types / vocabulary) / weight
+        return np.asarray(-np.log(np.where(others + types > 0, known, 1 / vocabulary)))
+
+
+def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
+    """Some tokens of some windows, each with the same chance in its window."""
+    rng = np.random.default_rng(seed)
+    usable = [window for window in windows if window.stop > 1]
+    order = rng.permutation(len(usable))[:WINDOWS]
+    targets = []
+    for i in sorted(order.tolist()):
+        window = usable[i]
+        # what comes after says nothing of the tokens before it, unless they see it
+        sees_future = window.attention_kind.sees_future
+        stop = window.stop if sees_future else min(window.stop, READ)
+        places = 1 + rng.permutation(stop - 1)[:ROWS]
+        tokens = np.asarray(window.tokens)
+        targets.append(Targets(tokens if sees_future else tokens[:stop], np.sort(places)))
+    return targets
+
+
+def check_loss(
+    counts: TokenCounts,
+    windows: Sequence[Window],
+    predict: Callable[[Sequence[Targets]], Float[ndarray, " target"]],
+    *,
+    vocabulary: int,
+    seed: int,
+) -> tuple[dict[str, float | None] | None, list[str]]:
+    """`text_loss` of `run.json`, None where it is not known, and notes for the reader.
+
+    Args:
+        counts: of all tokens of the text.
+        windows: of the text, to draw from.
+        predict: gives the model's loss of each target.
+        vocabulary: tokens of the model.
+        seed: seeds the draw.
+    """
+    targets = draw_targets(windows, seed=seed)
+    if not targets:
+        return None, []
+    try:
+        losses = predict(targets)
+    except ModelError as error:
+        return None, [f"its loss on the text is not known: {error}"]
+    tokens = np.concatenate([target.tokens[target.places] for target in targets])
+    unigram = counts.losses(tokens, vocabulary)
+    ends = np.cumsum([len(target.places) for target in targets])[:-1]
+    gains = np.array([part.mean() for part in np.split(unigram - losses, ends)])
+    check = LossCheck(
+        float(losses.mean()),
+        float(unigram.mean()),
+        len(tokens),
+        len(targets),
+        int((gains > 0).sum()),
+    )
+    return check.facts, check.notes
+
+
+@torch.inference_mode()
+def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
+    """The model's loss of each target, in nats; only their rows are unembedded.
+
+    An encoder fills in the targets, masked some at a time (Devlin et al. 2019, 3.1).
+
+    Raises:
+        ModelError: the model has no unembedding, or cannot be asked for some of its logits.
+    """
+    network = getattr(model.engine, "network", None) or model.bridge.original_model
+    unembed = network.get_output_embeddings()
+    if unembed is None:
+        raise ModelError(f"{model.name} has no unembedding")
+    try:
+        if model.attention_kind.predicts_next:
+            losses = [_window_losses(network, unembed, target) for target in targets]
+        else:
+            losses = [_masked_losses(model, network, unembed, target) for target in targets]
+    except RuntimeError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
+    return np.concatenate(losses)
+
+
+def _window_losses(network: Any, unembed: nn.Module, target: Targets) -> Float[ndarray, " target"]:
+    # the row at i predicts the token at i + 1
+    return _losses(network, unembed, target.tokens, target.places - 1, target.tokens[target.places])
+
+
+def _masked_losses(
+    model: Model, network: Any, unembed: nn.Module, target: Targets
+) -> Float[ndarray, " target"]:
+    if model.tokenizer.mask is None:
+        raise ModelError(f"{model.name}'s tokenizer has no token for what is to be filled in")
+    losses = np.empty(len(target.places))
+    shares = max(1, round(len(target.places) / len(target.tokens) / MASKED))
+    for share in range(shares):
+        masked = slice(share, None, shares)
+        tokens = target.tokens.copy()
+        tokens[target.places[masked]] = model.tokenizer.mask
+        labels = target.tokens[target.places[masked]]
+        losses[masked] = _losses(network, unembed, tokens, target.places[masked], labels)
+    return losses
+
+
+def _losses(
+    network: Any,
+    unembed: nn.Module,
+    sequence: Int[ndarray, " position"],
+    places: Int[ndarray, " target"],
+    expected: Int[ndarray, " target"],
+) -> Float[ndarray, " target"]:
+    """The loss of the expected tokens, from the rows at some places."""
+    rows = torch.from_numpy(places)
+
+    def select_rows(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return states[0][:, rows.to(states[0].device)], *states[1:]
+
+    # before the unembedding, so that what a model does to its logits is still done
+    hook = unembed.register_forward_pre_hook(select_rows)
+    try:
+        tokens = torch.from_numpy(sequence).long()[None].to(network.device)
+        options = {"use_cache": False} if CAUSAL in attention_kinds(network.config) else {}
+        logits = network(tokens, **options).logits[0]
+    finally:
+        hook.remove()
+    if len(logits) != len(rows):
+        raise RuntimeError("it unembeds more rows than it is asked for")
+    labels = torch.from_numpy(expected).long().to(logits.device)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return nn.functional.cross_entropy(logits, labels, reduction="none").double().cpu().numpy()

@@ -1,0 +1,109 @@
+"""Requests for attention: every row of short windows; of long ones some rows and single cells.
+
+A row of 8,192 keys for each of 8,192 queries would cost more than the model itself. Hits need
+whole rows, since another key can be larger: those of
+`headscope.relations.query_sampling.row_queries`, and one of every relation that has none among
+them. Other cells are a product of one query and one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
+from headscope.relations.pairs import Pairs, distinct_values
+from headscope.relations.query_sampling import LONG, row_queries, turns
+
+ROW_CELLS = 2**20
+"""Cells of some rows that exist at once, all heads together; see the fused engine's tiles."""
+
+
+def hit_shares(window: Window, targets: Pairs) -> Float[ndarray, " pair"]:
+    """The weight of a hit of each target: 1, and in long windows more for those that are asked.
+
+    The mean over the queries whose rows are read, times the number of all queries: of n queries of
+    which k are asked each counts n/k. With none among them the first in the window's order is.
+
+    >>> from headscope.relations.pairs import pairs
+    >>> window = Window("w", np.arange(600), ("a",) * 600)
+    >>> shares = hit_shares(window, pairs(np.arange(1, 600), np.arange(599)))
+    >>> int((shares > 0).sum()), float(shares.sum().round(6))
+    (256, 599.0)
+    """
+    if len(window) <= LONG:
+        return np.ones(len(targets))
+    queries = targets.queries
+    turn = turns(window)[queries]
+    read_whole = np.isin(queries, row_queries(window))
+    if not read_whole.any():
+        read_whole[turn.argmin()] = True
+    pair_read = read_whole[np.searchsorted(queries, targets.owner)]
+    return np.where(pair_read, len(queries) / read_whole.sum(), 0.0)
+
+
+def row_requests(
+    windows: Sequence[Window],
+    tiles: Sequence[Tile],
+    hits: Int[ndarray, " hit"],
+    cells: Int[ndarray, " cell"],
+    *,
+    heads: int,
+) -> tuple[PatternRegion, ...]:
+    """The rows and cells of a batch that are read.
+
+    Args:
+        windows: the batch's.
+        tiles: all of its rows, which are read where no window is long.
+        hits: rows that are needed whole, flat as `[window query]`.
+        cells: all cells, flat as `[window query key]`; the batch is as long as its longest window.
+        heads: of a layer.
+    """
+    length = max(map(len, windows))
+    if length <= LONG:
+        return tuple(tiles)
+    cells = distinct_values(cells)
+    requests: list[PatternRegion] = []
+    for i, window in enumerate(windows):
+        start, end = np.searchsorted(cells, [i * length**2, (i + 1) * length**2])
+        query, key = np.divmod(cells[start:end] - i * length**2, length)
+        needed = hits[(hits >= i * length) & (hits < (i + 1) * length)] - i * length
+        whole_rows = distinct_values(np.concatenate([needed, row_queries(window)]))
+        requests += _picked(i, whole_rows, heads)
+        single = ~np.isin(query, whole_rows)
+        if single.any():
+            requests.append(Entries(i, query[single], key[single]))
+    return tuple(requests)
+
+
+def _picked(window: int, queries: Int[ndarray, " query"], heads: int) -> Iterator[QueryRows]:
+    """The rows in parts of at most about a million cells."""
+    start = 0
+    while start < len(queries):
+        size = 1 + np.arange(len(queries) - start)
+        fits = size * (queries[start:] + 1) * heads <= ROW_CELLS
+        stop = start + max(1, int(fits.sum()))
+        yield QueryRows(window, queries[start:stop])
+        start = stop
+
+
+def request_of_cell(
+    requests: Sequence[PatternRegion], cells: Int[ndarray, " cell"], length: int
+) -> Int[ndarray, " cell"]:
+    """The request that reads each cell, flat as `[window query key]`."""
+    rows, row = cells // length, np.full(int(cells.max(initial=0)) // length + 1, -1)
+    for number, request in enumerate(requests):
+        if isinstance(request, Entries):
+            rows_read = request.window * length + distinct_values(request.queries)
+        elif isinstance(request, QueryRows):
+            rows_read = request.window * length + request.queries
+        else:
+            windows = np.arange(request.windows.start, request.windows.stop)
+            queries = np.arange(request.queries.start, request.queries.stop)
+            rows_read = (windows[:, None] * length + queries).ravel()
+        row[rows_read[rows_read < len(row)]] = number
+    return np.asarray(row[rows])

@@ -1,0 +1,136 @@
+"""The windows of a run: text, other stimuli, and those read for contested queries alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headscope.corpus.code.excerpts import holds_code
+from headscope.corpus.languages import foreign_languages
+from headscope.corpus.window import Window
+from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
+from headscope.measure.schedule import round_of
+from headscope.relations.query_sampling import LONG
+from headscope.relations.relation import Relation
+from headscope.relations.writes import Effect, prompt_kinds
+from headscope.settings import Settings
+from headscope.stimuli import build_stimuli
+from headscope.stimuli.built import built_windows
+from headscope.stimuli.prompts import Prompts, prompt_windows
+from headscope.stimuli.stimulus import StimulusConfig, documents_beside
+from headscope.stimuli.text import TEXT, ReadLimits, TextWindows
+from headscope.stimuli.translations import TranslationWindows
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+BASELINE_TOKENS = 200_000
+"""Tokens of a run's text by which baselines are fitted; they are in memory at once."""
+SEARCHED = 2
+"""Times the run's tokens that are searched for further contested queries."""
+SEARCHED_CODE = 20
+"""The same of files of code, which are annotated as they are read, and rarely have some queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunWindows:
+    """All windows of a run, and the baselines that were fitted on them."""
+
+    text: TextWindows
+    stream: Iterator[Window]
+    """The windows of text, none of them read by the model yet."""
+    synthetic: Sequence[Window]
+    """Windows of the other stimuli."""
+    prompts: Prompts
+    """Those of them that effects ask by."""
+    baselines: FittedBaselines
+
+    @property
+    def others(self) -> list[Window]:
+        """All windows but those of text: synthetic ones, and those for contested queries alone."""
+        return [*self.synthetic, *self.baselines.contested_text, *self.baselines.built]
+
+    @property
+    def expected_tokens(self) -> int:
+        """Tokens of the text, as far as they are known before the model reads it."""
+        return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
+
+
+def run_windows(
+    model: Model,
+    relations: Sequence[Relation],
+    effects: Sequence[Effect],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> RunWindows:
+    """Plan a run's windows, and fit the baselines on their beginning.
+
+    Raises:
+        CorpusError: a corpus does not exist, or is none.
+    """
+    text, synthetic = windows_of(model, relations, corpora, settings)
+    length, seed = settings.max_length, settings.seed
+    prompts = prompt_windows(model.tokenizer, prompt_kinds(effects), length, seed=seed)
+    synthetic += prompts.windows
+    # what may be left out of a reading must not be counted on
+    first = [window for window in synthetic if settings.all or round_of(window) == 0]
+    stream, baselines = _fit_baselines(text, first, relations, model, settings)
+    return RunWindows(text, stream, synthetic, prompts, baselines)
+
+
+def windows_of(
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> tuple[TextWindows, list[Window]]:
+    """The windows of text that a run reads, and those of the stimuli that relations ask for.
+
+    Raises:
+        CorpusError: a corpus does not exist, or is none.
+    """
+    stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
+    length, seed = min(settings.max_length, model.longest_window), settings.seed
+    limits: ReadLimits = {"max_tokens": settings.max_tokens, "max_documents": settings.documents}
+    if model.target is not None:
+        sides, length = (model.tokenizer, model.target), min(length, LONG // 2)
+        return TranslationWindows(corpora, *sides, max_length=length, **limits), []
+    text = TextWindows(
+        corpora if TEXT.name in stimuli else (),
+        model.tokenizer,
+        max_length=length,
+        seed=seed,
+        **limits,
+    )
+    count = documents_beside(settings.max_tokens)
+    config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed, count)
+    return text, build_stimuli(stimuli, config)
+
+
+def _fit_baselines(
+    text: TextWindows,
+    synthetic: Sequence[Window],
+    relations: Sequence[Relation],
+    model: Model,
+    settings: Settings,
+) -> tuple[Iterator[Window], FittedBaselines]:
+    stream, tokens = iter(text), settings.max_tokens
+    first = list(_up_to(stream, BASELINE_TOKENS))
+    code = any(holds_code(window.arrows) for window in first)
+    is_foreign = bool(model.target or foreign_languages(text.paths.values()))
+    build = settings.built and not is_foreign
+    built = built_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
+    searched = tokens * (SEARCHED_CODE if code else SEARCHED)
+    remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)
+    baselines = fit_baselines([*first, *synthetic], relations, remaining_text, built, budget=budget)
+    return chain(first, stream), baselines
+
+
+def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:
+    """The next windows, up to a number of tokens."""
+    while tokens > 0 and (window := next(windows, None)) is not None:
+        tokens -= len(window)
+        yield window

@@ -1,0 +1,160 @@
+"""The entries of a configuration, checked one by one before anything is built by them.
+
+transformers checks what it has a type for. It passes on a NaN, an infinity, a number of 30 digits
+and an architecture that is no name, and the first that fails is then far from the cause.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headscope.errors import ModelError
+
+LARGEST_WHOLE = 2**63 - 1
+LARGEST = float(torch.finfo(torch.float32).max)
+"""Of numbers with a fraction: weights are multiplied by them in single precision at most."""
+UNBOUNDED = ("time_step_limit",)
+"""Entries whose upper end is an infinity in published models (Mamba 2)."""
+QUANTISATION_GROUPS = ("quantization_config",)
+"""Groups that `headscope.models.quantised` reads."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Values that an entry may have, by its name."""
+
+    names: re.Pattern[str]
+    words: str
+    """What would do, for a message."""
+    allows: Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, bool) or (_is_number(value) and 0 <= value <= 1)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_name, value))
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_precision(value: Any) -> bool:
+    if isinstance(value, Mapping):  # one for each part of a model that also sees or hears
+        return all(map(_is_precision, value.values()))
+    name = str(value).removeprefix("torch.")
+    return isinstance(value, str | torch.dtype) and (
+        name == "auto" or isinstance(getattr(torch, name, None), torch.dtype)
+    )
+
+
+def _is_token(value: Any) -> bool:
+    tokens = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(token, int) and not isinstance(token, bool) for token in tokens)
+
+
+def _rule(names: str, words: str, allows: Callable[[Any], bool]) -> Rule:
+    return Rule(re.compile(names), words, allows)
+
+
+RULES = (
+    _rule("architectures", "a list of names, such as GPT2LMHeadModel", _is_names),
+    _rule("layer_types", "a list of names, such as full_attention", _is_names),
+    _rule("model_type", "a name, such as gpt2", _is_name),
+    _rule("rope_type", "a name, such as default", _is_name),
+    _rule("(?:torch_)?dtype", "the name of a precision, such as float32", _is_precision),
+    _rule("rope_parameters|rope_scaling|text_config|attn_config", "a group in braces", _is_group),
+    _rule("id2label|label2id|auto_map", "a group in braces", _is_group),
+    _rule(r"\w+_token_id", "a whole number or a list of them", _is_token),
+    _rule(r"(?:\w+_)?(?:eps|epsilon)", "a number from 0 to 1", _is_share),
+    _rule(
+        r"(?:\w+_)?(?:dropout|pdrop|layerdrop)(?:_(?:rate|prob|p|ratio))?",
+        "a number from 0 to 1",
+        _is_share,
+    ),
+    _rule("partial_rotary_factor|rotary_pct", "a number from 0 to 1", _is_share),
+    _rule(r"(?:\w+_)?rope_theta|rotary_emb_base|rotary_base", "a number above 0", _is_positive),
+)
+"""One row for each kind of entry that a model cannot be read without; None stands for no entry."""
+
+
+def check_values(source: str, entries: Mapping[Any, Any]) -> None:
+    """Refuse entries that no model can have.
+
+    Args:
+        source: of the entries, as the subject of a message, such as "m: its configuration".
+        entries: by their names; a group within them is looked at, too.
+
+    Raises:
+        ModelError: an entry is of the wrong type, or is or holds a number that is NaN, infinite or
+            too large; the message names it, its value, and what would do.
+    """
+    for path, value in _entries(entries):
+        name = path.rpartition(".")[2]
+        rule = next((candidate for candidate in RULES if candidate.names.fullmatch(name)), None)
+        # transformers writes an empty model_type for a group that is no model of its own
+        is_empty_group = name == "model_type" and value == "" and path != name
+        if rule is not None and value is not None and not (is_empty_group or rule.allows(value)):
+            words: str | None = rule.words
+        else:
+            words = _number_wanted(name, value)
+        if words is not None:
+            raise ModelError(f"{source} gives {path} as {_short(value)}; it should be {words}")
+
+
+def find_entry(entries: Mapping[Any, Any], value: Any) -> str | None:
+    """The first entry with this value, as `group.name`; None where none has it.
+
+    >>> find_entry({"a": 1, "rope": {"type": "nosuch"}}, "nosuch")
+    'rope.type'
+    """
+    return next((path for path, entry in _entries(entries) if entry == value), None)
+
+
+def _entries(entries: Mapping[Any, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in entries.items():
+        path = f"{group}{name}"
+        yield path, value
+        if isinstance(value, Mapping) and name not in QUANTISATION_GROUPS:
+            yield from _entries(value, f"{path}.")
+
+
+def _number_wanted(name: str, value: Any) -> str | None:
+    """Words for what a number should be that is none of a model's; None where nothing is wrong."""
+    if isinstance(value, list | tuple):
+        messages = (_number_wanted(name, item) for item in value)
+        return next((words for words in messages if words is not None), None)
+    if not _is_number(value) or (name in UNBOUNDED and value == math.inf):
+        return None
+    if isinstance(value, int):
+        return None if abs(value) <= LARGEST_WHOLE else "a whole number of at most 64 bits"
+    if not math.isfinite(value):
+        return "a finite number"
+    return None if abs(value) <= LARGEST else f"a number of at most {LARGEST:.2g}"
+
+
+def _short(value: Any) -> str:
+    """A value on one line; of a very long number its digits are counted."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**40:
+        return "a number of more than 40 digits"
+    return f"{value!r:.60}"

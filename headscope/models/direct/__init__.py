@@ -1,5 +1,0 @@
-"""The direct path: how what a head writes reaches the logits with every norm's scale frozen."""
-
-from headscope.models.direct.paths import DirectPaths, direct_paths
-
-__all__ = ["DirectPaths", "direct_paths"]

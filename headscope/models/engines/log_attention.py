@@ -1,0 +1,222 @@
+"""Rows of attention from queries and keys: scores minus each row's log-sum-exp.
+
+They are made a few rows at a time and are gone when the next come, so that no pattern is ever kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from headscope.models.engines.engine import (
+    Entries,
+    QueryRows,
+    Request,
+    Rows,
+    SelfEntries,
+    Tile,
+    Vectors,
+)
+
+CELLS_AT_ONCE = 512
+"""Single cells whose queries and keys are gathered at once, so that they stay in a cache."""
+
+Heads = Float[Tensor, "batch _ position width"]
+Keys = Float[Tensor, "batch _ seen width"]
+"""Across from a target to a source there are not as many as queries."""
+Seen = Float[Tensor, "batch _ seen _"]
+Values = Float[Tensor, "batch _ position _"]
+"""Of another width than queries and keys in some layouts."""
+Sums = Float[Tensor, "batch head position"]
+
+
+class ScoreTerms(NamedTuple):
+    """Terms of a layer's scores beyond q·k·scale over all earlier positions."""
+
+    bias: Float[Tensor, "_ _ query key"] | None = None
+    """Added to the scores, −∞ where a query does not look; every window's and head's where those
+    axes are 1. None: a query sees itself and whatever comes before it, with no bias."""
+    cap: float | None = None
+    """Scores s become cap · tanh(s / cap) (Gemma 2)."""
+    sink: Float[Tensor, " head"] | None = None
+    """A score that takes its share of every row and belongs to no token (GPT-OSS)."""
+    sees_future: bool = False
+    """True where a query sees keys after it too; then there is a bias."""
+
+    def of_heads(self, heads: Sequence[int]) -> ScoreTerms:
+        """The part of some query heads."""
+        bias, sink = self.bias, self.sink
+        if bias is not None and bias.shape[1] > 1:
+            bias = bias[:, list(heads)]
+        return self._replace(bias=bias, sink=None if sink is None else sink[list(heads)])
+
+
+PLAIN = ScoreTerms()
+
+
+class Scores(NamedTuple):
+    """Parts of a layer's rows of scores, and each row's log-sum-exp, that of a sink included."""
+
+    query: Heads
+    key: Keys
+    scale: float
+    normaliser: Sums
+    terms: ScoreTerms = PLAIN
+    value: Seen | None = None
+    """None where nobody reads it."""
+
+    def of_head(self, head: int) -> Scores:
+        """One head's, with the keys and values of its group."""
+        group = head // (self.query.shape[1] // self.key.shape[1])
+        shared, value = slice(group, group + 1), self.value
+        return self._replace(
+            query=self.query[:, head : head + 1],
+            key=self.key[:, shared],
+            value=None if value is None else value[:, shared],
+            normaliser=self.normaliser[:, head : head + 1],
+            terms=self.terms.of_heads([head]),
+        )
+
+
+def log_probabilities(scores: Scores, request: Request) -> Any:
+    """The logarithms of attention there, −∞ where a query does not look; in single precision.
+
+    Exponentials of a row sum to 1, or with a sink to what the sink leaves. ScoreTerms attention to
+    themselves queries have their values.
+    """
+    if isinstance(request, Vectors):
+        return scores
+    if isinstance(request, SelfEntries):
+        return _self_entries(scores, request)
+    if isinstance(request, Entries):
+        return _entries(scores, request)
+    if isinstance(request, QueryRows):
+        return _query_rows(scores, request)
+    rows = scores.normaliser[request.windows, :, request.queries, None]
+    return tile_scores(scores.query, scores.key, scores.scale, scores.terms, request).sub_(rows)
+
+
+def pattern(query: Heads, key: Keys, scale: float, terms: ScoreTerms) -> Rows:
+    """Whole patterns, in single precision at least; differentiable.
+
+    With a sink a row sums to what the sink leaves.
+    """
+    windows, _, length, _ = query.shape
+    tile = Tile(slice(0, windows), slice(0, length))  # all keys come up to the last query
+    scores = tile_scores(query, key, scale, terms, tile)
+    return (scores - normaliser_of(scores, terms)[..., None]).exp()
+
+
+def seen_keys(query: Heads, terms: ScoreTerms) -> Bool[Tensor, "_ _ query key"]:
+    """Mask of the keys that a query sees; one for all windows and heads where those are 1."""
+    if terms.bias is not None:
+        return terms.bias > -torch.inf
+    length = query.shape[2]
+    return torch.ones(1, 1, length, length, dtype=torch.bool, device=query.device).tril()
+
+
+def normaliser_of(
+    scores: Float[Tensor, "window head query key"], terms: ScoreTerms
+) -> Float[Tensor, "window head query"]:
+    """The log-sum-exp of every row, that of a sink included."""
+    sums = scores.logsumexp(-1)
+    if terms.sink is None:
+        return sums
+    return torch.logaddexp(sums, terms.sink.to(sums)[:, None])
+
+
+def tile_scores(query: Heads, key: Keys, scale: float, terms: ScoreTerms, tile: Tile) -> Rows:
+    """Grouped query heads meet their key head by shape: it is not copied for each of them."""
+    query = _exact(query[tile.windows, :, tile.queries]) * scale
+    key = _exact(key[tile.windows, :, : tile.keys])
+    windows, heads, queries, width = query.shape
+    grouped = query.reshape(windows, key.shape[1], -1, width)
+    scores = (grouped @ key.transpose(-1, -2)).view(windows, heads, queries, tile.keys)
+    scores = _capped(scores, terms.cap)
+    if terms.bias is None:
+        scores[..., tile.queries] += _causal_mask(queries, scores.device)
+    else:
+        scores += _of(terms.bias, tile.windows)[:, :, tile.queries, : tile.keys]
+    return scores
+
+
+def _query_rows(scores: Scores, request: QueryRows) -> Rows:
+    """Rows of queries that do not follow each other."""
+    device = scores.query.device
+    queries = torch.from_numpy(request.queries).to(device)
+    # torch's index_select would first copy all of the queries, which do not lie together
+    query = _exact(scores.query[request.window][:, queries]) * scores.scale
+    key = _exact(scores.key[request.window, :, : request.keys])
+    grouped = query.reshape(key.shape[0], -1, query.shape[-1])
+    rows = (grouped @ key.transpose(-1, -2)).view(len(query), len(queries), request.keys)
+    rows = _capped(rows, scores.terms.cap)
+    rows.sub_(scores.normaliser[request.window][:, queries, None])
+    if scores.terms.bias is None:
+        # of the keys after the first query some come too late
+        first = int(request.queries[0]) + 1
+        later = torch.arange(first, request.keys, device=device) > queries[:, None]
+        rows[..., first:].masked_fill_(later, -torch.inf)
+    else:
+        bias = _of(scores.terms.bias, slice(request.window, request.window + 1))[0]
+        rows += bias[:, queries, : request.keys]
+    return rows[None]
+
+
+def _entries(scores: Scores, request: Entries) -> Float[Tensor, "cell head"]:
+    """A product of one query and one key for each cell and head."""
+    query, key = (x[request.window].transpose(0, 1) for x in (scores.query, scores.key))
+    normaliser = scores.normaliser[request.window].T
+    bias = scores.terms.bias
+    parts = []
+    for start in range(0, len(request.queries), CELLS_AT_ONCE):
+        chunk = slice(start, start + CELLS_AT_ONCE)
+        queries, keys = (
+            torch.from_numpy(x[chunk]).to(query.device) for x in (request.queries, request.keys)
+        )
+        query_rows, key_rows = (
+            _exact(query.index_select(0, queries)),
+            _exact(key.index_select(0, keys)),
+        )
+        # grouped query heads meet their key head
+        count, groups, width = key_rows.shape
+        products = query_rows.view(count, groups, -1, width) * key_rows[:, :, None]
+        dot = _capped(products.sum(-1).flatten(1).mul_(scores.scale), scores.terms.cap)
+        if bias is not None:
+            dot += _of(bias, slice(request.window, request.window + 1))[0][:, queries, keys].T
+        parts.append(dot.sub_(normaliser.index_select(0, queries)))
+    return torch.cat(parts)
+
+
+def _self_entries(
+    scores: Scores, request: SelfEntries
+) -> tuple[Float[Tensor, "query head"], Tensor | None]:
+    cells = _entries(scores, Entries(request.window, request.queries, request.queries))
+    if scores.value is None:
+        return cells, None
+    queries = torch.from_numpy(request.queries).to(scores.value.device)
+    return cells, scores.value[request.window][:, queries].transpose(0, 1).flatten(1)
+
+
+def _capped(scores: Tensor, cap: float | None) -> Tensor:
+    return scores if cap is None else torch.tanh(scores / cap) * cap
+
+
+def _exact(values: Tensor) -> Tensor:
+    """In single precision at least."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _of(bias: Float[Tensor, "_ _ query key"], windows: slice) -> Float[Tensor, "_ _ query key"]:
+    """The part of some windows; all of it where every window has the same."""
+    return bias if len(bias) == 1 else bias[windows]
+
+
+@lru_cache(maxsize=4)
+def _causal_mask(queries: int, device: torch.device) -> Float[Tensor, "query query"]:
+    """−∞ where a key comes after its query, else 0."""
+    return torch.full((queries, queries), -torch.inf, device=device).triu(1)

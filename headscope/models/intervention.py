@@ -1,0 +1,183 @@
+"""Changes of a model's attention while it runs: patterns replaced, heads scaled or set.
+
+Two places can be changed: the attention of a layer, which turns queries, keys and values into each
+head's output z (`AttentionChange`); and z itself, just before W_O (`OutputChange`). A study with a
+change of its own derives it from one of these.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headscope.models.engines.override import AttentionCall, Output, overridden
+from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.projections import output_projection
+from headscope.models.load import Model
+
+HeadOutputs = Float[Tensor, "window position head width"]
+"""z: each head's mean of values weighted by its attention, as W_O reads it."""
+Pattern = Float[Tensor, "window _ query key"]
+"""Of all heads of a layer, or one for all of them; a row sums to 1."""
+
+
+class Intervention(ABC):
+    """A change of a causal model that runs under the fused engine."""
+
+    @property
+    @abstractmethod
+    def layers(self) -> frozenset[int]:
+        """Numbers of the layers that it changes; those below the lowest run as ever."""
+
+    @abstractmethod
+    def applied(self, model: Model) -> AbstractContextManager[None]:
+        """Change the model within this context."""
+
+
+class AttentionChange(Intervention):
+    """Another attention in some layers."""
+
+    @abstractmethod
+    def attend(self, call: AttentionCall) -> Output:
+        """The output of a layer's attention; `call.output()` is the layer's own."""
+
+    def applied(self, model: Model) -> AbstractContextManager[None]:
+        """Change the model within this context."""
+        engine: Any = model.engine
+        return overridden(engine.network, self._attend)
+
+    def _attend(self, call: AttentionCall) -> Output:
+        return self.attend(call) if call.layer in self.layers else call.output()
+
+
+class OutputChange(Intervention):
+    """Other outputs z of heads, in some layers."""
+
+    @abstractmethod
+    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
+        """The outputs that W_O reads instead; `z` itself is not written to."""
+
+    @contextmanager
+    def applied(self, model: Model) -> Iterator[None]:
+        """Change the model within this context."""
+        engine: Any = model.engine
+        modules = attention_by_layer(engine.network)
+        with ExitStack() as hooks:
+            for layer in sorted(self.layers):
+                hook = self._before_output(layer, model.heads)
+                handle = output_projection(modules[layer]).register_forward_pre_hook(hook)
+                hooks.callback(handle.remove)
+            yield
+
+    def _before_output(self, layer: int, heads: int) -> Callable[..., tuple[Any, ...]]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            z = by_head(arguments[0], heads)
+            return self.edit(layer, z).flatten(2), *arguments[1:]
+
+        return hook
+
+
+@dataclass(frozen=True, eq=False)
+class PatternReplaced(AttentionChange):
+    """Heads that attend by patterns from elsewhere; their values and W_O stay their own."""
+
+    heads: Mapping[int, Sequence[int]]
+    """By layer, which heads."""
+    pattern: Callable[[AttentionCall], Pattern]
+    """The patterns of all heads of a layer, or one for all of them, for the batch that is run."""
+    within_visible: bool = False
+    """Whether attention on keys that a head cannot see is dropped, and the rest of a row brought to
+    the sum of the head's own row, which a learned sink may leave below 1."""
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Those with such heads."""
+        return frozenset(layer for layer, heads in self.heads.items() if len(heads))
+
+    def attend(self, call: AttentionCall) -> Output:
+        """By the patterns where heads have them, as ever elsewhere."""
+        query, value, heads = call.query, call.value, list(self.heads[call.layer])
+        size = query.shape[1] // value.shape[1]  # grouped query heads share values
+        groups = [head // size for head in heads]
+        if len(heads) < query.shape[1]:
+            output = call.output()
+        else:
+            output = query.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+        pattern = self.pattern(call)
+        if pattern.shape[1] > 1:
+            pattern = pattern[:, heads]
+        if self.within_visible:
+            pattern = _within_visible(pattern, call, heads)
+        pattern = pattern.to(value.dtype)
+        if pattern.shape[1] == 1:
+            mixed = (pattern @ value)[:, groups]
+        else:
+            mixed = pattern @ value[:, groups]
+        output[:, :, heads] = mixed.transpose(1, 2)
+        return output
+
+
+@dataclass(frozen=True, eq=False)
+class HeadsScaled(OutputChange):
+    """Each head's z times a number: 1 leaves a head as it is, 0 takes it away."""
+
+    factors: Mapping[int, Float[Tensor, "*window head"]]
+    """By layer; per window too, if it has that axis, which must then fit the batch that is run."""
+
+    @classmethod
+    def by_row(cls, model: Model, factors: Float[Tensor, "layer *window head"]) -> HeadsScaled:
+        """Factors of all heads, a row for each layer that has heads, in order."""
+        return cls(dict(zip(model.attention_layers, factors, strict=True)))
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Those with factors."""
+        return frozenset(self.factors)
+
+    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
+        """Every position and every entry of a head's z has the head's number."""
+        return z * self.factors[layer][..., None, :, None].to(z)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadsSet(OutputChange):
+    """Some heads' z set to other values, such as zero or their mean."""
+
+    heads: Mapping[int, Sequence[int]]
+    """By layer, which heads."""
+    values: Mapping[int, Float[Tensor, ...]]
+    """By layer, the values of these heads, in any shape that fits `window position head width`."""
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Those with such heads."""
+        return frozenset(self.heads)
+
+    def edit(self, layer: int, z: HeadOutputs) -> HeadOutputs:
+        """The outputs with these heads set."""
+        changed = z.clone()
+        changed[:, :, list(self.heads[layer])] = self.values[layer]
+        return changed
+
+
+def by_head(z: Float[Tensor, "window position _"], heads: int) -> HeadOutputs:
+    """Heads' outputs, which W_O reads side by side, head by head."""
+    return z.view(*z.shape[:2], heads, -1)
+
+
+def _within_visible(pattern: Pattern, call: AttentionCall, heads: Sequence[int]) -> Pattern:
+    """The part of a pattern on visible keys, rows with the sums of the heads' own."""
+    terms = call.score_terms
+    if terms.bias is None and terms.sink is None:
+        return pattern  # plain causal attention hides nothing else
+    row_sums = call.pattern()[:, list(heads)].sum(-1, keepdim=True)
+    visible = pattern * call.visible[:, :1]
+    total = visible.sum(-1, keepdim=True).clamp_min(torch.finfo(visible.dtype).tiny)
+    return visible / total * row_sums

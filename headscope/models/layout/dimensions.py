@@ -1,0 +1,301 @@
+"""Numbers of a model's attention, as its configuration states them: the one place that reads them.
+
+transformers gives the same number another name in many families, and keeps those of a model that
+also sees or hears in a part of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
+from headscope.errors import ChoiceError, ModelError
+from headscope.models.layout.table import find_layout
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads")
+KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
+WIDTH = ("hidden_size", "n_embd", "d_model")
+HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head", "d_kv")
+VOCABULARY = ("vocab_size",)
+CONTEXT = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+    "context_length",
+    "model_max_length",
+)
+WINDOWS = (
+    "sliding_window",
+    "sliding_window_size",
+    "attention_chunk_size",
+    "attention_window_size",
+    "local_attention_window_len",
+    "window_size",
+    "keep_window_size",
+    "index_topk",
+)
+"""How many keys a query reaches at most, in layers that do not see everything before it."""
+LAYER_KINDS = ("layer_types", "attention_layers")
+EVERYTHING = ("full_attention", "global")
+"""What `LAYER_KINDS` call a layer whose queries see every earlier token."""
+WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
+"""What they call a layer without softmax attention, as hybrids have them."""
+STACK_LAYERS = {
+    BIDIRECTIONAL: ("encoder_layers", "num_layers"),
+    CAUSAL: ("decoder_layers", "num_decoder_layers"),
+}
+BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+STACK_HEADS = ("encoder_attention_heads", "decoder_attention_heads")
+
+
+@dataclass(frozen=True)
+class AttentionDimensions:
+    """The numbers of a model's attention, as its configuration states them."""
+
+    layers: int
+    """All of them; see `others`."""
+    heads: int
+    key_value_heads: int
+    d_model: int
+    d_head: int
+    vocabulary: int
+    context: int | None
+    """Longest input in tokens; None where the configuration states none."""
+    windows: frozenset[int]
+    """How many keys the queries of some layers reach; empty where all see every earlier token."""
+    attention_kinds: tuple[AttentionKind, ...] = (CAUSAL,)
+    """That of its stack, or of each of several."""
+    stack_layers: tuple[int, ...] = ()
+    """Layers of the stack of each kind, where there are several; `layers` are those of all."""
+    others: tuple[int, ...] = ()
+    """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
+    which these are, not the configuration."""
+
+    @property
+    def attention_kind(self) -> AttentionKind:
+        """That of the stack that predicts tokens, or of the only one."""
+        return CAUSAL if CAUSAL in self.attention_kinds else self.attention_kinds[0]
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that have softmax attention, by their own numbers in the model, in order.
+
+        >>> from dataclasses import replace
+        >>> from transformers import LlamaConfig
+        >>> llama = read_dimensions("llama", LlamaConfig(num_hidden_layers=4))
+        >>> replace(llama, others=(0, 2)).attention_layers
+        (1, 3)
+        """
+        return tuple(layer for layer in range(self.layers) if layer not in self.others)
+
+    def of_stack(self, kind: AttentionKind) -> AttentionDimensions:
+        """The dimensions of one stack alone."""
+        layers = self.stack_layers[self.attention_kinds.index(kind)]
+        return replace(self, layers=layers, attention_kinds=(kind,), stack_layers=())
+
+    def check_reach(self, length: int, known: Collection[int] = ()) -> None:
+        """Refuse a length at which in some layer the last token does not see the first.
+
+        Args:
+            length: in tokens.
+            known: reaches of layers whose masks are known, so that it need not.
+
+        Raises:
+            ModelError: it does not.
+        """
+        unknown = [window for window in self.windows - set(known) if window < length]
+        if unknown:
+            raise ModelError(
+                f"it does not know layers that reach {min(unknown)} tokens back, and windows of up "
+                f"to {length} are read"
+            )
+
+    def longest_input(self, name: str) -> int:
+        """The context in tokens.
+
+        Raises:
+            ModelError: the configuration states none.
+        """
+        if self.context is None:
+            raise ModelError(
+                f"{name}: its configuration states no context (none of {', '.join(CONTEXT)}); "
+                f"add {CONTEXT[0]}"
+            )
+        return self.context
+
+
+def read_dimensions(name: str, config: Any) -> AttentionDimensions:
+    """The dimensions that a configuration of transformers states for the text that it writes.
+
+    >>> from transformers import GPTBigCodeConfig
+    >>> read_dimensions("starcoder", GPTBigCodeConfig(n_head=8)).key_value_heads
+    1
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration of transformers; of a model that also sees or hears, too.
+
+    Raises:
+        ModelError: it states no attention heads, a number that no model can have, or another
+            number in another layer.
+    """
+    text = text_config(name, config)
+    heads = _number(name, text, HEADS)
+    d_model = _number(name, text, WIDTH)
+    stack_layers = _stack_layers(name, config)
+    return AttentionDimensions(
+        layers=sum(stack_layers) or _number(name, text, LAYERS),
+        heads=heads,
+        key_value_heads=_key_value_heads(name, text, heads),
+        d_model=d_model,
+        d_head=_optional(name, text, HEAD_WIDTH) or d_model // heads,
+        vocabulary=_number(name, text, VOCABULARY),
+        context=_context(name, text),
+        windows=_windows(name, text),
+        attention_kinds=attention_kinds(config),
+        stack_layers=stack_layers,
+    )
+
+
+def bytes_per_key(d_head: int, dtype: str) -> int:
+    """Bytes that one key/value head keeps of one token: a key and a value.
+
+    Query heads of a group share theirs, which count once (Ainslie et al. 2023, section 2.2).
+
+    Args:
+        d_head: numbers in a key, and in a value.
+        dtype: `float16`, `bfloat16` or `float32`.
+
+    Raises:
+        ChoiceError: no such dtype.
+
+    >>> bytes_per_key(64, "float16")
+    256
+    """
+    if dtype not in BYTES:
+        raise ChoiceError("dtype", dtype, BYTES)
+    return 2 * d_head * BYTES[dtype]
+
+
+def attention_kinds(config: Any) -> tuple[AttentionKind, ...]:
+    """The kind of a model's attention by its configuration; of each stack where it has several.
+
+    >>> from transformers import BartConfig, BertConfig
+    >>> [kind.name for kind in attention_kinds(BartConfig())]
+    ['bidirectional', 'causal', 'cross']
+    >>> [kind.name for kind in attention_kinds(BertConfig(is_decoder=True))]
+    ['causal']
+    """
+    layout = find_layout(config.model_type)
+    kinds = (CAUSAL,) if layout is None else layout.attention_kinds
+    # an encoder may be built as a decoder, and a model with both as a decoder alone
+    has_stacks = CROSS in kinds and config.is_encoder_decoder
+    is_encoder = CROSS not in kinds and not getattr(config, "is_decoder", False)
+    return kinds if has_stacks or is_encoder else (CAUSAL,)
+
+
+def text_config(name: str, config: Any) -> Any:
+    """The part of a configuration that describes the model that writes text.
+
+    Raises:
+        ModelError: it has several such parts.
+    """
+    try:
+        return config.get_text_config(decoder=True)
+    except ValueError as error:
+        raise ModelError(
+            f"{name}: its configuration has several parts for text: {error}"
+        ) from error
+
+
+def _stack_layers(name: str, config: Any) -> tuple[int, ...]:
+    """Those of a model with an encoder and a decoder: their own attention, and that across."""
+    if CROSS not in attention_kinds(config):
+        return ()
+    layers = {kind: _number(name, config, keys) for kind, keys in STACK_LAYERS.items()}
+    heads = [_optional(name, config, (key,)) for key in STACK_HEADS]
+    if heads[0] != heads[1]:
+        raise ModelError(
+            f"{name}: its encoder has {heads[0]} heads in a layer and its decoder {heads[1]}; "
+            "headscope reads models with as many in both"
+        )
+    return (*layers.values(), layers[CAUSAL])
+
+
+def _number(name: str, config: Any, keys: tuple[str, ...]) -> int:
+    value = _optional(name, config, keys)
+    if value is None:
+        raise ModelError(
+            f"{name}: its configuration ({config.model_type}) should give {keys[0]} as a number of "
+            "at least 1, but gives none; headscope reads transformers with attention heads"
+        )
+    return value
+
+
+def _optional(name: str, config: Any, keys: tuple[str, ...]) -> int | None:
+    """The first of the fields that is stated; a list or a None counts as not stated."""
+    for key in keys:
+        value = _field(name, config, key)
+        if value is None or isinstance(value, list | tuple | dict):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(
+                f"{name}: its configuration ({config.model_type}) should give {key} as a number of "
+                f"at least 1, but gives {value!r}; headscope reads transformers with attention "
+                "heads"
+            )
+        return value
+    return None
+
+
+def _field(name: str, config: Any, key: str) -> Any:
+    try:
+        return getattr(config, key, None)
+    except RuntimeError as error:  # transformers' word for a number that differs between layers
+        raise ModelError(
+            f"{name}: its configuration ({config.model_type}) gives {key} for each layer; "
+            "headscope reads models whose layers have one layout"
+        ) from error
+
+
+def _key_value_heads(name: str, config: Any, heads: int) -> int:
+    if getattr(config, "multi_query", False):
+        if not getattr(config, "new_decoder_architecture", False):
+            return 1  # Falcon 7B and StarCoder
+    elif config.model_type == "falcon" and not config.new_decoder_architecture:
+        return heads  # the field is there, but the model does not read it
+    part = getattr(config, "attn_config", None)  # DBRX and MPT keep it there
+    of_part = None if part is None else _optional(name, part, KEY_VALUE_HEADS)
+    return of_part or _optional(name, config, KEY_VALUE_HEADS) or heads
+
+
+def _context(name: str, config: Any) -> int | None:
+    layout = find_layout(config.model_type)
+    context = _optional(name, config, CONTEXT)
+    if layout is None:
+        return context
+    context = context or layout.trained_context
+    if context is not None and layout.positions_after_padding:
+        context -= (config.pad_token_id or 0) + 1
+    return context
+
+
+def _windows(name: str, config: Any) -> frozenset[int]:
+    """The reaches that it states; what is said of the kinds of layers comes first."""
+    for key in LAYER_KINDS:
+        kinds = _field(name, config, key)
+        if (
+            isinstance(kinds, list | tuple)
+            and kinds
+            and set(kinds) <= {*EVERYTHING, *WITHOUT_QUERIES}
+        ):
+            return frozenset()
+    windows = [_optional(name, config, (key,)) for key in WINDOWS]
+    if (local := _optional(name, config, ("local_attention",))) is not None:
+        windows.append(local // 2)  # ModernBERT counts both sides of a query
+    return frozenset(window for window in windows if window is not None)

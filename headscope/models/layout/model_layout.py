@@ -1,0 +1,94 @@
+"""A layout of transformers as a row of `table.LAYOUTS`, and forms of Q, K and V matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
+from headscope.models.layout.tensors import LayerTensors
+
+
+class Split(Enum):
+    """Order of the rows of W_Q, W_K and W_V; `projections.py` has a function for each."""
+
+    SEPARATE = "a matrix for queries, one for keys, one for values"
+    BLOCKS = "one matrix: all queries, then all keys, then all values"
+    BY_KEY_HEAD = "one matrix: for each key head its queries, its key, its value"
+    C_ATTN = "one matrix: GPT-2's blocks, transposed; StarCoder's blocks, or by key head"
+    CODEGEN = "one matrix of four parts: each with queries, values, keys"
+    FACTORS = "factors of latent attention, each a matrix of its own (DeepSeek-V2, 2.1)"
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Modules of a layer's attention that hold W_Q, W_K and W_V."""
+
+    modules: tuple[str, ...]
+    """Attributes of the attention, for Q, K and V or for the one that holds all three; of `FACTORS`
+    those that a layer may have, the last one always."""
+    split: Split = Split.SEPARATE
+    attention_class: str = ""
+    """Class of the attention; empty where the names of the modules say enough."""
+    fixed_width: bool = False
+    """The width of a head is d_model / heads by definition, so that fewer heads would be wider."""
+
+
+Q_PROJ = Projections(("q_proj", "k_proj", "v_proj"))
+BERT = Projections(("self.query", "self.key", "self.value"))
+DISTILBERT = Projections(("q_lin", "k_lin", "v_lin"))
+T5 = Projections(("q", "k", "v"))
+C_ATTN = Projections(("c_attn",), Split.C_ATTN, fixed_width=True)
+QUERY_KEY_VALUE = Projections(("query_key_value",), Split.BY_KEY_HEAD, fixed_width=True)
+WQKV = Projections(("Wqkv",), Split.BLOCKS)
+QKV_PROJ = Projections(("qkv_proj",), Split.BLOCKS)
+CODEGEN = Projections(("qkv_proj",), Split.CODEGEN, attention_class="CodeGenAttention")
+LATENT = Projections(
+    ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"), Split.FACTORS
+)
+
+ENCODER = (BIDIRECTIONAL,)
+ENCODER_DECODER = (BIDIRECTIONAL, CAUSAL, CROSS)
+
+
+@dataclass(frozen=True)
+class ModelLayout:
+    """A layout of transformers; what was measured is of a tiny model with random weights."""
+
+    model_type: str
+    """As `config.json` states it."""
+    examples: str = ""
+    """Models of this layout by the names that people know."""
+    attention: str = ""
+    """Differences of its attention from softmax(q·k) over all earlier tokens with rotary
+    positions."""
+    projections: Projections | None = Q_PROJ
+    """W_Q, W_K and W_V; None where there are none for all tokens."""
+    output: str = "o_proj"
+    """Module of W_O within the attention; BERT's within the parent of its attention."""
+    own_code: str = ""
+    """Class and method that compute attention where transformers' attention interface is not
+    called; `engines/adapters.py` has a replacement for each."""
+    unnumbered: str = ""
+    """Class of the attention where it is not told the number of its layer."""
+    attention_kinds: tuple[AttentionKind, ...] = (CAUSAL,)
+    """That of its stack, or of each of several."""
+    positions_after_padding: bool = False
+    """Positions are counted from the one after the padding token's number."""
+    trained_context: int | None = None
+    """Tokens of the texts that it was trained on, where positions are distances and the
+    configuration states no context (Raffel et al. 2020, 2.1)."""
+    tensors: Callable[[Any], LayerTensors] | None = None
+    """A layer's biases and norms by a configuration, where they are known."""
+    engine: str = "fused"
+    """The engine that `auto` takes."""
+    differs_by: str = "< 1e-5"
+    """A bound on the largest difference of any probability from transformers' own eager attention,
+    on a text that is longer than windows and chunks."""
+    twin: bool = True
+    """Its matrices can be shuffled for the twin (the null model), and put back."""
+    planted: str = ""
+    """Tag of a head that was built by hand in a model of this layout and is found again, or of
+    how many such heads each is found."""

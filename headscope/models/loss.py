@@ -1,0 +1,171 @@
+"""The loss of a causal model on windows, as it is or with an intervention: nats per token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor, nn
+
+from headscope.corpus.window import Window
+from headscope.errors import ModelError
+from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.encoders import refuse_encoder
+from headscope.models.engines.fused import FusedEngine
+from headscope.models.intervention import Intervention
+from headscope.models.load import Model
+
+LOGIT_CELLS = 2**24
+"""Logits that exist at once: 64 MB in single precision, whatever the vocabulary."""
+UNEMBEDDING_TOLERANCE = 1e-2
+"""In logits, which are of the order of 10; half precision rounds them by this much."""
+
+Advance = Callable[[int], None]
+_checked_networks: WeakSet[nn.Module] = WeakSet()
+
+
+@dataclass(frozen=True, eq=False)
+class TextLoss:
+    """The loss of each window of a text: natural logarithms, summed over predicted tokens."""
+
+    nats: Float[ndarray, " window"]
+    tokens: Int[ndarray, " window"]
+    """Predicted tokens: all but a window's first."""
+
+    @property
+    def mean(self) -> float:
+        """Nats per predicted token; ln(vocabulary) for a model that knows nothing."""
+        return float(self.nats.sum() / self.tokens.sum())
+
+
+class Predictions(NamedTuple):
+    """The positions of a batch at which a token is predicted, window after window."""
+
+    stream: Float[Tensor, "target d_model"]
+    """The last residual stream there."""
+    labels: Int[Tensor, " target"]
+    """The token that follows."""
+    lengths: list[int]
+    """How many predictions each window has."""
+
+
+def loss(
+    model: Model,
+    windows: Sequence[Window],
+    intervention: Intervention | None = None,
+    *,
+    batch_tokens: int | None = None,
+    advance: Advance = lambda tokens: None,
+) -> TextLoss:
+    """The loss of a model on each window.
+
+    Args:
+        model: a causal model that runs under the fused engine.
+        windows: of two tokens or more each. Neighbours run together, so that windows in the order
+            of their lengths, as of `text_windows`, take the least padding.
+        intervention: a change of the model; None leaves it as it is.
+        batch_tokens: tokens of a forward pass, padding included.
+        advance: called with the tokens of each forward pass when it is done.
+
+    Raises:
+        ModelError: see `network_of`.
+    """
+    network = network_of(model)
+    size = batch_tokens or batch_tokens_on(model.device)
+    with nullcontext() if intervention is None else intervention.applied(model):
+        return network_loss(network, windows, batch_tokens=size, advance=advance)
+
+
+@torch.inference_mode()
+def network_loss(
+    network: Any,
+    windows: Sequence[Window],
+    *,
+    batch_tokens: int,
+    advance: Advance = lambda tokens: None,
+) -> TextLoss:
+    """The loss of a causal language model of transformers, as it stands, on each window."""
+    nats: list[float] = []
+    for batch in in_batches(windows, batch_tokens):
+        predictions = predictions_of(network, batch)
+        losses = torch.cat(list(chunked_losses(network, predictions.stream, predictions.labels)))
+        by_window = torch.split(losses, predictions.lengths)
+        nats += [float(window.double().sum()) for window in by_window]
+        advance(sum(map(len, batch)))
+    return TextLoss(np.array(nats), np.array([len(window) - 1 for window in windows]))
+
+
+def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:
+    """Run windows together; padding is neither predicted nor unembedded."""
+    tokens = padded_tokens(windows).to(network.device)
+    lengths = [len(window) - 1 for window in windows]
+    real = torch.arange(tokens.shape[1] - 1) < torch.tensor(lengths)[:, None]
+    real = real.to(tokens.device)
+    stream = last_stream(network, tokens)
+    # position i predicts the token at i + 1
+    return Predictions(stream[:, :-1][real], tokens[:, 1:][real], lengths)
+
+
+def last_stream(
+    network: Any, tokens: Int[Tensor, "window position"], **options: Any
+) -> Float[Tensor, "window position d_model"]:
+    """The residual stream that is unembedded, after the last norm."""
+    stream: Tensor = network.base_model(tokens, use_cache=False, **options).last_hidden_state
+    return stream
+
+
+def chunked_losses(
+    network: Any, stream: Float[Tensor, "target d_model"], labels: Int[Tensor, " target"]
+) -> Iterator[Float[Tensor, " some"]]:
+    """−ln p of each label, for as many targets at a time as logits may exist at once."""
+    unembed = network.get_output_embeddings()
+    rows = max(1, LOGIT_CELLS // int(unembed.weight.shape[0]))
+    for start in range(0, len(stream), rows):
+        part = slice(start, start + rows)
+        logits = unembed(stream[part])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        yield nn.functional.cross_entropy(logits, labels[part], reduction="none")
+
+
+def network_of(model: Model) -> Any:
+    """The plain Hugging Face network of a causal model, whose heads can be changed.
+
+    Raises:
+        ModelError: it is an encoder, or runs by another engine, or its logits are more than its
+            last residual stream times the unembedding.
+    """
+    refuse_encoder(model, "what changes its heads and reads its loss")
+    if not isinstance(model.engine, FusedEngine):
+        why = f" ({model.notes[0]})" if model.notes else ""
+        raise ModelError(
+            f"{model.name}: heads are changed in the plain Hugging Face network, which the fused "
+            f"engine has; this model runs under the {model.engine.name} engine{why}"
+        )
+    network = model.engine.network
+    if network not in _checked_networks:
+        _check_unembedding(model.name, network)
+        _checked_networks.add(network)
+    return network
+
+
+@torch.inference_mode()
+def _check_unembedding(name: str, network: Any) -> None:
+    """Refuse models that scale or cap their logits: their loss would be wrong without a word."""
+    vocabulary = len(network.get_input_embeddings().weight)
+    tokens = torch.arange(8, device=network.device)[None] % vocabulary
+    unembed = network.get_output_embeddings()
+    stream = last_stream(network, tokens)
+    logits = network(tokens, use_cache=False).logits
+    apart = float("inf") if unembed is None else float((unembed(stream) - logits).abs().max())
+    if not apart <= UNEMBEDDING_TOLERANCE * max(1.0, float(logits.abs().max())):
+        raise ModelError(
+            f"{name}: its logits are not its last residual stream times its unembedding "
+            f"(they differ by {apart:.2g}), so that its loss cannot be taken in chunks"
+        )

@@ -1,0 +1,219 @@
+"""One clean run of a model, and reruns with an intervention from the first layer that it changes.
+
+The residual stream below an intervention does not change, so that it is kept from the clean run and
+only the layers from the first changed one on run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from headscope.errors import ModelError
+from headscope.models.engines.override import module_input
+from headscope.models.intervention import HeadOutputs, HeadsSet, Intervention, by_head
+from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.projections import output_projection
+from headscope.models.load import Model
+from headscope.models.loss import chunked_losses, last_stream, network_of
+
+UNEMBED_ROWS = 256
+"""Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
+
+
+class TokenRows(NamedTuple):
+    """Rows of tokens, padded on the right, and the tokens to predict in them."""
+
+    tokens: Int[Tensor, "row position"]
+    lengths: Int[Tensor, " row"]
+    row: Int[Tensor, " place"]
+    position: Int[Tensor, " place"]
+
+
+@dataclass(frozen=True, eq=False)
+class CleanRun:
+    """Values of one untouched run: each block's input, each head's z, and the predictions.
+
+    `inputs` are by the places of the blocks, `z` by the layers' numbers: of a hybrid only some
+    layers have a z.
+    """
+
+    rows: TokenRows
+    inputs: Sequence[Float[Tensor, "row position model"]]
+    z: Mapping[int, HeadOutputs]
+    log_probabilities: Float[Tensor, " place"]
+    """Of each token that is to be predicted."""
+
+
+class Rerunner:
+    """A model whose blocks can be run again from any of them.
+
+    Raises:
+        ModelError: its blocks cannot be told apart; or see `network_of`.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.network: Any = network_of(model)
+        attention = attention_by_layer(self.network)
+        self.blocks = _blocks(model, self.network, attention)
+        self.outputs = {
+            layer: output_projection(attention[layer]) for layer in model.attention_layers
+        }
+        """W_O by the numbers of the layers that have heads."""
+        self._returns_tuple = self._block_returns_tuple()
+
+    @torch.inference_mode()
+    def clean(self, rows: TokenRows) -> CleanRun:
+        """The untouched run."""
+        inputs: list[Tensor] = []
+        z: list[Tensor] = []
+
+        def store_input(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+            inputs.append(module_input(arguments, keywords))
+
+        with ExitStack() as hooks:
+            for block in self.blocks:
+                _enter(hooks, block.register_forward_pre_hook(store_input, with_kwargs=True))
+            for output in self.outputs.values():
+                _enter(hooks, output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
+            stream = last_stream(self.network, rows.tokens)
+        heads = (by_head(layer_z, self.model.heads) for layer_z in z)
+        by_layer = dict(zip(self.outputs, heads, strict=True))
+        return CleanRun(rows, inputs, by_layer, self._log_probabilities(stream, rows))
+
+    @torch.inference_mode()
+    def log_probabilities(
+        self, clean: CleanRun, intervention: Intervention
+    ) -> Float[Tensor, " place"]:
+        """The log-probability of each token that is to be predicted, with an intervention."""
+        return self._log_probabilities(self._stream(clean, intervention), clean.rows)
+
+    @torch.inference_mode()
+    def distributions(
+        self, clean: CleanRun, intervention: Intervention | None
+    ) -> Float[Tensor, "position vocabulary"]:
+        """The log-probability of every token of the vocabulary after each token of one row.
+
+        Args:
+            clean: the untouched run of one row.
+            intervention: a change of the model; None leaves it as it is.
+        """
+        unembed, stream = self.network.get_output_embeddings(), self._stream(clean, intervention)
+        parts = torch.split(stream[0], UNEMBED_ROWS)
+        return torch.cat([unembed(part).float().log_softmax(-1) for part in parts])
+
+    @contextmanager
+    def before_each_block(self, pause: Callable[[], None]) -> Iterator[None]:
+        """Call a function before each block that runs within this context."""
+        with ExitStack() as hooks:
+            for block in self.blocks:
+                _enter(hooks, block.register_forward_pre_hook(lambda *_: pause()))
+            yield
+
+    def _stream(self, clean: CleanRun, intervention: Intervention | None) -> Tensor:
+        """The last stream; with no intervention from the last block on."""
+        layers = () if intervention is None else intervention.layers
+        first = min(layers, default=len(self.blocks) - 1)
+        with ExitStack() as within:
+            for block in self.blocks[:first]:
+                within.enter_context(_skipped(block, clean.inputs[first], self._returns_tuple))
+            within.enter_context(
+                nullcontext() if intervention is None else intervention.applied(self.model)
+            )
+            return last_stream(self.network, clean.rows.tokens)
+
+    def _log_probabilities(self, stream: Tensor, rows: TokenRows) -> Float[Tensor, " place"]:
+        predicting, labels = (
+            stream[rows.row, rows.position - 1],
+            rows.tokens[rows.row, rows.position],
+        )
+        losses = list(chunked_losses(self.network, predicting, labels))
+        return -torch.cat(losses) if losses else stream.new_zeros(0)
+
+    @torch.inference_mode()
+    def _block_returns_tuple(self) -> bool:
+        """True where a block hands its stream on as the first of several things."""
+        outputs: list[Any] = []
+        tokens = torch.arange(8, device=self.model.device)[None] % self.model.vocabulary_size
+        handle = self.blocks[0].register_forward_hook(lambda *args: outputs.append(args[-1]))
+        try:
+            last_stream(self.network, tokens)
+        finally:
+            handle.remove()
+        return isinstance(outputs[0], tuple)
+
+
+def silenced(
+    method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]], shift: int = 0
+) -> HeadsSet:
+    """The intervention that takes heads out.
+
+    Args:
+        method: `zero`; `mean`, each head's mean over the clean run's tokens, the first and the
+            padding left out; or `resample`, its output at the same position of another row, counted
+            round where that row is shorter.
+        clean: the untouched run.
+        heads: by layer, which heads.
+        shift: how many rows further the other row is.
+    """
+    values = {
+        layer: _SILENT[method](clean.z[layer][:, :, list(numbers)], clean.rows.lengths, shift)
+        for layer, numbers in heads.items()
+    }
+    return HeadsSet(heads, values)
+
+
+def _zero(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
+    return torch.zeros_like(z)
+
+
+def _mean(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
+    position = torch.arange(z.shape[1], device=z.device)
+    real = ((position > 0) & (position < lengths[:, None]))[:, :, None, None]
+    return (z * real).sum((0, 1)) / real.sum().clamp(min=1)
+
+
+def _resample(z: HeadOutputs, lengths: Tensor, shift: int) -> Tensor:
+    other = (torch.arange(len(z), device=z.device) + shift) % len(z)
+    position = torch.arange(z.shape[1], device=z.device)
+    return z[other[:, None], position % lengths[:, None][other]]
+
+
+_SILENT: Mapping[str, Callable[[HeadOutputs, Tensor, int], Tensor]] = {
+    "zero": _zero,
+    "mean": _mean,
+    "resample": _resample,
+}
+WAYS_TO_SILENCE = ("mean", "zero", "resample")
+
+
+def _blocks(model: Model, network: Any, attention: Mapping[int, nn.Module]) -> nn.ModuleList:
+    """The list of layers: the one whose members hold the attention of their numbers."""
+    layers = model.layers + len(model.others)
+    for module in network.modules():
+        if not isinstance(module, nn.ModuleList) or len(module) != layers:
+            continue
+        if all(attention[n] in set(module[n].modules()) for n in model.attention_layers):
+            return module
+    raise ModelError(f"{model.name}: no list of layers with one attention each")
+
+
+@contextmanager
+def _skipped(block: Any, stream: Tensor, as_tuple: bool) -> Iterator[None]:
+    """The block hands on a stream instead of computing one."""
+    block.forward = lambda *inputs, **keywords: (stream, None) if as_tuple else stream
+    try:
+        yield
+    finally:
+        del block.forward
+
+
+def _enter(hooks: ExitStack, handle: Any) -> None:
+    hooks.callback(handle.remove)

@@ -1,0 +1,85 @@
+"""Relations from arrows: from a place to what exact annotation says that it points back to.
+
+A query's rivals are the other candidates of the same kind, the next nearer and farther than what is
+right.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.gold_links import ArrowTable
+from headscope.corpus.window import Window
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
+from headscope.relations.relation import draws_nothing
+
+
+@lru_cache(maxsize=64)
+def of_kind(window: Window, kind: str) -> ArrowTable:
+    """The arrows of a window that are of one kind."""
+    return window.arrows.take(window.arrows.kind == kind)
+
+
+def pointed_to(window: Window, kind: str) -> Pairs:
+    """Each query of a kind with what it points back to."""
+    links = of_kind(window, kind)
+    return _cells(links.take(links.right))
+
+
+@draws_nothing
+def other_candidates(
+    window: Window, targets: Pairs, rng: np.random.Generator, *, kind: str
+) -> Pairs:
+    """Same query, other candidates of the kind: the next nearer and the next farther.
+
+    A head that likes names, or brackets, gains nothing; one that likes near ones gains where no
+    other lies nearer, which contested queries tell.
+    """
+    links = of_kind(window, kind)
+    order = np.lexsort((links.last, links.query))
+    order = order[np.isin(links.query[order], targets.queries)]
+    rows = links.take(order)
+    nearest = []
+    # the rows of a query stand together, from the first candidate to the last
+    ends = np.flatnonzero(np.diff(rows.query, append=-1)) + 1
+    for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+        of_owner = np.arange(start, end)
+        others = of_owner[~rows.right[of_owner]]
+        for goal in of_owner[rows.right[of_owner]]:
+            nearest += others[rows.first[others] > rows.last[goal]][:1].tolist()
+            nearest += others[rows.last[others] < rows.first[goal]][-1:].tolist()
+    if not nearest:
+        return no_pairs()
+    return without(_cells(rows.take(np.unique(nearest))), targets)
+
+
+@draws_nothing
+def every_candidate(
+    window: Window, targets: Pairs, rng: np.random.Generator, *, kind: str
+) -> Pairs:
+    """Same query, all other candidates of the kind.
+
+    A head that looks at one place of a row whatever the query, such as its first cell, is right as
+    often as any other would be, and gains nothing.
+    """
+    links = of_kind(window, kind)
+    wrong = links.take(~links.right & np.isin(links.query, targets.queries))
+    return without(_cells(wrong), targets)
+
+
+def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:
+    """At each query of a kind the nearest of its candidates, −1 where nothing is asked."""
+    links = of_kind(window, kind)
+    nearest = np.full(len(window), -1)
+    np.maximum.at(nearest, links.query, links.last)
+    return nearest
+
+
+def _cells(table: ArrowTable) -> Pairs:
+    if not len(table):
+        return no_pairs()
+    return distinct(span_pairs(table.query, table.first, table.last))

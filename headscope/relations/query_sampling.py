@@ -1,0 +1,68 @@
+"""Long windows: at which of their queries a relation is asked.
+
+What nearly every token is asked needs no more queries in a window of 8,192 tokens than in one of
+256, and a whole row of attention for each would cost more than reading the text. In a window longer
+than `LONG` tokens such relations are asked at `ROWS` queries, drawn at random with a seed that is
+the text itself; what few tokens are asked is asked of all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.pairs import Pairs
+
+LONG = 512
+"""Tokens; in a window of no more every relation is asked at each of its queries."""
+ROWS = 256
+"""Queries of a longer window whose whole rows are read."""
+FREQUENT = 8
+"""A relation with queries at more than one token of so many is frequent …"""
+FREQUENT_PAIRS = 2
+"""… and so is one with a pair for every so many tokens."""
+
+
+@lru_cache(maxsize=8)
+def turns(window: Window) -> Int[ndarray, " position"]:
+    """Each query's place in a random order that is the window's own; the first token is last.
+
+    >>> order = turns(Window("w", np.arange(4), ("a",) * 4))
+    >>> sorted(order.tolist()), int(order[0])
+    ([0, 1, 2, 3], 3)
+    """
+    text = hashlib.blake2b(np.asarray(window.tokens, np.int64).tobytes(), digest_size=8).digest()
+    order = np.random.default_rng(int.from_bytes(text)).permutation(np.arange(1, len(window)))
+    follower = np.full(len(window), len(window) - 1)
+    follower[order] = np.arange(len(order))
+    return follower
+
+
+def row_queries(window: Window) -> Int[ndarray, " query"]:
+    """The queries whose whole rows are read: all of a short window, `ROWS` of a long one.
+
+    >>> len(row_queries(Window("w", np.arange(600), ("a",) * 600)))
+    256
+    """
+    if len(window) <= LONG:
+        return np.arange(len(window))
+    return np.flatnonzero(turns(window) < ROWS)
+
+
+def queries_in_turn(window: Window, targets: Pairs) -> Pairs:
+    """The targets at queries that are asked: a frequent relation's in a long window are a sample.
+
+    The sample depends on no attention, so that a mean over it is an unbiased estimate of the mean
+    over the window's queries.
+    """
+    if len(window) <= LONG:
+        return targets
+    few_pairs = len(targets) * FREQUENT_PAIRS <= len(window)
+    if few_pairs and len(targets.queries) * FREQUENT <= len(window):
+        return targets
+    return targets.where(turns(window)[targets.owner] < ROWS)

@@ -1,0 +1,281 @@
+"""The front door: a run that can be asked, shown, drawn and saved. `import headscope as hs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from headscope.arguments import (
+    ANYTHING,
+    KINDS,
+    NAME,
+    PATH,
+    TEXT,
+    maybe,
+    number,
+    takes,
+    whole,
+)
+from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
+from headscope.errors import HeadscopeError
+from headscope.runs import store
+from headscope.runs.listing import list_heads
+from headscope.settings import Settings
+from headscope.statistics.reasons import why
+from headscope.statistics.result import Result, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from headscope.corpus.window import Window
+    from headscope.studies.ablate.ablate_result import Ablation
+    from headscope.studies.headvis.headvis_result import HeadVis
+    from headscope.views.attention_view import AttentionView
+    from headscope.views.layer import LayerView
+
+
+class Run(Result):
+    """A run: what each head of a model does, and how sure that is.
+
+    `heads` has a row per head and `evidence` a row per head × relation; docs/formats.md describes
+    every column.
+    """
+
+    @classmethod
+    def of(cls, result: Result) -> Run:
+        """The same data with everything that can be asked of it."""
+        return cls(**vars(result))
+
+    @takes()
+    def why(self, head: str) -> str:
+        """Every condition of each tag of a head with its number, then the near misses.
+
+        Raises:
+            RunError: the run has no such head.
+        """
+        return why(self, head)
+
+    @takes(type=NAME)
+    def tagged(self, type: str) -> pd.DataFrame:
+        """The heads with this tag by name, the strongest first; see `runs.listing.list_heads`.
+
+        The numbers are those of the type's own relation with the largest lift.
+
+        Raises:
+            ChoiceError: the run scored no such type.
+        """
+        return by_name(list_heads(self, type), self.head_names)
+
+    @takes(head=maybe(KINDS["head"]), text=maybe(TEXT), layer=maybe(whole(0)))
+    def show(
+        self,
+        head: str | None = None,
+        text: str | None = None,
+        *,
+        layer: int | None = None,
+        target: str | None = None,
+        device: str = "auto",
+        source: Any = None,
+    ) -> AttentionView | LayerView:
+        """A head of the run's model on any text; see `headscope.views.show.show`.
+
+        With `layer` alone all heads of that layer on a text that the run kept; no model is loaded.
+
+        Raises:
+            HeadscopeError: neither a head and a text nor a layer alone; and see there.
+        """
+        if layer is not None and head is None and text is None:
+            from headscope.views.layer import layer_view
+
+            return layer_view(self, layer)
+        if layer is not None or head is None or text is None:
+            raise HeadscopeError("show takes a head and a text, or layer=5 alone")
+        # what draws is slow to import
+        from headscope.views.show import show
+
+        return show(self, head, text, target=target, device=device, source=source)
+
+    def report(self, *, light: bool = False) -> str:
+        """The visual report as one HTML page; see `headscope.views.report`.
+
+        Args:
+            light: leave out circuitsvis, the full view of patterns.
+        """
+        from headscope.views.report import report_html
+
+        return report_html(self, light=light)
+
+    def atlas(self) -> Figure:
+        """The atlas as a matplotlib figure; the same as `figure("atlas")`."""
+        return self.figure("atlas")
+
+    @takes(kind=NAME, width=maybe(number(2, 40)), head=maybe(TEXT), x=maybe(NAME), y=maybe(NAME))
+    def figure(
+        self,
+        kind: str = "atlas",
+        *,
+        width: float | None = None,
+        head: str | None = None,
+        x: str | None = None,
+        y: str | None = None,
+    ) -> Figure:
+        """A picture of the run for a paper, as a matplotlib figure.
+
+        Args:
+            kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
+                each type; `relations`, the best head of each relation; `thresholds`, how many
+                tags other floors and margins would give; `scatter`, heads by two of their numbers;
+                or `arcs`, a head's examples.
+            width: in inches, such as 3.3 for a column; the picture's own if None.
+            head: whose examples `arcs` draws.
+            x: the column of `heads` that `scatter` has across; the entropy if None.
+            y: the one that it has up; the lift if None.
+
+        Raises:
+            ChoiceError: no such picture, or no such column.
+            HeadscopeError: an argument of another picture.
+        """
+        from headscope.views.figure_registry import PictureOptions, run_figure
+
+        return run_figure(self, kind, PictureOptions(head, x, y), width=width)
+
+    @takes()
+    def ablate(
+        self,
+        *,
+        heads: str = "tagged",
+        how: str = "mean",
+        **options: Any,
+    ) -> Ablation:
+        """Measure what breaks without its heads, and without what its tags speak of.
+
+        See `headscope.studies.ablate.causal_table.ablate`, which knows what else may be asked.
+        """
+        from headscope.studies.ablate.causal_table import ablate
+
+        return ablate(self, heads=heads, how=how, **options)
+
+    @takes(out=PATH)
+    def headvis(self, out: str | Path, *, heads: str = "all", **options: Any) -> HeadVis:
+        """Write the folder that the HeadVis frontend reads.
+
+        See `headscope.studies.headvis.headvis_folder.headvis`, which knows what else may be asked.
+        """
+        from headscope.studies.headvis.headvis_folder import headvis
+
+        return headvis(self, out, heads=heads, **options)
+
+    @takes()
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the run folder; see `headscope.runs.store.save`."""
+        return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """The atlas as a table, for a notebook."""
+        from headscope.views.report.inline import atlas_html
+
+        return atlas_html(self)
+
+    def __repr__(self) -> str:
+        counts = self.heads["primary"].value_counts()
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"<headscope run of {self.name}: {listed}>"
+
+
+@takes()
+def load(folder: str | Path, *, with_tally: bool = False) -> Run:
+    """Read a run folder back; see `headscope.runs.store.load`.
+
+    Raises:
+        RunError: no run there, or one that was altered, cut short, or put together by hand.
+    """
+    return Run.of(store.load(folder, with_tally=with_tally))
+
+
+@takes(patterns=ANYTHING, windows=ANYTHING, tokens=ANYTHING)
+def score_patterns(
+    patterns: Any,
+    windows: Any,
+    tokens: Any = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> Run:
+    """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
+
+    Args:
+        patterns: arrays, an ActivationCache, a tuple of transformers', or a function of a window.
+        windows: the windows that they are of, or documents beside their tokens.
+        tokens: of documents, their tokens as text.
+        out: where to write the run folder; nothing is written when None.
+        overwrite: replace a run that is there already.
+        options: `types`, `relations`, `name`, `seed` and `progress`.
+
+    Raises:
+        PatternError: an array does not fit its window, or holds no causal attention.
+        CorpusError: nothing in the windows can be scored for these types.
+
+    >>> import numpy as np
+    >>> tokens = ["<s>", *"abcdefgh"]
+    >>> previous = np.eye(9, k=-1)
+    >>> previous[0, 0] = 1
+    >>> run = score_patterns(previous[None, None], None, tokens)
+    >>> run.evidence.set_index("relation").loc["offset-1", ["mass", "control"]].tolist()
+    [1.0, 0.0]
+    """
+    from headscope.runs.from_patterns import score_patterns as score
+
+    run = Run.of(score(patterns, windows, tokens, **options))
+    if out is not None:
+        run.save(out, overwrite=overwrite)
+    return run
+
+
+@takes(tokenizer=ANYTHING, attention_kind=ATTENTION_KIND)
+def windows(
+    corpus: str | Path | Sequence[str | Path] | None,
+    tokenizer: Any,
+    *,
+    max_length: int = Settings.max_length,
+    max_tokens: int = Settings.max_tokens,
+    seed: int = 0,
+    attention_kind: AttentionKind | str = CAUSAL,
+) -> list[Window]:
+    """The windows of text that `classify` would read.
+
+    Args:
+        corpus: files or folders of CoNLL-U or plain text, or the name of a corpus that ships;
+            natural text that ships when None.
+        tokenizer: a fast tokenizer of transformers, or the name or folder of a model that is loaded
+            for its own.
+        max_length: longest window in tokens, the beginning-of-text token included.
+        max_tokens: tokens of text to read, to the end of a window.
+        seed: seeds the order of the files in a folder.
+        attention_kind: `bidirectional` for the windows of an encoder, whose tokens see those after
+            them too.
+
+    Raises:
+        CorpusError: a corpus cannot be read.
+        ModelError: the tokenizer knows no character offsets, or has no beginning-of-text token.
+    """
+    from headscope.corpus.shipped import asked_corpora
+    from headscope.models.tokenizer import Tokenizer
+    from headscope.stimuli.text import TextWindows
+
+    encoder = tokenizer
+    if isinstance(tokenizer, str | Path):
+        from headscope.models.load import load_model
+
+        encoder = load_model(str(tokenizer)).tokenizer
+    elif not isinstance(tokenizer, Tokenizer):
+        name = str(getattr(tokenizer, "name_or_path", "") or "it")
+        encoder = Tokenizer(tokenizer, name=name, attention_kind=kind_of(attention_kind))
+    corpora = asked_corpora(corpus)
+    return list(
+        TextWindows(corpora, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
+    )

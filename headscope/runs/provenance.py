@@ -1,0 +1,111 @@
+"""Facts of a run's input for `run.json`: enough to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.naming import corpus_title
+from headscope.corpus.shipped import named_corpora, shipped_corpora
+from headscope.measure.backend import batch_tokens_on
+from headscope.models.names import title_of
+from headscope.relations import head_types
+from headscope.relations.relation import Relation
+from headscope.runs.redact_paths import name_of
+from headscope.runs.relative_paths import places_of
+from headscope.runs.run_json import ATTENTION_LAYERS
+from headscope.settings import Settings
+from headscope.statistics.run_info import RunInfo
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
+
+
+def describe_input(
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> RunInfo:
+    """The record of a run's input before it is read.
+
+    Args:
+        model: the loaded model.
+        relations: the relations to score.
+        corpora: the corpora that were asked for.
+        settings: what else was asked for.
+    """
+    facts = {name: getattr(model, name) for name in _MODEL_FACTS}
+    if model.attention_kind == BIDIRECTIONAL:
+        facts["both_ways"] = True
+    if model.parts:
+        facts["stacks"] = {part.attention_kind.letter: part.layers for part in model.parts}
+    if model.others:
+        facts["layers"] = model.layers + len(model.others)
+        facts[ATTENTION_LAYERS] = [*model.attention_layers]
+    return RunInfo(
+        model={**facts, "name": title_of(model.name)},
+        types=sorted({relation.type for relation in relations}),
+        bos=model.tokenizer.bos_string,
+        corpora={"asked": [corpus_title(path) for path in corpora], "files": {}},
+        places=places_of(
+            None if model.origin is not None else model.name,
+            model.revision,
+            corpora,
+            settings.adapter,
+        ),
+        engine=model.engine.name,
+        command=_command(model, relations, corpora, settings),
+        settings={
+            **_with_named_adapter(settings).to_json(),
+            "batch_tokens": batch_tokens_on(model.device),
+        },
+    )
+
+
+def _command(
+    model: Model,
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> str:
+    """The command that repeats the run where its files lie; one's own relations need their code."""
+    words = ["headscope", "classify", name_of(model.name)]
+    if list(corpora) != shipped_corpora():
+        names = {path: name for name, path in named_corpora().items()}
+        for path in corpora:
+            words += ["--corpus", names.get(Path(path)) or name_of(str(path))]
+    types = tuple(dict.fromkeys(relation.type for relation in relations))
+    every = tuple(head_types())
+    all_asked = tuple(
+        name
+        for name, head_type in head_types().items()
+        if any(head_type.relations_of(reading.attention_kind) for reading in model.readings)
+    )
+    known = set(types) <= set(every) and types != all_asked
+    explicit = replace(_with_named_adapter(settings), types=types if known else None)
+    return shlex.join([*words, *explicit.words()])
+
+
+def _with_named_adapter(settings: Settings) -> Settings:
+    """The same, an adapter by its name and not by where it lies."""
+    adapter = settings.adapter
+    return settings if adapter is None else replace(settings, adapter=name_of(adapter))
+
+
+_MODEL_FACTS = (
+    "name",
+    "revision",
+    "architecture",
+    "layers",
+    "heads",
+    "key_value_heads",
+    "context",
+    "device",
+    "dtype",
+    "weights_sha256",
+)

@@ -1,0 +1,110 @@
+"""Paths of a run's model and corpora: as paths in memory, and in `run.json` as its folder sees it.
+
+A run folder is meant to be shared, so that `run.json` calls a model and a corpus by their names.
+Where they lie it says only as a way from the run folder, and only if that way does not lead through
+the root of the disk; whoever moves all of them together finds them again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headscope.corpus.shipped import MINI, named_corpora
+from headscope.runs.redact_paths import shareable
+from headscope.runs.write import resolved
+
+PLACES = "places"
+SHIPPED = "headscope:"
+"""Before the name of a corpus that ships with headscope, which lies elsewhere on each machine."""
+
+
+def places_of(
+    model: str | None,
+    revision: str,
+    corpora: Sequence[str | Path],
+    adapter: str | None = None,
+) -> dict[str, Any]:
+    """Paths of the model and the corpora of a run on this machine.
+
+    Args:
+        model: the name or path that was asked for; None for a model that was in memory.
+        revision: the hub's commit, which local models do not have.
+        corpora: the files and folders that were asked for.
+        adapter: the folder that was merged into the model.
+    """
+    local: dict[str, Any] = {} if revision or model == MINI else {"model": model and lies(model)}
+    if adapter is not None:
+        local["adapter"] = lies(adapter)
+    return {**local, "corpora": [lies(path) for path in corpora]}
+
+
+def lies(path: str | Path) -> str:
+    """The absolute path of a file or folder. A link is what it is called, not where it leads."""
+    try:
+        local = Path(path).expanduser()
+        if local.name in ("", ".", ".."):
+            return str(resolved(local))
+        return str(resolved(local.parent) / local.name)
+    except (OSError, RuntimeError, ValueError):  # a loop of links, or a home that nobody has
+        return str(path)
+
+
+def seen_from(folder: Path, path: str) -> str | None:
+    """The way from a folder to an absolute path; None where it leads through the root of the disk.
+
+    >>> seen_from(Path("/home/ann/runs/tiny"), "/home/ann/models/tiny")
+    '../../models/tiny'
+    >>> seen_from(Path("/home/ann/runs/tiny"), "/data/models/tiny") is None
+    True
+    """
+    home = resolved(folder)
+    try:
+        shared = Path(os.path.commonpath([home, path]))
+    except ValueError:  # on another drive, or no absolute path
+        return None
+    return None if shared == Path(shared.anchor) else Path(os.path.relpath(path, home)).as_posix()
+
+
+def titled(info: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run, files by their names and where they lie apart from it.
+
+    A run of 0.1.0 has paths for names.
+    """
+    if PLACES in info:
+        return info
+    titles = shareable(info)
+    facts = info["model"]
+    if "weights_sha256" in facts:
+        corpora = info.get("corpora", {}).get("asked", ())
+        titles[PLACES] = places_of(str(facts["name"]), str(facts["revision"]), corpora)
+    return titles
+
+
+def outward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The content of `run.json` in this folder."""
+    shipped = {lies(path): f"{SHIPPED}{path.name}" for path in named_corpora().values()}
+    return _with_places(titled(info), lambda path: shipped.get(path) or seen_from(folder, path))
+
+
+def inward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The record in memory of a run that was read from this folder: places are paths again."""
+    if PLACES not in info:
+        return titled(info)
+    shipped = {f"{SHIPPED}{path.name}": lies(path) for path in named_corpora().values()}
+    home = resolved(folder)
+    return _with_places(info, lambda way: shipped.get(way) or os.path.normpath(home / way))
+
+
+def _with_places(info: dict[str, Any], change: Callable[[str], str | None]) -> dict[str, Any]:
+    if PLACES not in info:
+        return info
+    places = dict(info[PLACES])
+    for name in ("model", "adapter"):
+        if places.get(name) is not None:
+            places[name] = change(places[name])
+    corpora = places.get("corpora", ())
+    places["corpora"] = [None if path is None else change(path) for path in corpora]
+    return info | {PLACES: places}

@@ -1,0 +1,123 @@
+"""The live page: the report's look and parts, with what is known of the heads without any text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment
+
+from headscope.relations import head_types
+from headscope.runs.redact_paths import name_of
+from headscope.serve.live import Live
+from headscope.statistics.tags import UNCLASSIFIED
+from headscope.views.colours import type_style
+from headscope.views.report.data import page_data, to_json
+from headscope.views.report.packed import packed
+
+REPORT, SERVE = "headscope.views.report", "headscope.serve"
+SCRIPTS = {
+    "inflate.js": REPORT,
+    "core.js": REPORT,
+    "tokens.js": REPORT,
+    "thumbs.js": REPORT,
+    "arcs.js": REPORT,
+    "head.js": REPORT,
+    "asking.js": SERVE,
+    "small.js": SERVE,
+    "pattern.js": SERVE,
+    "silence.js": SERVE,
+    "start.js": SERVE,
+}
+"""The page's scripts in order, each with where it lies."""
+PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
+"""What the live page takes of the report's data: nothing of the run's own text."""
+
+
+def page_html(live: Live, other: Live | None = None) -> str:
+    """The page as HTML; it asks nobody but the server that it came from."""
+    data = _data(live)
+    models = [served.model for served in (live, other) if served is not None]
+    names = model_titles([(model.name, model.revision) for model in models])
+    template = Environment(autoescape=True).from_string(_file(SERVE, "page.html"))
+    return template.render(
+        title=f"{' and '.join(names)}, live – headscope",
+        scripts=list(SCRIPTS),
+        relations=packed(to_json(data.pop("relations"))),
+        data=to_json(data | {"names": names, "most_tokens": live.most}),
+    )
+
+
+def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:
+    """Names of the models on the page; those of one name are told apart by revision, or by place.
+
+    Args:
+        models: name and revision of each; the latter is empty where a model has none.
+
+    >>> model_titles([("mini", ""), ("/models/tiny", "")])
+    ['mini', 'tiny']
+    """
+    names = [name_of(name) for name, _ in models]
+    if len(set(names)) == len(names):
+        return names
+    revisions = [revision[:8] for _, revision in models]
+    if all(revisions) and len(set(revisions)) == len(revisions):
+        return [f"{name} at {revision}" for name, revision in zip(names, revisions, strict=True)]
+    return [f"{name} ({ordinal})" for name, ordinal in zip(names, ("first", "second"), strict=True)]
+
+
+@cache
+def asset(name: str) -> tuple[str, str] | None:
+    """A script's or style sheet's text and kind, or None."""
+    if name == "style.css":
+        sheets = (type_style(), _file(REPORT, "report.css"), _file(SERVE, "live.css"))
+        return "\n".join(sheets), "text/css"
+    if name in SCRIPTS:
+        return _file(SCRIPTS[name], name), "text/javascript"
+    return None
+
+
+def _data(live: Live) -> dict[str, Any]:
+    if live.run is None:
+        return _without_tags(live)
+    data = page_data(live.run)
+    return {name: data[name] for name in PAGE_KEYS} | {
+        "means": None,
+        "layers_of": {},
+        "has_run": True,
+        "info": {},
+    }
+
+
+def _without_tags(live: Live) -> dict[str, Any]:
+    """Data of a model that no run speaks of: its shape."""
+    model = live.model
+    blank = {"primary": UNCLASSIFIED, "tags": "", "relation": ""}
+    rows = [
+        {"layer": layer, "head": head, "lift": 0.0, "reason": "", "undecided": None, **blank}
+        for layer in model.attention_layers
+        for head in range(model.heads)
+    ]
+    return {
+        "model": {"name": name_of(model.name), "layers": model.layers + len(model.others)},
+        "layers": list(model.attention_layers),
+        "heads": model.heads,
+        "rows": rows,
+        "types": [
+            {"name": t.name, "letter": t.letter, "rests": not t.functional}
+            for t in head_types().values()
+        ],
+        "countable": [],
+        "relations": [],
+        "strongest": {},
+        "means": None,
+        "layers_of": {},
+        "has_run": False,
+        "info": {},
+    }
+
+
+def _file(package: str, name: str) -> str:
+    return (files(package) / name).read_text(encoding="utf-8")

@@ -1,0 +1,145 @@
+"""Effects of silencing in words: of heads, and of the edges that a tag speaks of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from headscope.statistics.conditions import MAX_Q
+from headscope.statistics.estimates import adjusted
+
+CAUSE_COLUMNS = [
+    "kind", "layer", "head", "type", "heads", "behaviour", "how", "n", "clean", "ablated",
+    "effect", "ci_low", "ci_high", "control", "control_low", "control_high", "agrees",
+    "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
+    "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
+]  # fmt: skip
+LOSSES = {"loss", "loss_excess", "loss_low", "loss_high"}
+FIRST_CAUSE_COLUMNS = 17
+"""All that a table of headscope 0.2 has."""
+EDGES = "edges"
+BEHAVIOURS = {
+    "repeat": ("the log-probability of repeated tokens", "nats per token"),
+    "agreement": ("the log-odds of the verb that agrees", "nats"),
+    "pronoun": ("the log-odds of the pronoun that agrees", "nats"),
+    "near": ("the log-probability of what follows its queries", "nats per token"),
+    "away": ("the log-probability of all other tokens", "nats per token"),
+    EDGES: ("the next token's distribution at its queries", "nats"),
+}
+
+BREAKS = "breaks what it looks at"
+IDLE = "writes without mattering"
+NO_CAUSE = "no cause shown"
+UNTESTED = "not tested"
+VERDICTS = (BREAKS, IDLE, NO_CAUSE, UNTESTED)
+"""What silencing says of a tag; the last may be followed by a colon and the reason."""
+
+LEAST_EDGES = 0.005
+"""Least divergence above that of the controls, in nats, that is an effect: by Pinsker's inequality
+it moves at most 5 % of the next token's probability."""
+LEAST_HEADS = 0.02
+"""Least loss beyond that of the control heads, in nats per token or of log-odds."""
+COMPETENT = 0.1
+"""Nats by which the untouched model must be above chance, the whole interval of it."""
+
+
+def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
+    """The table of causes with a `q_value` and a `verdict` in each row, and whether it `agrees`.
+
+    - `breaks what it looks at`: the effect beyond the control's is at least the least effect, its
+      interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
+      at a relation's queries larger than elsewhere. Edges have two ways to it, and their q is of
+      both: by divergence, where the interval of how many times the control's it typically is must
+      lie above 1, or by loss of the token that follows, as heads do.
+    - `writes without mattering`: the head is tagged by what it writes, but the whole interval of
+      the effect beyond the control's lies below the least effect.
+    - `no cause shown`: neither.
+    - `not tested: …`: stated before by whoever measured, and kept.
+
+    Args:
+        table: rows without these columns but for reasons not to test in `verdict`, with a
+            `p_value` of each test.
+        writes: the heads that are tagged by what they write, as (layer, head).
+    """
+    if table.empty:  # heads were named that have no tag
+        return pd.DataFrame(columns=CAUSE_COLUMNS)
+    causes = table.reindex(columns=[*table.columns, *(LOSSES - {*table.columns})])
+    tested = causes["p_value"].notna() & (causes["verdict"] == "") & (causes["behaviour"] != "away")
+    causes["q_value"] = np.nan
+    if tested.any():
+        causes.loc[tested, "q_value"] = adjusted(causes.loc[tested, "p_value"].to_numpy(float))
+    edges = causes["behaviour"] == EDGES
+    least = np.where(edges, LEAST_EDGES, LEAST_HEADS)
+    # divergence grows, predictions suffer downwards
+    loss = causes["excess"].where(edges, -causes["excess"])
+    low = causes["excess_low"].where(edges, -causes["excess_high"])
+    high = causes["excess_high"].where(edges, -causes["excess_low"])
+    exceeds_control = (low > 0).where(~edges, causes["times_low"] > 1)
+    lost = edges & (causes["loss_excess"] >= LEAST_HEADS) & (causes["loss_low"] > 0)
+    broken = ((loss >= least) & exceeds_control) | lost
+    breaks = tested & broken & (causes["q_value"] < MAX_Q) & _exceeds_controls(causes)
+    writers = [head in writes for head in zip(causes["layer"], causes["head"], strict=True)]
+    small = (high < least) & ~(edges & (causes["loss_high"] >= LEAST_HEADS))
+    idle = tested & small & np.array(writers, bool)
+    conditions = [causes["verdict"] != "", breaks, idle]
+    words = np.select(conditions, [causes["verdict"], BREAKS, IDLE], NO_CAUSE)
+    causes["verdict"] = np.where(causes["behaviour"] == "away", "", words)
+    causes["agrees"] = breaks
+    for name in ("layer", "head"):
+        causes[name] = causes[name].astype("Int64")
+    return causes[CAUSE_COLUMNS]
+
+
+def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
+    """Heads worse than each of the control's, and at the relation's queries than elsewhere."""
+    key = ["kind", "type", "heads"]
+    away_effects = table[table["behaviour"] == "away"].set_index(key)["effect"].to_dict()
+    away_effect = [
+        away_effects.get(group, np.nan) for group in table[key].itertuples(index=False, name=None)
+    ]
+    near = (table["behaviour"] != "near") | np.isnan(away_effect) | (table["effect"] < away_effect)
+    worse = table["ci_high"] < np.fmin(0, table["control_low"].astype(float))
+    return (table["behaviour"] == EDGES) | (worse & near)
+
+
+def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
+    """Effects on predictions of silencing a tag's edges, then the head; a sentence each."""
+    causes = table[(table["layer"] == layer) & (table["head"] == head)]
+    away = causes[causes["behaviour"] == "away"].set_index("type")["effect"]
+    edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
+    alone = causes[(causes["kind"] == "head") & (causes["behaviour"] != "away")]
+    return edges + [_head_line(row, away) for row in alone.to_dict("records")]
+
+
+def _edge_line(row: dict[str, object]) -> str:
+    name = f"{row['type']}/{row['relation']}"
+    if pd.isna(row["effect"]):
+        return f"{name}, edges to its targets: {row['verdict']}"
+    return (
+        f"{name}: silencing the edges to its targets ({row['moved']:.2f} of the attention, at "
+        f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, "
+        f"as much of the layer's other attention by {row['control']:.4f}: {row['excess']:+.4f} "
+        f"[{row['excess_low']:+.4f}, {row['excess_high']:+.4f}], typically "
+        f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
+        f"the token that follows loses {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
+        f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than by the other"
+        f"{_q(row)}: {row['verdict']}"
+    )
+
+
+def _head_line(row: dict[str, object], away: pd.Series) -> str:
+    what, unit = BEHAVIOURS[str(row["behaviour"])]
+    line = (
+        f"{row['type']}: silencing it ({row['how']}) changes {what} from {row['clean']:.2f} "
+        f"to {row['ablated']:.2f}: {row['effect']:+.3f} {unit} "
+        f"[{row['ci_low']:+.3f}, {row['ci_high']:+.3f}]"
+    )
+    if row["type"] in away:
+        line += f", elsewhere {away[row['type']]:+.3f}"
+    if pd.notna(row["control"]):
+        line += f"; heads of its depth and size {row['control']:+.3f}{_q(row)}"
+    return f"{line}: {row['verdict']}"
+
+
+def _q(row: dict[str, object]) -> str:
+    return "" if pd.isna(row["q_value"]) else f", q {row['q_value']:.2g}"

@@ -1,0 +1,62 @@
+"""The columns of the two tables of a run, in order; docs/formats.md says what each holds."""
+
+from __future__ import annotations
+
+FIRST_EVIDENCE_COLUMNS = 16
+"""Those that headscope 0.1.0 wrote."""
+EVIDENCE_COLUMNS = [
+    *("layer", "head", "type", "relation"),
+    *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
+    *("hit_rate", "best_offset_rate", "twin_p999", "tagged"),
+    *("chance", "rival", "baseline", "baseline_rate", "contested_n", "contested_lift"),
+    *("verdict", "confirmed", "matched"),
+    *("contested_mass", "contested_low", "contested_high"),
+    *("contested_hit_rate", "contested_rule_rate", "contested_text"),
+]
+"""A row per head and relation."""
+
+HEAD_COLUMNS = [
+    *("layer", "head", "primary", "tags", "relation"),
+    *("score", "control", "lift", "ci_low", "ci_high", "q_value"),
+    *("first_token_mass", "entropy", "mean_distance", "variability", "shape"),
+    *("reason", "kv_group", "mass", "writes", "write_lift", "sink_share"),
+]
+"""A row per head. `score` is an older name of `mass`, kept with the
+same numbers until the next version."""
+WRITE_COLUMNS = ["writes", "write_lift"]
+"""Those that headscope 0.2 did not write yet."""
+EXPLAINED_COLUMNS = ["explained", "rule"]
+"""After those of `heads.csv`, where a run was explained."""
+EFFECT_NUMBERS = [
+    "spread",
+    *("second_lift", "second_low", "second_high"),
+    *("moved", "moved_low", "moved_high"),
+    "share",
+]
+"""Those that evidence on attention has not."""
+EFFECT_COLUMNS = [
+    *("layer", "head", "type", "effect"),
+    *("n", "on", "control", "lift", "ci_low", "ci_high", "q_value"),
+    *EFFECT_NUMBERS,
+    *("twin_p999", "floor", "tagged", "confirmed"),
+]
+"""A row per head and effect."""
+EFFECT_NAMES = {"relation": "effect", "mass": "on"}
+"""What the table of effects calls columns of the evidence."""
+KEYS_FROM_COLUMNS = ["layer", "head", "k_from", "k_composition", "k_random_p999"]
+"""A row per head: the earlier head whose writes its keys read most."""
+RULE_COLUMNS = [
+    "layer",
+    "head",
+    "explained",
+    "place",
+    "feature",
+    "kind",
+    "queries",
+    "weight",
+    "weight_beside_content",
+    "unique",
+    "ci_low",
+    "ci_high",
+]
+"""A row per head and feature of its rule."""

@@ -1,0 +1,301 @@
+"""Early stopping: reading ends when the rest of a text is expected to change few tags.
+
+Every condition of a tag is a ratio of sums that lies above a threshold or below it. By the
+variance over blocks of documents (Cochran 1977, 2.11 and 6.4) the ratio of the whole text will
+differ from that of the part read so far by about N(0, error² · (1 − share read)), so that each
+condition changes sides with a known probability. This is stochastic curtailment (Lan, Simon and
+Halperin 1982): it asks what the planned reading would still say, not what is significant by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.special import ndtr
+
+from headscope.corpus.window import Window
+from headscope.measure.bootstrap import ratio_error
+from headscope.measure.schedule import ROUND_DOCUMENTS
+from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
+from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.statistics.conditions import TIMES_CONTROL
+from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
+from headscope.stimuli import STIMULI
+from headscope.stimuli.stimulus import Rounds
+from headscope.stimuli.text import TEXT
+
+TOLERATED = 0.02
+"""Share of the tags that may be expected to change when reading ends early."""
+TOLERATED_BESIDE = 0.005
+"""Share of all tags of the run that another stimulus may be expected to change when it ends."""
+SHARES = (0.25, 0.5, 0.75)
+"""Of the text: when to ask."""
+LEAST_TOKENS = 10_000
+"""Of text, before which one does not ask."""
+_LEAST_ERROR = 1e-9
+_NORMAL_95 = 1.96
+_NONE: Mapping[str, StoppedEarly] = MappingProxyType({})
+
+
+class ExpectedTagChanges(NamedTuple):
+    """The tags that the rest of a text is expected to change, by the sums so far."""
+
+    tags: int
+    """Head × relation for which all conditions hold so far; the twin has not been read yet."""
+    changes: float
+    """Tags that the rest of the text is expected to add or to take."""
+    decidable: int
+    """Relations that the whole text can decide."""
+
+    @property
+    def should_stop(self) -> bool:
+        """True where so few tags would change that reading may end."""
+        return self.tags > 0 and self.changes <= TOLERATED * self.tags
+
+
+class StoppingRule:
+    """Stops reading a text, or another stimulus, when the rest would change few tags."""
+
+    def __init__(
+        self,
+        relations: Sequence[Relation],
+        facts: Facts,
+        tokens: int,
+        synthetic: Sequence[Window] = (),
+        *,
+        stopped: Mapping[str, StoppedEarly] = _NONE,
+        read_all: bool = False,
+    ) -> None:
+        """Before anything is read.
+
+        Args:
+            relations: those that give tags.
+            facts: what the whole text says of the simple rules.
+            tokens: of the whole text.
+            synthetic: windows of other stimuli.
+            stopped: the stimuli that were stopped so far; it may grow.
+            read_all: whether all is read in one round.
+        """
+        self._relations, self._facts, self._tokens = relations, facts, tokens
+        self._stopped = stopped
+        self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
+        self._documents = {
+            name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
+            for name in sorted({w.stimulus for w in synthetic})
+            if STIMULI[name].rounds is Rounds.DOCUMENTS
+        }
+        self.rounds = {TEXT.name: [*self._shares, 1.0]} | {
+            name: [1.0]
+            if read_all
+            else [*np.arange(ROUND_DOCUMENTS, count, ROUND_DOCUMENTS) / count, 1.0]
+            for name, count in self._documents.items()
+        }
+        """Of each stimulus the share that has been read after each round."""
+
+    @property
+    def interim_tokens(self) -> list[int]:
+        """Tokens of text after which a round of reading ends."""
+        return [int(share * self._tokens) for share in self._shares]
+
+    def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
+        """The stimuli whose rest would change few tags by the sums after a round, counted from 0.
+
+        Returns:
+            Each with the tags that the rest of it is expected to change.
+        """
+        unfinished = [
+            name
+            for name, shares in self.rounds.items()
+            if name not in self._stopped and number + 1 < len(shares)
+        ]
+        if not unfinished:
+            return {}
+        expected = {
+            name: expected_tag_changes(
+                tally,
+                [r for r in self._relations if name in r.stimuli],
+                self.rounds[name][min(number, len(self.rounds[name]) - 1)],
+                self._facts,
+            )
+            for name in self.rounds
+        }
+        share = self.rounds[TEXT.name][min(number, len(self._shares))]
+        tags = expected_tag_changes(tally, self._relations, share, self._facts).tags
+        return {
+            name: round(expected[name].changes, 2)
+            for name in unfinished
+            if expected[name].should_stop
+            or (
+                name != TEXT.name
+                and expected[name].decidable
+                and expected[name].changes <= TOLERATED_BESIDE * tags
+            )
+        }
+
+    def record(self, tokens: int) -> dict[str, Any]:
+        """`text_read` of `run.json`, when so many tokens of text were read."""
+        text = self._stopped.get(TEXT.name)
+        rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds)
+        changes = None if text is None else text.expected_changes
+        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": rounds}
+        record["expected_changes"] = changes
+        for stimulus, count in self._documents.items():
+            stop = self._stopped.get(stimulus)
+            record[stimulus] = {
+                "documents": round(count * self.rounds[stimulus][self._rounds_read(stimulus) - 1]),
+                "of": count,
+                "expected_changes": None if stop is None else stop.expected_changes,
+            }
+        return record
+
+    def _rounds_read(self, stimulus: str) -> int:
+        """In how many rounds a stimulus was read."""
+        stop = self._stopped.get(stimulus)
+        return len(self.rounds[stimulus]) if stop is None else stop.rounds
+
+
+class _Margin(NamedTuple):
+    """Distance of a condition's number above its threshold, and its error on the whole text."""
+
+    above: Float[ndarray, " head"]
+    error: Float[ndarray, " head"]
+
+    @property
+    def changes(self) -> Float[ndarray, " head"]:
+        """The probability that the rest of the text brings it to the other side."""
+        return np.asarray(ndtr(-np.abs(self.above) / np.maximum(self.error, _LEAST_ERROR)))
+
+
+def expected_tag_changes(
+    tally: Tally, relations: Sequence[Relation], share: float, facts: Facts = NO_FACTS
+) -> ExpectedTagChanges:
+    """The tags that the rest of the text is expected to change.
+
+    Relations that the whole text cannot decide are left out.
+
+    Args:
+        tally: the sums of a part of the text.
+        relations: those that give tags.
+        share: of the text, or of another stimulus, that this part is, in (0, 1).
+        facts: what the whole text says of the simple rules, and how many contested queries it has.
+    """
+    sums = _Sums(tally, share)
+    tags, changes, decidable = 0, 0.0, 0
+    for relation in relations:
+        margins = list(_margins(sums, relation, facts.get(relation.id, {})))
+        if not margins:
+            continue
+        decidable += 1
+        holds = np.stack([margin.above >= 0 for margin in margins])
+        change_chance = np.stack([margin.changes for margin in margins])
+        stays = np.where(holds, 1 - change_chance, 1).prod(0)
+        comes = np.where(holds, 1, change_chance).prod(0)
+        tagged = holds.all(0)
+        tags += int(tagged.sum())
+        changes += float(np.where(tagged, 1 - stays, stays * comes).sum())
+    return ExpectedTagChanges(tags, changes, decidable)
+
+
+def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Iterator[_Margin]:
+    """One for each condition; none where the text cannot decide the relation."""
+    rule, name = relation.rule, relation.id
+    if not rule.taggable or not sums.decides(name, MIN_QUERIES):
+        return
+    contested = part_name(name, NATURAL)
+    # of what is read in portions the text knew the first alone
+    known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
+    whole_text = max(known, sums.queries(contested))
+    has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
+    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
+        return  # in the end it cannot be told from a simple rule
+    yield sums.margin(name, "target", rule.floor)
+    yield sums.over_control(name)
+    yield sums.lift(name)
+    if sums.queries(matched := part_name(name, MATCHED)):
+        yield sums.margin(name, "target", TIMES_CONTROL * sums.mean(matched, "control"))
+    if rule.times_chance is not None:
+        yield sums.margin(name, "target", rule.times_chance * sums.chance(name))
+    if has_baseline and sums.decides(contested, MIN_QUERIES):
+        share = min(1.0, sums.queries(contested) / whole_text)
+        rates = facts.get("natural_rules", ())
+        best = rule_rate(sums.mean(name, "hits"), rates, margin)
+        yield sums.over_control(contested, share)
+        yield sums.lift(contested, share)
+        yield sums.margin(contested, "hits", best + margin, share)
+
+
+class _Sums:
+    """Ratios of a tally's sums with their errors."""
+
+    def __init__(self, tally: Tally, share: float) -> None:
+        self.share = share
+        self._tally = tally
+        self._place = {name: index for index, name in enumerate(tally.relations)}
+
+    def queries(self, name: str) -> int:
+        """Number of queries so far."""
+        return int(self._tally.queries[:, self._place[name]].sum()) if name in self._place else 0
+
+    def decides(self, name: str, fewest: int) -> bool:
+        """True where the whole text will have enough queries, and blocks are enough by now."""
+        if self.queries(name) < fewest * self.share:
+            return False
+        return int((self._tally.queries[:, self._place[name]] > 0).sum()) >= MIN_BLOCKS
+
+    def mean(self, name: str, what: str) -> Float[ndarray, " head"]:
+        """The sums of all blocks for each query."""
+        return np.asarray(self._of(name, what).sum(0) / self.queries(name))
+
+    def chance(self, name: str) -> float:
+        """The mass of a head that spreads its attention evenly."""
+        return float(self._tally.chance[:, self._place[name]].sum() / self.queries(name))
+
+    def margin(
+        self,
+        name: str,
+        what: str,
+        threshold: float | Float[ndarray, " head"],
+        share: float | None = None,
+    ) -> _Margin:
+        """Margin of `what` for each query above a threshold."""
+        return self._margin(name, self._of(name, what), threshold, share)
+
+    def over_control(self, name: str, share: float | None = None) -> _Margin:
+        """Margin of the mass above so many times the control."""
+        excess = self._of(name, "target") - TIMES_CONTROL * self._of(name, "control")
+        return self._margin(name, excess, 0.0, share)
+
+    def lift(self, name: str, share: float | None = None) -> _Margin:
+        """Margin of the lower end of the lift's interval, as wide as it will be, above 0."""
+        rate, error = self._ratio(name, self._of(name, "target") - self._of(name, "control"))
+        share = self.share if share is None else share
+        return _Margin(rate - _NORMAL_95 * error * share**0.5, error * (1 - share) ** 0.5)
+
+    def _margin(
+        self,
+        name: str,
+        sums: Float[ndarray, "block head"],
+        threshold: float | Float[ndarray, " head"],
+        share: float | None,
+    ) -> _Margin:
+        rate, error = self._ratio(name, sums)
+        unread = 1 - (self.share if share is None else share)
+        return _Margin(rate - threshold, error * unread**0.5)
+
+    def _ratio(
+        self, name: str, sums: Float[ndarray, "block head"]
+    ) -> tuple[Float[ndarray, " head"], Float[ndarray, " head"]]:
+        """Sums for each query, and their standard error."""
+        queries = self._tally.queries[:, self._place[name]]
+        full = queries > 0
+        return sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])
+
+    def _of(self, name: str, what: str) -> Float[ndarray, "block head"]:
+        sums = getattr(self._tally, what)[:, self._place[name]]
+        return np.asarray(sums.reshape(len(sums), -1))

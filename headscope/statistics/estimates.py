@@ -1,0 +1,257 @@
+"""From sums to evidence: for every head × relation a mass, its control, interval and q value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+from numpy import ndarray
+
+from headscope.measure.tally import Tally
+from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.relations.writes.effect import Effect
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS
+from headscope.statistics.relation_sums import RelationSums, TallySums, ratio, twin_lift
+
+Facts = Mapping[str, Mapping[str, Any]]
+"""What a text says of simple rules; see `facts` of `headscope.measure.fit_baselines`."""
+NO_FACTS: Facts = MappingProxyType({})
+_Columns = dict[str, Any]
+"""Columns of a table by name: an element for each head, or a value that holds for all of them."""
+
+
+class Half(NamedTuple):
+    """Blocks of documents that are weighed by themselves."""
+
+    blocks: slice
+    tested: int = MIN_QUERIES
+    """Queries of a row from which on it has a q value."""
+    decided: int = MIN_QUERIES // 2
+    """Queries of a row with which these blocks can decide it."""
+
+
+def weigh(
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    facts: Facts = NO_FACTS,
+    twin: Tally | None = None,
+    half: Half | None = None,
+) -> pd.DataFrame:
+    """The evidence table, a row per head × relation that had a query, without verdicts.
+
+    - `n`: queries. `mass`: mean attention on the targets, in [0, 1]. `control`: the same on the
+      control keys, for words the rivals of the same query. `lift`: mass − control, in [−1, 1].
+      `matched`: the same on a second control, e.g. other queries at the same distance.
+    - `ci_low`, `ci_high`: 95 % percentile bootstrap of the lift over blocks of documents; where
+      the mass is below the floor, so that no tag hangs on it, Student's interval of the same ratio.
+    - `q_value`: one-sided test of lift > 0, Benjamini–Hochberg over all heads × relations with
+      at least 50 queries.
+    - `hit_rate`: share of queries whose arg-max key, the first token and resting columns left out,
+      is a target; not defined where the target is the first token.
+    - `baseline`, `baseline_rate`: the best simple rule of the text, and the share of queries
+      that it gets right; `best_offset_rate`: the same of the best fixed distance.
+    - `contested_n`: queries where that rule is wrong. There: `contested_mass` on the targets,
+      `rival` on what the rule picks, `contested_lift` their difference with its interval
+      `contested_low`, `contested_high`; `contested_hit_rate`, and `contested_rule_rate`, what the
+      best of all simple rules gets right there whose hit rate over all queries the head does not
+      exceed by the margin. `contested_text`: `natural` or `built` sentences.
+    - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
+    - `chance`: the mass of a head that spreads its attention evenly.
+
+    Of effects, whose cells are logits, there are instead of the last five but for `twin_p999`:
+
+    - `n`: queries at which the head was asked. `mass`: its mean direct effect on the tokens asked
+      about, in logits; `control`: on the control tokens; `lift`: their difference, below 0 for a
+      head that lowers them, and tested in the direction of the effect.
+    - `second_lift` with its interval `second_low`, `second_high`: over the second control.
+    - `moved` with `moved_low`, `moved_high`: the lift without what the head reads at the query's
+      own position, where earlier layers' predictions stand; not defined for `copy`, `suppress`
+      and `successor`, nor where the engine does not see the model's values.
+    - `spread`: the standard deviation of the head's effects over the tokens of the text, the mean
+      over its queries; not defined where the text names the tokens.
+    - `share`: of the summed sizes of the lifts of all heads of the model, in [−1, 1]; not defined
+      where every head is asked at queries of its own.
+
+    Args:
+        tally: the sums.
+        relations: those to weigh, all of attention or all effects, with their parts in the tally.
+        facts: what the text says of the simple rules, see `FittedBaselines.facts`.
+        seed: seeds the bootstrap.
+        twin: the sums of the shuffled twin.
+        half: the blocks to weigh alone, e.g. every other one.
+    """
+    half = half or Half(slice(None))
+    sums = TallySums(tally, half.blocks, seed)
+    tables = []
+    for relation in relations:
+        relation_sums = sums.of(relation)
+        if relation_sums is None:
+            continue
+        if isinstance(relation, Effect):
+            columns = _effect_columns(relation, relation_sums, sums)
+        else:
+            columns = _attention_columns(relation, relation_sums, sums, facts.get(relation.id, {}))
+        columns |= {"type": relation.type, "relation": relation.name, "id": relation.id}
+        tables.append(columns | {"twin_p999": twin_lift(twin, relation)})
+    if not tables:
+        return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "floor"])
+    table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
+    table = table[table["n"] > 0].reset_index(drop=True)
+    table["q_value"] = _q_values(table, half.tested)
+    return table
+
+
+def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
+    """A column of all tables, one under the other; what is said once holds for every head."""
+    values = [table[name] for table in tables]
+    heads = [len(table["mass"]) for table in tables]
+    return np.concatenate([np.broadcast_to(v, n) for v, n in zip(values, heads, strict=True)])
+
+
+def _lift_columns(
+    sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
+) -> _Columns:
+    """The columns that all relations have."""
+    excess = sums.excess
+    low, high, p_value = sums.uncertainty(excess, bounded, sign)
+    return {
+        "layer": np.repeat(tally.numbers, tally.heads),
+        "head": np.tile(np.arange(tally.heads), tally.layers),
+        "mass": sums.mean(sums.target),
+        "control": sums.mean(sums.control),
+        "lift": sums.mean(excess),
+        "ci_low": low,
+        "ci_high": high,
+        "p_value": p_value,
+    }
+
+
+def _attention_columns(
+    relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
+) -> _Columns:
+    """The columns of a relation whose cells are attention."""
+    bounded = sums.mean(sums.target) >= relation.rule.floor
+    hit_rate, queries = sums.mean(sums.hits), sums.weight.sum()
+    columns = _lift_columns(sums, tally_sums.tally, bounded) | {
+        "n": int(queries),
+        "hit_rate": hit_rate if relation.has_hits else np.full_like(hit_rate, np.nan),
+        "chance": float(sums.chance.sum() / queries),
+    }
+    columns |= {
+        "baseline": facts.get("baseline", ""),
+        "baseline_rate": facts.get("baseline_rate", np.nan),
+        "best_offset_rate": facts.get("best_offset_rate", np.nan),
+        "matched": np.nan,
+    }
+    if matched := tally_sums.of(relation, MATCHED):
+        columns["matched"] = matched.mean(matched.control)
+    return columns | _contested_columns(relation, tally_sums, facts, bounded, columns["hit_rate"])
+
+
+def _contested_columns(
+    relation: Relation,
+    tally_sums: TallySums,
+    facts: Mapping[str, Any],
+    bounded: Bool[ndarray, " head"],
+    hit_rate: Float[ndarray, " head"],
+) -> _Columns:
+    """The columns of a relation's contested queries, in natural text or else in built sentences."""
+    columns: _Columns = dict.fromkeys(_CONTESTED, np.nan)
+    columns |= {
+        "contested_n": 0.0 if relation.baseline is not None else np.nan,
+        "contested_rule_rate": np.nan,
+        "contested_text": "",
+    }
+    natural, built = (tally_sums.of(relation, part) for part in (NATURAL, BUILT))
+    few_natural = natural is None or natural.weight.sum() < MIN_QUERIES
+    enough_built = built is not None and built.weight.sum() >= MIN_QUERIES
+    contested, text = (built, "built") if few_natural and enough_built else (natural, "natural")
+    if contested is not None:
+        there = _lift_columns(contested, tally_sums.tally, bounded)
+        there["hit_rate"] = contested.mean(contested.hits)
+        margin = relation.rule.beat_baseline_by or 0.0
+        columns |= {column: there[source] for column, source in _CONTESTED.items()}
+        columns |= {
+            "contested_n": float(contested.weight.sum()),
+            "contested_rule_rate": rule_rate(hit_rate, facts.get(f"{text}_rules", ()), margin),
+            "contested_text": text,
+        }
+    return columns
+
+
+def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -> _Columns:
+    """The columns of a relation whose cells are logits."""
+    every_head = np.ones(sums.target.shape[1], bool)
+    columns = _lift_columns(sums, tally_sums.tally, every_head, effect.sign)
+    columns |= dict.fromkeys(EFFECT_NUMBERS, np.nan)
+    second, at_self = tally_sums.of(effect, MATCHED), tally_sums.of(effect, SELF)
+    queries = sums.weight
+    if effect.top_key is None:
+        total = sums.excess.sum(0)
+        columns["share"] = ratio(total, np.abs(total).sum())
+    elif second is not None:
+        # what the sums are divided by counts distinct tokens where heads have their own queries
+        queries = second.weight
+        columns["spread"] = sums.mean(second.target)
+    differences: dict[tuple[str, str, str], ndarray] = {}
+    if second is not None:
+        differences["second_lift", "second_low", "second_high"] = sums.target - second.control
+    if at_self is not None:
+        differences["moved", "moved_low", "moved_high"] = sums.excess - at_self.target
+    for (lift, low, high), excess in differences.items():
+        columns[lift] = sums.mean(excess)
+        columns[low], columns[high], _ = sums.uncertainty(excess, every_head, effect.sign)
+    return columns | {"n": queries.sum(0).astype(np.int64), "floor": effect.rule.floor}
+
+
+def rule_rate(
+    hit_rate: Float[ndarray, " head"], rules: Sequence[Sequence[float]], margin: float
+) -> Float[ndarray, " head"]:
+    """The contested queries' hit rate of the best simple rule among those as good as each head."""
+    best_rate = np.zeros(len(hit_rate))
+    for overall, there in rules:
+        level = hit_rate < overall + margin
+        best_rate = np.where(level, np.maximum(best_rate, there), best_rate)
+    return best_rate
+
+
+_CONTESTED = {
+    "contested_mass": "mass",
+    "rival": "control",
+    "contested_lift": "lift",
+    "contested_low": "ci_low",
+    "contested_high": "ci_high",
+    "contested_hit_rate": "hit_rate",
+}
+
+
+def _q_values(table: pd.DataFrame, fewest: int) -> pd.Series:
+    q = pd.Series(np.nan, index=table.index)
+    tested = table["p_value"].notna() & (table["n"] >= fewest)
+    if tested.any():
+        q[tested] = adjusted(table.loc[tested, "p_value"].to_numpy())
+    return q
+
+
+def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:
+    """Each test's smallest false discovery rate at which it is rejected, in [0, 1].
+
+    As `scipy.stats.false_discovery_control`, whose import takes longer than most commands.
+    Benjamini & Hochberg 1995, as adjusted by Yekutieli & Benjamini 1999, definition 2.4.
+
+    >>> adjusted(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    order, count = np.argsort(p_values), len(p_values)
+    q = p_values[order] * (count / np.arange(1, count + 1))
+    q_values = np.empty(count)
+    # a test is rejected wherever one with a larger p value is
+    q_values[order] = np.minimum.accumulate(q[::-1])[::-1]
+    return q_values.clip(0, 1)

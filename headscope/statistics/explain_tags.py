@@ -1,0 +1,81 @@
+"""Text of `why` on a head's tags: each condition with its number, each word explained once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from headscope.heads import head_name
+from headscope.relations.relation import TagThresholds
+from headscope.statistics.conditions import CONDITIONS, Row
+from headscope.statistics.tags import (
+    NO_TAG,
+    UNCLASSIFIED,
+    UNIDENTIFIABLE,
+    evidence_order,
+    with_rules,
+)
+
+NEAR_MISSES = 3
+NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
+
+
+def explain_tags(
+    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], layer: int, head: int
+) -> str:
+    """Every tag of a head with its conditions, then the relations that came closest.
+
+    What a condition asks stands behind its name where the text first names it.
+    """
+    table = with_rules(evidence, rules)
+    head_evidence = table[(table["layer"] == layer) & (table["head"] == head)]
+    head_evidence = head_evidence.loc[evidence_order(head_evidence)]
+    tagged = head_evidence[head_evidence["tagged"].astype(bool)]
+    undecided = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
+    near = head_evidence.drop([*tagged.index, *undecided.index])
+    near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
+    word = UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED
+    lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or word)]
+    known: set[str] = set()
+    for title, rows in (
+        ("", tagged),
+        ("Not identifiable:", undecided),
+        (f"{NO_TAG.capitalize()}:", near),
+    ):
+        lines += ["", title] if title and len(rows) else []
+        for row in rows.to_dict("records"):
+            lines += ["", *_account(row, rules, known)]
+    if not len(tagged) + len(undecided) + len(near):
+        lines += [
+            "",
+            f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",
+        ]
+    return "\n".join(lines)
+
+
+def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> Sequence[str]:
+    """One relation; what is explained in it joins what is known."""
+    rule, one = rules[row["id"]], pd.DataFrame([row])
+    once = (
+        {}
+        if known
+        else {
+            "control": " (on other keys, which a head with a simpler habit hits as often)",
+            "chance": " (were its attention spread evenly)",
+        }
+    )
+    head = (
+        f"{row['id']}: {row['mass']:.3f} of its attention on {rule.meaning}; "
+        f"control {row['control']:.3f}{once.get('control', '')}, "
+        f"chance {row['chance']:.3f}{once.get('chance', '')}"
+    )
+    lines = []
+    for condition in CONDITIONS:
+        if not condition.is_asked(row):
+            continue
+        means = "" if condition.name in known else f" ({condition.means})"
+        known.add(condition.name)
+        holds = "no " if bool(condition.fails(one).iloc[0]) else "yes"
+        lines.append(f"  {holds} {condition.name}{means}: {condition.say(row)}")
+    return [head, *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]

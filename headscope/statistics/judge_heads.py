@@ -1,0 +1,185 @@
+"""From sums to a finished run: evidence, tags, heads, and the thresholds they were judged by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headscope.errors import NothingAskedError
+from headscope.measure.bootstrap import LEVEL, RESAMPLES
+from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
+from headscope.measure.profile import describe
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PICTURED, Tally
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
+from headscope.relations.writes.effect import Effect, effects_among, of_attention
+from headscope.statistics.columns import EFFECT_COLUMNS, EFFECT_NAMES, EVIDENCE_COLUMNS
+from headscope.statistics.conditions import MAX_Q, TIMES_CONTROL
+from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
+from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
+from headscope.statistics.result import Result
+from headscope.statistics.run_info import RunInfo
+from headscope.statistics.split_half import (
+    EFFECT_HALVES,
+    HALVES,
+    confirmed,
+    split_half_agreement,
+    tags_of_halves,
+)
+from headscope.statistics.tags import TAGGED, head_table, verdicts
+from headscope.statistics.write_tags import effect_facts, with_writes
+from headscope.stimuli.text import TEXT
+
+_PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
+THRESHOLDS = {
+    "min_queries": MIN_QUERIES,
+    "max_q_value": MAX_Q,
+    "times_control": TIMES_CONTROL,
+    "blocks": BLOCKS,
+    "min_blocks": MIN_BLOCKS,
+    "interval": LEVEL,
+    "resamples": RESAMPLES,
+    "reliable": RELIABLE,
+    "twin_percentile": TWIN_PERCENTILE,
+    "twin_queries": TWIN_QUERIES,
+}
+
+
+class Judging(NamedTuple):
+    """Sums, and what relations are judged by."""
+
+    tally: Tally
+    seed: int
+    facts: Facts = NO_FACTS
+    """What the text says of the simple rules."""
+    twin: Tally | None = None
+    interim_tests: int = 1
+    """How often the run asked whether it had read enough."""
+
+    def relations(
+        self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Evidence on relations with `verdict`, `tagged` and `confirmed`, and each half's tags.
+
+        Args:
+            relations: all of attention, or all effects.
+            half_blocks: the blocks of each half.
+        """
+        tally, seed, facts, twin, tests = self
+        evidence = weigh(tally, relations, seed=seed, facts=facts, twin=twin)
+        if evidence.empty:
+            return evidence, evidence
+        rules = {relation.id: relation.rule for relation in relations}
+        # Bonferroni's correction: a run that looked several times had as many chances
+        evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * tests)
+        evidence["verdict"] = verdicts(evidence, rules).to_numpy()
+        evidence["tagged"] = evidence["verdict"] == TAGGED
+        halves = tags_of_halves(
+            tally, relations, seed=seed, facts=facts, twin=twin, halves=half_blocks
+        )
+        evidence["confirmed"] = confirmed(evidence, halves)
+        return evidence, halves
+
+    def effects(self, effects: Sequence[Effect]) -> pd.DataFrame:
+        """The table of effects, a row per head × effect that had a query."""
+        evidence, _ = self.relations(effects, EFFECT_HALVES)
+        return evidence.rename(columns=EFFECT_NAMES)[EFFECT_COLUMNS]
+
+
+def judge(
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    info: RunInfo,
+    twin: Tally | None = None,
+) -> Result:
+    """Weigh a tally, tag its heads, and note what was decided how.
+
+    Args:
+        tally: the sums.
+        relations: the relations of the tally, effects among them, without the parts that are
+            summed beside them.
+        seed: seeds the bootstrap.
+        info: the run's record: its model, corpora, settings and baselines.
+        twin: the sums of the shuffled twin; without it no tag is tested against chance.
+
+    Raises:
+        NothingAskedError: no relation found a query.
+    """
+    attention, effects = of_attention(relations), effects_among(relations)
+    rules = {relation.id: relation.rule for relation in attention}
+    facts: Facts = info.simple_rules or {}
+    judging = Judging(tally, seed, facts, twin, info.interim_tests)
+    evidence, halves = judging.relations(attention)
+    if evidence.empty:
+        raise NothingAskedError(
+            "no relation found a query: the corpus has no annotation that the asked types need"
+        )
+    untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
+    if twin is not None and len(untested):
+        names = (untested["type"] + "/" + untested["relation"]).unique()
+        note = f"{len(untested)} tags were not tested against the twin, which read too few queries"
+        info = info.with_notes(f"{note}: {', '.join(names)}")
+    shared = tally.heads // info.model.get("key_value_heads", tally.heads)
+    heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
+    effect_table, notes = _effect_table(judging, effects)
+    info = info.with_notes(*notes)
+    if effect_table is not None:
+        heads = with_writes(heads, effect_table)
+        info = replace(info, effects=effect_facts(effects))
+    info = replace(
+        info,
+        thresholds=THRESHOLDS,
+        reliability=split_half_agreement(halves),
+        provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
+    )
+    return Result(
+        heads,
+        evidence[EVIDENCE_COLUMNS],
+        rules,
+        info.to_json(),
+        tally,
+        twin,
+        effects=effect_table,
+        means=mean_patterns(tally.profile),
+        pictures=stimulus_pictures(tally.profile, tally.numbers, _stimuli(heads, attention)),
+    )
+
+
+def _effect_table(
+    judging: Judging, effects: Sequence[Effect]
+) -> tuple[pd.DataFrame | None, list[str]]:
+    """The table of effects, None where nothing was measured, and what a reader must know of it."""
+    table = judging.effects(effects)
+    if not len(table):
+        note = "what heads write was not measured: no path from them to the logits is known here"
+        return None, [note] * bool(effects)
+    of_keys = {effect.type for effect in effects if effect.of_keys}
+    if not (unmeasured := of_keys - set(table["type"])):
+        return table, []
+    return table, [
+        f"{', '.join(sorted(unmeasured))} was not measured: it needs the fused engine, "
+        "queries that are no norm's output, and prompts whose names the tokenizer tells apart"
+    ]
+
+
+def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[int, int], str]:
+    """By layer and head the stimulus made for its primary relation; else text."""
+    stimuli = {
+        relation.id: next((name for name in relation.stimuli if name in PICTURED), TEXT.name)
+        for relation in relations
+    }
+    ids = heads["primary"] + "/" + heads["relation"]
+    places = zip(heads["layer"].tolist(), heads["head"].tolist(), strict=True)
+    return dict(zip(places, ids.map(stimuli).fillna(TEXT.name), strict=True))
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a run's numbers depend on."""
+    return {name: version(name) for name in _PACKAGES}

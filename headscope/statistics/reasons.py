@@ -1,0 +1,107 @@
+"""Why a head has its tags: every condition with its number, near misses, causes and examples."""
+
+from __future__ import annotations
+
+from headscope.errors import RunError
+from headscope.heads import head_name, parse_head, told_of
+from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.causes import cause_lines
+from headscope.statistics.explain_tags import explain_tags
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.surrogate_summary import account_lines, explained_by
+from headscope.statistics.unidentifiable import undecided
+from headscope.statistics.write_tags import write_lines
+
+_MARKS = (
+    "[[query]], «target», … left out, 30: place of the token that follows; elsewhere: attention on "
+    "tokens not shown"
+)
+
+
+def why(result: Result, head: str) -> str:
+    """Every condition of each tag of a head with its number, then the near misses.
+
+    Args:
+        result: a run's data.
+        head: `L5H1` or `5.1`.
+
+    Raises:
+        RunError: the run has no such head.
+    """
+    layer, number = parse_head(head, result.head_names)
+    heads, label = result.heads, head_name(layer, number, result.head_names)
+    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
+        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
+        if layer in others:
+            raise RunError(f"no head {label} in this run: {told_of(others)}")
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
+        raise RunError(f"no head {label} in this run; they go up to {last}")
+    written = result.info.get("effects", {})
+    causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
+    account = explain_tags(result.evidence, result.rules, layer, number)
+    name, _, conditions = account.replace(head_name(layer, number), label, 1).partition("\n\n")
+    parts = [
+        name,
+        _undecided(result, label),
+        conditions,
+        _unsure(result, layer, number),
+        _listed("Rule:", _rule(result, layer, number)),
+        _listed("Writes:", write_lines(result.effects, written, layer, number)),
+        _listed("Causes:", causes),
+        _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _undecided(result: Result, name: str) -> str:
+    undecided_heads = undecided(result.heads, result.evidence)
+    if name not in undecided_heads.index:
+        return ""
+    row = undecided_heads.loc[name]
+    return (
+        f"Not identifiable: {row['said']}. They differ at {row['contested_n']:.0f} of "
+        f"{row['n']} queries of this text, and a verdict asks for {MIN_QUERIES}."
+    )
+
+
+def _rule(result: Result, layer: int, head: int) -> list[str]:
+    """The head's rule, and which of its tags have no bits of their own in it."""
+    if result.accounts is None:
+        return []
+    evidence = result.evidence[
+        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
+    ]
+    tagged = evidence[evidence["tagged"].astype(bool)]
+    tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
+    lines = account_lines(result.accounts, result.heads, layer, head)
+    explanations = explained_by(result.accounts, layer, head, tags)
+    return lines + [f"{tag} has no unique bits: explained by {name}" for tag, name in explanations]
+
+
+def _unsure(result: Result, layer: int, head: int) -> str:
+    evidence = result.evidence[
+        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
+    ]
+    tagged = evidence[evidence["tagged"].astype(bool)]
+    unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if result.unsure(name)]
+    if not unsure:
+        return ""
+    return f"Unreliable in this run (two halves of the corpus disagree): {', '.join(unsure)}"
+
+
+def _examples(result: Result, layer: int, head: int) -> list[str]:
+    return [str(e) for e in result.examples if (e.layer, e.head) == (layer, head) and e.relation]
+
+
+def _examples_title(result: Result, layer: int, head: int) -> str:
+    """Title that says what the lines below it are, and how they are marked."""
+    evidence = result.evidence[
+        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
+    ]
+    title = "Examples, its queries from the best tenth (decile) to the worst, with their mass:"
+    bare = "It has no tag: they are of the relation of largest lift that it could have one by."
+    return "\n".join([title, *([] if evidence["tagged"].astype(bool).any() else [bare]), _MARKS])
+
+
+def _listed(title: str, lines: list[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""

@@ -1,0 +1,133 @@
+"""A tally's sums of one relation: ratios, their intervals and tests, and the twin's share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy import ndarray
+from scipy.special import stdtr, stdtrit
+
+from headscope.measure.bootstrap import LEVEL, interval, ratio_error, resample
+from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.relations.contested import part_name
+from headscope.relations.relation import Relation
+from headscope.relations.writes.effect import Effect
+
+TWIN_PERCENTILE = 0.999
+"""Of the twin's heads: what a relation's lift must exceed."""
+TWIN_QUERIES = 8
+"""A relation with fewer queries in the twin's share of the text says nothing about chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class RelationSums:
+    """Sums of one relation, or of a part of it, in each block."""
+
+    target: Float[ndarray, "block head"]
+    control: Float[ndarray, "block head"]
+    hits: Float[ndarray, "block head"]
+    chance: Float[ndarray, " block"]
+    weight: Float[ndarray, "block _"]
+    """What the sums are divided by: the queries, which all heads have in common, or of an effect
+    what each head was asked at."""
+    seed: int
+    draws: dict[int, Float[ndarray, "resample used"]] = field(default_factory=dict, repr=False)
+    """Resamples by the number of blocks, the same for every relation that has as many."""
+
+    @property
+    def excess(self) -> Float[ndarray, "block head"]:
+        """Sums on targets less those on controls."""
+        return np.asarray(self.target - self.control)
+
+    def mean(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
+        """Sums over all blocks for each query; NaN for a head without any."""
+        return ratio(sums.sum(0), self.weight.sum(0))
+
+    def uncertainty(
+        self,
+        excess: Float[ndarray, "block head"],
+        bounded: Bool[ndarray, " head"],
+        sign: int = 1,
+    ) -> tuple[ndarray, ndarray, ndarray]:
+        """Interval and one-sided p value of Σ excess / Σ weight: blocks resampled or compared.
+
+        NaN for a head that was asked in fewer than eight blocks.
+
+        Args:
+            excess: the sums.
+            bounded: heads whose interval is from resamples; of the others it is Student's.
+            sign: the side of 0 that the test asks for.
+        """
+        used = np.asarray((self.weight > 0).any(1))
+        excess, weight = excess[used], self.weight[used]
+        blocks = (weight > 0).sum(0)
+        too_few = np.broadcast_to(blocks < MIN_BLOCKS, bounded.shape)
+        if too_few.all():
+            return tuple(np.full((3, len(bounded)), np.nan))  # type: ignore[return-value]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lift, error = excess.sum(0) / weight.sum(0), ratio_error(excess, weight)
+            t = np.where(lift == 0, 0.0, sign * lift / error)
+            wide = stdtrit(np.maximum(blocks - 1, 1), (1 + LEVEL) / 2) * error
+        p_value = stdtr(np.maximum(blocks - 1, 1), -t)  # above t in Student's distribution
+        low, high = lift - wide, lift + wide
+        counts = weight[:, 0] if weight.shape[1] == 1 else weight[:, bounded]
+        low[bounded], high[bounded] = interval(excess[:, bounded], counts, self._resamples(used))
+        return tuple(np.where(too_few, np.nan, values) for values in (low, high, p_value))  # type: ignore[return-value]
+
+    def _resamples(self, used: Bool[ndarray, " block"]) -> Float[ndarray, "resample used"]:
+        blocks = int(used.sum())
+        if blocks not in self.draws:
+            self.draws[blocks] = resample(blocks, np.random.default_rng([self.seed, blocks]))
+        return self.draws[blocks]
+
+
+class TallySums:
+    """The sums of a tally, relation by relation."""
+
+    def __init__(self, tally: Tally, blocks: slice = slice(None), seed: int = 0) -> None:
+        self.tally = tally
+        self._blocks, self._seed = blocks, seed
+        self._place = {name: index for index, name in enumerate(tally.relations)}
+        self._draws: dict[int, ndarray] = {}
+
+    def of(self, relation: Relation, part: str = "") -> RelationSums | None:
+        """Sums of a relation or of its part; None where it has no query or is not in the tally."""
+        index = self._place.get(part_name(relation.id, part) if part else relation.id)
+        if index is None:
+            return None
+        target, control, hits = (
+            sums[self._blocks, index].reshape(-1, self.tally.layers * self.tally.heads)
+            for sums in (self.tally.target, self.tally.control, self.tally.hits)
+        )
+        queries = self.tally.queries[self._blocks, index, None]
+        weight = hits if isinstance(relation, Effect) else queries
+        if not weight.any():
+            return None
+        chance = self.tally.chance[self._blocks, index]
+        return RelationSums(target, control, hits, chance, weight, self._seed, self._draws)
+
+
+def twin_lift(twin: Tally | None, relation: Relation) -> float:
+    """Lift that at most one head of a thousand of the twin exceeds; NaN with few queries.
+
+    Of a relation that asks for a lift below 0 it is the lift that at most so many lie below.
+    """
+    sums = None if twin is None else TallySums(twin).of(relation)
+    if sums is None:
+        return float("nan")
+    excess, weight = sums.excess.sum(0), np.broadcast_to(sums.weight.sum(0), sums.excess.shape[1:])
+    enough = weight >= TWIN_QUERIES
+    if not enough.any():
+        return float("nan")
+    sign = relation.sign
+    return float(sign * np.quantile(sign * excess[enough] / weight[enough], TWIN_PERCENTILE))
+
+
+def ratio(
+    sums: Float[ndarray, " head"], count: Float[ndarray, " _"] | float
+) -> Float[ndarray, " head"]:
+    """Sums for each of a count; NaN where nothing was counted."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(count == 0, np.nan, sums / count)

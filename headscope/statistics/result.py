@@ -1,0 +1,102 @@
+"""A run's plain data: evidence and heads as DataFrames, and how they came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.arguments import takes
+from headscope.errors import ChoiceError
+from headscope.heads import PLAIN_NAMES, HeadNames, head_name
+from headscope.measure.example import Example, Picture
+from headscope.measure.tally import Tally
+from headscope.relations.relation import RELIABLE, TagThresholds
+from headscope.statistics.tags import with_no_type
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Findings about each head of a model, and how sure they are.
+
+    `heads` has a row per head and `evidence` a row per head × relation; their columns are
+    described in `headscope.measure.profile.describe`, `headscope.statistics.tags.head_table` and
+    `headscope.statistics.estimates.weigh`.
+    """
+
+    heads: pd.DataFrame
+    """By name, such as `L5H1`."""
+    evidence: pd.DataFrame
+    rules: Mapping[str, TagThresholds]
+    info: dict[str, Any] = field(default_factory=dict)
+    """What is needed to repeat the run: the content of `run.json`."""
+    tally: Tally | None = None
+    """The sums; not read back when a run is loaded for reading."""
+    twin: Tally | None = None
+    """The sums of the shuffled twin; likewise."""
+    examples: Sequence[Example] = ()
+    """Queries of the tagged heads with their patterns; of a loaded run, read when asked for."""
+    causes: pd.DataFrame | None = None
+    """What silencing heads does; see `headscope.studies.ablate`. None before `ablate`."""
+    accounts: pd.DataFrame | None = None
+    """What heads do as rules, a row per head × feature. None before `explain`; after it `heads` has
+    the columns `explained` and `rule`."""
+    effects: pd.DataFrame | None = None
+    """What heads write, a row per head × effect; see `headscope.statistics.estimates.weigh`.
+    None where it was not measured."""
+    means: Float[ndarray, "layer head query key"] | None = None
+    """The heads' mean patterns on the first tokens of texts; see
+    `headscope.measure.mean_pattern.mean_patterns`. None in runs of an older headscope."""
+    keys_from: pd.DataFrame | None = None
+    """Of each head the earlier head whose writes its keys read most, by K-composition. None before
+    `headscope weights RUN --keep`."""
+    source: Any = None
+    """The model in memory that the run was made from; kept while the run is, and never written."""
+    pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)
+    """By layer and head the mean patterns of heads whose primary relation is read on another
+    stimulus than text, on which they are drawn. Empty in runs of an older headscope."""
+
+    def __post_init__(self) -> None:
+        heads = with_no_type(self.heads, self.evidence)
+        object.__setattr__(self, "heads", by_name(heads, self.head_names))
+
+    @property
+    def head_names(self) -> HeadNames:
+        """Names of the model's heads."""
+        return HeadNames.of(self.info.get("model", {}).get("stacks"))
+
+    @property
+    def name(self) -> str:
+        """The run's name of its model."""
+        return str(self.info.get("model", {}).get("name", "?"))
+
+    @takes()
+    def unsure(self, relation: str) -> bool:
+        """True where two halves of the corpus put the heads in different orders for a relation.
+
+        Raises:
+            ChoiceError: the run did not ask for such a relation.
+        """
+        if relation not in self.rules:
+            raise ChoiceError("relation", relation, self.rules)
+        value = self.info.get("reliability", {}).get(relation)
+        return value is not None and value < RELIABLE
+
+
+def layers_of(run: Result) -> list[int]:
+    """The layers of a run by their numbers in the model: of a hybrid those with heads, in order."""
+    return [int(layer) for layer in sorted(run.heads["layer"].unique())]
+
+
+def by_name(rows: pd.DataFrame, head_names: HeadNames = PLAIN_NAMES) -> pd.DataFrame:
+    """Rows with a `layer` and a `head` each, indexed by the names of their heads.
+
+    >>> by_name(pd.DataFrame({"layer": [5], "head": [1]})).index.tolist()
+    ['L5H1']
+    """
+    names = [head_name(row.layer, row.head, head_names) for row in rows.itertuples()]
+    return rows.set_index(pd.Index(names, name="name"))

@@ -1,0 +1,214 @@
+"""From evidence to tags: a condition is a row, so that tags and near misses can say why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from headscope.relations.relation import MIN_QUERIES, TagThresholds
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures
+
+UNCLASSIFIED = "unclassified"
+NO_TAG = "no tag, closest to"
+"""Before the relation that a head without a tag is shown with, wherever it is shown."""
+TAGGED, UNIDENTIFIABLE, NO = "tagged", "not identifiable", "no"
+VERDICTS = (TAGGED, UNIDENTIFIABLE, NO)
+"""The three verdicts on a head and a relation."""
+NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
+"""What a head without a tag is; see `with_no_type`."""
+
+RESTING_PLACES = ("sink/first-token", "sink/resting-column", "delimiter/first-token")
+"""Relations that are no function; the last is what headscope called the first until 0.2."""
+
+_NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
+
+
+def told_relation(relation: str, primary: str) -> str:
+    """A head's relation as it is shown beside its primary type.
+
+    >>> told_relation("offset-1", "positional"), told_relation("first-token", "unclassified")
+    ('offset-1', 'no tag, closest to first-token')
+    """
+    return f"{NO_TAG} {relation}" if relation and primary == UNCLASSIFIED else relation
+
+
+def is_sink(relation: pd.Series) -> pd.Series:
+    """Marks relations, by their full names, that are resting places and no function."""
+    return relation.isin(RESTING_PLACES)
+
+
+def with_rules(
+    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+) -> pd.DataFrame:
+    """The evidence with each relation's thresholds beside it, and its full name as `id`.
+
+    Numbers of effects count upwards in the direction that each of them asks for.
+    """
+    columns = [*EVIDENCE_COLUMNS, *EFFECT_NUMBERS]
+    table = evidence.reset_index(drop=True).reindex(
+        columns=[*evidence.columns, *(name for name in columns if name not in evidence)]
+    )
+    if "id" not in table:
+        table["id"] = table["type"] + "/" + table["relation"]
+    # hundreds of thousands of rows have a few hundred names
+    row, names = pd.factorize(table["id"])
+    known = [rules.get(name) for name in names]
+    for name in ("floor", "beat_baseline_by", "times_chance", "sign"):
+        table[name] = np.array([getattr(rule, name, None) for rule in known], float)[row]
+    table["fewest"] = fewest
+    for name in ("taggable", "broad"):  # True where no rule is known
+        table[name] = np.array([getattr(rule, name, True) for rule in known], bool)[row]
+    companion = np.array([getattr(rule, "companion", None) for rule in known], object)[row]
+    table["companion"] = companion
+    asking = np.flatnonzero(pd.notna(companion))
+    table["companion_mass"] = np.nan
+    if len(asking):
+        key = ["layer", "head", "id"]
+        masses = table[table["id"].isin(set(companion[asking]))].set_index(key)["mass"]
+        companions = table.loc[asking, ["layer", "head"]].assign(id=companion[asking])
+        companion_mass = masses.reindex(pd.MultiIndex.from_frame(companions)).to_numpy()
+        table.loc[asking, "companion_mass"] = companion_mass
+    return _upward(table) if (table["sign"] < 0).any() else table
+
+
+def _upward(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the numbers of effects turned round where heads are to lower tokens."""
+    upward, down = table.copy(), table["sign"] < 0
+    for name in ("lift", "second_lift", "moved", "twin_p999"):
+        upward[name] = table[name].where(~down, -table[name])
+    for prefix in ("ci", "second", "moved"):
+        low, high = f"{prefix}_low", f"{prefix}_high"
+        upward[low] = table[low].where(~down, -table[high])
+        upward[high] = table[high].where(~down, -table[low])
+    return upward
+
+
+def verdicts(
+    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], *, fewest: int = MIN_QUERIES
+) -> pd.Series:
+    """The `verdict` column.
+
+    `tagged` where every condition holds, `not identifiable` where only queries are missing that
+    could tell the relation from a simple rule, else `no`.
+    """
+    if evidence.empty:
+        return pd.Series([], dtype=object)
+    failed = failures(with_rules(evidence, rules, fewest=fewest))
+    count = failed.sum(axis=1)
+    verdict = pd.Series(NO, index=failed.index)
+    verdict[count == 0] = TAGGED
+    verdict[(count == 1) & failed[UNDECIDED]] = UNIDENTIFIABLE
+    return verdict
+
+
+def head_table(
+    evidence: pd.DataFrame,
+    rules: Mapping[str, TagThresholds],
+    profile: pd.DataFrame,
+    kv_group_size: int,
+) -> pd.DataFrame:
+    """A row per head: its tags, the strongest with its numbers, its profile and the reason.
+
+    `primary` is the tag with the largest lift, except that tags that say only what kind of key
+    gets the attention come after those that say which, and resting places last. A head without a
+    tag is one of `NO_TYPE`, and its numbers are those of a relation that the text cannot decide,
+    or else of that which came closest.
+    """
+    table = with_rules(evidence, rules)
+    ordered = table.loc[evidence_order(table)]
+    best = ordered.drop_duplicates(["layer", "head"]).sort_values(["layer", "head"])
+    kinds = _kinds(ordered[ordered["tagged"].astype(bool)])
+    tags = [kinds.get(key, "") for key in zip(best["layer"], best["head"], strict=True)]
+    heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
+        primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
+        tags=tags,
+        score=best["mass"],
+        reason=reasons(best, rules),
+        kv_group=best["head"] // kv_group_size,
+    )
+    heads = heads.assign(writes="", write_lift=np.nan)  # until effects are weighed
+    return with_no_type(heads.merge(profile, on=["layer", "head"])[HEAD_COLUMNS], evidence)
+
+
+def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+    """The heads, with one of two words as the `primary` of those without a tag.
+
+    `not identifiable` where the verdict on some relation is: only contested queries are missing.
+    Else `unclassified`. A `Result` has them so whatever its tables said, so that every output has
+    the same word, and the same count of it; an older `heads.csv` says `unclassified` of both.
+    """
+    if "verdict" not in evidence:
+        return heads
+    open_rows = evidence.loc[evidence["verdict"] == UNIDENTIFIABLE, ["layer", "head"]]
+    undecided = set(open_rows.itertuples(index=False, name=None))
+    places = heads[["layer", "head"]].itertuples(index=False, name=None)
+    words = [UNIDENTIFIABLE if head in undecided else UNCLASSIFIED for head in places]
+    untyped = heads["primary"].isin(NO_TYPE).to_numpy(bool)
+    return heads.assign(primary=np.where(untyped, words, heads["primary"]).astype(object))
+
+
+def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
+    """The types that each tagged head earned, in the order of the rows."""
+    types_of: dict[tuple[int, int], dict[str, None]] = {}
+    for layer, head, kind in tagged[["layer", "head", "type"]].itertuples(index=False):
+        types_of.setdefault((layer, head), {})[kind] = None
+    return {key: ";".join(types) for key, types in types_of.items()}
+
+
+def countable_types(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
+    """The types that a head could have earned here, in the order of the evidence.
+
+    Those with enough queries and blocks for at least one relation that gives a tag, and with enough
+    contested queries where it asks for them. A count of heads of another type would be 0 without
+    anything having been measured.
+    """
+    if evidence.empty:
+        return []
+    table = with_rules(evidence, rules)
+    conditions = {condition.name: condition for condition in CONDITIONS}
+    able = table["ci_low"].notna()
+    for name in (QUERIES, UNDECIDED):
+        able &= ~conditions[name].fails(table)
+    return [str(name) for name in table.loc[able, "type"].unique()]
+
+
+def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
+    """For each row of `with_rules` a sentence: what the head does with which numbers, and for a
+    near miss what failed.
+    """
+    failed = failures(table)
+    rows = zip(table.to_dict("records"), failed.to_dict("records"), strict=True)
+    return [_reason(row, rules, fails) for row, fails in rows]
+
+
+def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bool]) -> str:
+    meaning = rules[row["id"]].meaning
+    numbers = (
+        f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "
+        f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
+        f"q {row['q_value']:.1g}, n {row['n']})"
+    )
+    if row["tagged"]:
+        return f"{row['id']}: {numbers}"
+    if row["verdict"] == UNIDENTIFIABLE:
+        return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
+    failing = [condition.say(row) for condition in CONDITIONS if fails[condition.name]]
+    return f"closest to {row['id']}: {numbers}; fails: {'; '.join(failing)}"
+
+
+def evidence_order(table: pd.DataFrame) -> pd.Index:
+    """The rows of `with_rules`: tags first, the vaguest last of them, then what came closest."""
+    tagged = table["tagged"].astype(bool)
+    rank = pd.DataFrame(
+        {
+            "verdict": np.select([tagged, table["verdict"] == UNIDENTIFIABLE], [0, 1], 2),
+            "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
+            "vague": np.select([~tagged, is_sink(table["id"]), table["broad"]], [0, 2, 1], 0),
+            "lift": -table["lift"],
+        },
+        index=table.index,
+    )
+    return rank.sort_values(["verdict", "failed", "vague", "lift"], kind="stable").index

@@ -1,0 +1,124 @@
+"""Sentences and modules built so that baseline heuristics are wrong in them.
+
+The sentences ship with headscope (`built_corpora`); the modules are drawn here. In most files a
+function is named first where it is defined, and a module where it is imported, so that "where the
+word first stands" is right of nearly every call and import. Here what is called and imported is
+named above that too, once or twice, other functions and modules lie nearer, and it is used several
+times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from pathlib import Path
+
+import numpy as np
+
+from headscope.corpus.code.python import read_python
+from headscope.corpus.document import Document
+from headscope.corpus.read import corpus_files, read_documents
+from headscope.corpus.shipped import built_corpora
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import Stimulus, StimulusConfig, TextTokenizer, document_windows
+
+FILES = 120
+_LINES = 6
+_FUNCTIONS = """
+add apply build check clean close convert copy count draw fetch fill filter find fold format
+get group join keep list load make mark match merge move open order pack parse pick print
+push read save scale search select send show skip sort split store test trim update wait
+write
+"""
+_NAMES = """
+args base body code data end first item items key kind last left length line lines name
+names node other path point right rows size start state table text tree value values width
+words
+"""
+_MODULES = "ast csv glob io json math os random re string sys time"
+_MEMBERS = "error name path read search size sleep split time write"
+
+
+def built_windows(
+    tokenizer: TextTokenizer, max_length: int, *, has_code: bool = False
+) -> Iterator[Window]:
+    """Windows of built sentences, and before them of built modules where the text holds code."""
+    sentences = read_documents(corpus_files(built_corpora()))
+    documents = chain(built_modules() if has_code else (), sentences)
+    return document_windows(documents, tokenizer, BUILT.name, max_length)
+
+
+def built_modules(count: int = FILES, seed: int = 0) -> Iterator[Document]:
+    """Small modules, each a document.
+
+    Args:
+        count: how many.
+        seed: of the random numbers that choose their names and their order.
+    """
+    for number in range(count):
+        rng = np.random.default_rng((seed, number))
+        yield read_python(Path("made") / f"made_{number}.py", _module(rng))
+
+
+def _module(rng: np.random.Generator) -> str:
+    """Named above, bound, then used; what else is bound stands between."""
+    first, second, third, top = _some(rng, _FUNCTIONS, 4)
+    others = _some(rng, _MODULES, 3)
+    *parameters, argument, one, other = _some(rng, _NAMES, 6)
+    # each function shares a parameter's name with either of the others
+    functions = dict(zip((first, second, third), combinations(parameters, 2), strict=True))
+    bound = [
+        f"def {name}({first}, {right}):\n    return {first} + {right}"
+        for name, (first, right) in functions.items()
+    ]
+    imports = [f"import {module}" for module in others]
+    above, middle = [], [*_shuffled(rng, imports), *_shuffled(rng, bound)]
+    in_docstring, in_function = [(True, False), (False, True), (True, True)][int(rng.integers(3))]
+    if in_docstring:
+        modules = ", ".join(_shuffled(rng, others))
+        above.append(f'"""To {first}, {second} and {third} with {modules}."""')
+    if in_function:
+        used = ", ".join(f"{module}.{_one(rng, _MEMBERS.split())}" for module in others)
+        inner = ", ".join(f"{name}({argument}, {argument})" for name in functions)
+        above.append(f"def {top}_all({argument}):\n    return {inner}, {used}")
+        if rng.random() < 0.5:
+            middle = [*middle[3:], *middle[:3]]
+    calls = _calls(rng, functions, others, (one, other))
+    last = [f"def {top}({one}, {other}):", *calls, f"    return {other}"]
+    return "\n".join([*above, *middle, *last]) + "\n"
+
+
+def _calls(
+    rng: np.random.Generator,
+    functions: Mapping[str, Sequence[str]],
+    modules: Sequence[str],
+    names: Sequence[str],
+) -> Iterator[str]:
+    """Lines that call some functions and use some modules, by position or by keyword."""
+    for _ in range(_LINES):
+        name, module = _one(rng, list(functions)), _one(rng, modules)
+        arguments = [_one(rng, names), f"{module}.{_one(rng, _MEMBERS.split())}"]
+        if rng.random() < 0.5:
+            pairs = zip(functions[name], arguments, strict=True)
+            arguments = _shuffled(rng, [f"{parameter}={value}" for parameter, value in pairs])
+        yield f"    {_one(rng, names)} = {name}({arguments[0]}, {arguments[1]})"
+
+
+def _some(rng: np.random.Generator, words: str, count: int) -> list[str]:
+    sample: list[str] = rng.permutation(words.split())[:count].tolist()
+    return sample
+
+
+def _one(rng: np.random.Generator, words: Sequence[str]) -> str:
+    return words[int(rng.integers(len(words)))]
+
+
+def _shuffled(rng: np.random.Generator, words: Sequence[str]) -> list[str]:
+    return [words[i] for i in rng.permutation(len(words)).tolist()]
+
+
+def _build(config: StimulusConfig) -> Iterator[Window]:
+    return built_windows(config.tokenizer, config.max_length, has_code=config.has_code)
+
+
+BUILT = Stimulus(name="built", build=_build, contested="built")

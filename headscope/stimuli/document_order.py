@@ -1,0 +1,71 @@
+"""The order in which documents are read: files, folders and corpora take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from headscope.corpus.document import Document
+from headscope.corpus.read import read_documents
+from headscope.corpus.window import Window
+
+FILES_AT_ONCE = 16
+"""Files of code that are read side by side: many are long, and a few alone would be the text."""
+
+
+def ordered_documents(
+    files: list[Path], opened: list[Path], unread: list[str], seed: int
+) -> Iterator[Document]:
+    """The documents of files in an order drawn by the seed, a file of each folder in turn.
+
+    Args:
+        files: those of one corpus.
+        opened: where each file is noted when it is opened.
+        unread: where reasons are noted why files of code are passed over.
+        seed: seeds the order.
+    """
+    folders: dict[Path, list[Path]] = {}
+    for i in np.random.default_rng(seed).permutation(len(files)):
+        folders.setdefault(files[i].parent, []).append(files[i])
+    for one_of_each in zip_longest(*folders.values()):
+        for file in filter(None, one_of_each):
+            opened.append(file)
+            yield from read_documents([file], unread)
+
+
+def interleave(streams: Iterable[Iterator[Document]]) -> Iterator[Document]:
+    """A document of each stream in turn, until all are at their end."""
+    unfinished = list(streams)
+    while unfinished:
+        for stream in list(unfinished):
+            document = next(stream, None)
+            if document is None:
+                unfinished.remove(stream)
+            else:
+                yield document
+
+
+def interleave_some(streams: Iterable[tuple[Iterator[Window], bool]]) -> Iterator[Window]:
+    """Streams one after the other; of those that are marked several at a time, a window each."""
+    opened: list[Iterator[Window]] = []
+    for stream, is_marked in streams:
+        if not is_marked:
+            yield from stream
+            continue
+        opened.append(stream)
+        while len(opened) >= FILES_AT_ONCE:
+            yield from _round(opened)
+    while opened:
+        yield from _round(opened)
+
+
+def _round(opened: list[Iterator[Window]]) -> Iterator[Window]:
+    for stream in list(opened):
+        window = next(stream, None)
+        if window is None:
+            opened.remove(stream)
+        else:
+            yield window

@@ -1,0 +1,111 @@
+"""Facts of three people, and what one of them has asked for in other words: small needles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from headscope.corpus.controlled import lexicon
+from headscope.corpus.controlled.prompts import retrievals
+from headscope.corpus.document import Document, Word
+from headscope.corpus.gold_links import arrow
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import (
+    MAX_DOCUMENTS,
+    Rounds,
+    Stimulus,
+    StimulusConfig,
+    TextTokenizer,
+    cut_document,
+)
+
+KIND = "value"
+"""Kind of the arrows from a question to its answer."""
+IN_DOCUMENT = 6
+"""Texts of one document: so many that 16 documents, the first round of reading, hold more than the
+50 queries at which a simple rule is wrong that a tag asks for."""
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def fact_windows(
+    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
+) -> list[Window]:
+    """Windows of facts of several people and a question about one; a document is one block.
+
+    Texts that are longer than a window are left out.
+    """
+    windows: list[Window] = []
+    for number in range(count):
+        for document in fact_documents(number, seed=seed):
+            cut = list(cut_document(document, tokenizer, FACTS.name, max_length, number=number))
+            windows += cut if len(cut) == 1 else []
+    return windows
+
+
+def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
+    """Texts of one document, each a text by itself.
+
+    In one text the last word of a question, and what followed it, would stand before the next.
+
+    The answer follows its question, so that it is known what is due there.
+
+    >>> first = next(fact_documents(0, seed=0))
+    >>> first.text
+    'Ruth lives in Madrid. George lives in Moscow. Alice lives in Rome. The city where Ruth has a \
+home is Madrid.'
+    >>> first.text[first.arrows[0].right[0] :][:6]
+    'Madrid'
+    """
+    rng = np.random.default_rng([seed, document])
+    for number in range(document * IN_DOCUMENT, (document + 1) * IN_DOCUMENT):
+        (prompt,) = retrievals(rng, number)
+        values, end = {*prompt.right, *prompt.wrong}, len(prompt.text)
+        text = f"{prompt.text} {prompt.right[0]}."
+        words, sentence = [], 0
+        for match in _WORD.finditer(text):
+            form = match.group()
+            words.append(Word(form, *match.span(), sentence, form, _upos(form, values)))
+            sentence += form == "."
+        stated = {word.form: word.start for word in words if word.end < end}
+        query = max(word.start for word in words if word.end <= end)
+        goal, candidates = stated[prompt.right[0]], [stated[value] for value in values]
+        link = arrow(KIND, query, [goal], candidates)
+        yield Document(
+            f"facts_{number:03d}",
+            text,
+            tuple(words),
+            source="facts",
+            arrows=() if link is None else (link,),
+            stimulus=FACTS.name,
+        )
+
+
+def _upos(form: str, values: set[str]) -> str:
+    """Values are the only nouns, so that the first or the second noun is the first or second."""
+    if form in values:
+        return "NOUN"
+    return "PROPN" if form in _NAMES else "X" if form.isalpha() else "PUNCT"
+
+
+_NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
+
+
+def _build(config: StimulusConfig) -> list[Window]:
+    return fact_windows(config.tokenizer, **config.size)
+
+
+FACTS = Stimulus(
+    name="facts",
+    title="facts and questions",
+    build=_build,
+    rounds=Rounds.DOCUMENTS,
+    contested="natural",
+    for_relations=True,
+    study_documents=16,
+    example_windows=8,
+    ablation_near=True,
+    picture="facts and a question: the first {half} tokens, then the last {half}",
+)

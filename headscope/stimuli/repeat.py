@@ -1,0 +1,105 @@
+"""Repeated random tokens: the stimulus on which induction heads show without help from language.
+
+Elhage et al. 2021 (A Mathematical Framework for Transformer Circuits) and Olsson et al. 2022
+(In-context Learning and Induction Heads) use the same stimulus.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import (
+    MAX_DOCUMENTS,
+    Rounds,
+    Stimulus,
+    StimulusConfig,
+    TextTokenizer,
+    frame_of,
+)
+
+SHORTEST, LONGEST = 25, 64
+"""Bounds of the copied stretch in tokens. It varies between windows, so that no fixed distance
+does an induction head's work; the longest window is 129 tokens."""
+OUTSIDE = 32
+"""Tokens that do not stand in a window, which it is compared with."""
+
+
+def repeat_windows(
+    vocabulary: Int[ndarray, " token"],
+    tokenizer: TextTokenizer,
+    *,
+    max_length: int,
+    seed: int,
+    count: int = MAX_DOCUMENTS,
+) -> list[Window]:
+    """`count` windows `[bos, r, r]`, r of 25 to 64 random tokens, none of them twice in r.
+
+    Each window is a document, and so a block of its own.
+
+    Args:
+        vocabulary: token ids to draw from, without special tokens.
+        tokenizer: the model's, which spells them.
+        max_length: the model's context; shorter contexts get shorter copies.
+        seed: the same seed gives the same windows.
+        count: number of windows.
+
+    >>> from types import SimpleNamespace
+    >>> spelling = {"spell": lambda tokens: list(map(str, tokens)), "encode": None}
+    >>> numbers = SimpleNamespace(bos=0, bos_string="0", **spelling)
+    >>> (window,) = repeat_windows(np.arange(1, 40), numbers, count=1, seed=0, max_length=7)
+    >>> n = window.copy_length
+    >>> n, len(window), bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
+    (3, 7, True)
+    """
+    frame = frame_of(tokenizer)
+    longest = min(LONGEST, (max_length - frame.closing_tokens - 1) // 2, len(vocabulary))
+    shortest = min(SHORTEST, longest)
+    rng = np.random.default_rng(seed)
+    windows = []
+    for i in range(count):
+        n = int(rng.integers(shortest, longest + 1))
+        copied = rng.choice(vocabulary, size=n, replace=False)
+        tokens = np.concatenate([[tokenizer.bos], copied, copied])
+        strings = tuple(tokenizer.spell(tokens.tolist()))
+        window = Window(
+            f"repeat#{i}",
+            tokens,
+            strings,
+            copy_length=n,
+            stimulus=REPEAT.name,
+            document=i,
+            outside=_outside(vocabulary, copied, np.random.default_rng([seed, i])),
+        )
+        windows.append(frame.close(window))
+    return windows
+
+
+def _outside(
+    vocabulary: Int[ndarray, " token"], inside: Int[ndarray, " inside"], rng: np.random.Generator
+) -> Int[ndarray, " outside"]:
+    """Some of the vocabulary's other tokens; drawn beside the copies, which stay what they are."""
+    candidates = rng.choice(
+        vocabulary, size=min(len(vocabulary), OUTSIDE + len(inside)), replace=False
+    )
+    return candidates[~np.isin(candidates, inside)][:OUTSIDE]
+
+
+def _build(config: StimulusConfig) -> list[Window]:
+    return repeat_windows(config.vocabulary, config.tokenizer, **config.size)
+
+
+REPEAT = Stimulus(
+    name="repeat",
+    title="random tokens",
+    build=_build,
+    rounds=Rounds.DOCUMENTS,
+    for_relations=True,
+    any_language=True,
+    study_documents=24,
+    example_windows=2,
+    picture="repeated random tokens: the first {start} of a sequence, "
+    "then the first {half} of its copy",
+)

@@ -1,0 +1,186 @@
+"""A stimulus: one kind of windows that a run reads, a row of the table in `headscope.stimuli`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
+from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
+from headscope.corpus.document import Document
+from headscope.corpus.overlong import overlong_words
+from headscope.corpus.window import NO_FRAME, Frame, Window
+
+MAX_DOCUMENTS = 64
+"""Documents of a built stimulus; each is a block of its own when means are resampled."""
+MIN_DOCUMENTS = 8
+"""Documents without which resampling them cannot say how sure a mean over them is."""
+LONGEST_TOKEN = 128
+"""Characters of the longest token of a tokenizer that does not say; as of GPT-2's."""
+TOKENS_PER_DOCUMENT = 300
+"""Tokens of one document of word pairs, about."""
+
+
+@runtime_checkable
+class TextTokenizer(Protocol):
+    """A tokenizer of text with offsets; see `headscope.models.tokenizer.Tokenizer`."""
+
+    bos: int
+    bos_string: str
+
+    def encode(self, document: Document) -> TokenizedDocument: ...
+    def spell(self, tokens: Sequence[int]) -> list[str]: ...
+
+
+@runtime_checkable
+class VocabularyTokenizer(TextTokenizer, Protocol):
+    """A tokenizer that says which tokens are no special ones."""
+
+    def ordinary_tokens(self, vocabulary_size: int) -> Int[ndarray, " token"]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class StimulusConfig:
+    """The model's side of a stimulus, and its size."""
+
+    tokenizer: VocabularyTokenizer
+    vocabulary_size: int
+    max_length: int
+    """Longest window in tokens."""
+    seed: int
+    documents: int = MAX_DOCUMENTS
+    """Documents of each built stimulus."""
+    has_code: bool = False
+    """Whether the text holds annotated code."""
+
+    @property
+    def vocabulary(self) -> Int[ndarray, " token"]:
+        """Tokens that stand for text.
+
+        Raises:
+            ModelError: there are too few to make a random sequence.
+        """
+        return np.asarray(self.tokenizer.ordinary_tokens(self.vocabulary_size))
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The longest window, the seed and the number of documents, as builders take them."""
+        return {"max_length": self.max_length, "seed": self.seed, "count": self.documents}
+
+
+class Rounds(Enum):
+    """Divisions of a stimulus into rounds, after each of which its reading may end."""
+
+    TOKENS = "after shares of the text's tokens"
+    DOCUMENTS = "after some documents each"
+    FIRST = "all of it in the first round"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stimulus:
+    """One kind of windows, as runs, relations, studies and examples know it.
+
+    A new one is a file with its row, and a line in `headscope.stimuli`.
+    """
+
+    name: str
+    """`Window.stimulus` of its windows."""
+    title: str = ""
+    """What the page on the method calls it; empty for one that no relation is read on."""
+    build: Callable[[StimulusConfig], Iterable[Window]] | None = None
+    """Its windows. None where they come from a corpus, or depend on what effects ask."""
+    rounds: Rounds = Rounds.FIRST
+    """When it is read."""
+    contested: Literal["natural", "built"] | None = None
+    """The contested queries that its windows decide: those of natural text and of sentences read
+    like it, or those of what was built because natural text has too few."""
+    for_relations: bool = False
+    """Whether any relation may ask for it by its name."""
+    any_language: bool = False
+    """Whether it says something of a model of any language: it holds no English of ours."""
+    study_documents: int = 0
+    """Documents that a study of single queries reads of it."""
+    example_windows: int = 0
+    """Windows that a run keeps to cut examples out of."""
+    picture: str = ""
+    """Words for the part of it that a head's small picture shows: `{side}` stands for the picture's
+    side in tokens, `{half}` for half of it, `{start}` for one less than half. Of a stimulus without
+    them none is kept."""
+    ablation_near: bool = False
+    """Whether ablation splits its predictions by whether they are made at a relation's queries."""
+
+
+def frame_of(tokenizer: TextTokenizer) -> Frame:
+    """The tokens that close a window of the tokenizer's model; a causal model has none."""
+    frame: Frame = getattr(tokenizer, "frame", NO_FRAME)
+    return frame
+
+
+def longest_word(tokenizer: TextTokenizer, document: Document, max_length: int) -> int:
+    """Characters of a word beyond which no window of so many tokens can hold it.
+
+    A token stands for at least one character, so that the vocabulary is searched only where a
+    document has a word of more characters than a window has tokens.
+    """
+    if not overlong_words(document, max_length):
+        return max_length
+    token: int = getattr(tokenizer, "longest_token", LONGEST_TOKEN)
+    return max_length * max(token, 1)
+
+
+def document_windows(
+    documents: Iterable[Document], tokenizer: TextTokenizer, stimulus: str, max_length: int
+) -> Iterator[Window]:
+    """Windows of documents that were built, each with its document's number."""
+    for number, document in enumerate(documents):
+        yield from cut_document(document, tokenizer, stimulus, max_length, number=number)
+
+
+def cut_document(
+    document: Document,
+    tokenizer: TextTokenizer,
+    stimulus: str,
+    max_length: int,
+    *,
+    number: int,
+    cuts: Cuts | None = None,
+) -> Iterator[Window]:
+    """The windows of one document, closed as the tokenizer's model expects.
+
+    Args:
+        document: the text.
+        tokenizer: the model's.
+        stimulus: the name of its windows' stimulus.
+        max_length: longest window in tokens, what closes it included.
+        number: the document's number in its stimulus.
+        cuts: counts sentences that are cut and words that are lost.
+    """
+    frame = frame_of(tokenizer)
+    windows = cut_windows(
+        tokenizer.encode(document),
+        tokenizer.bos,
+        tokenizer.bos_string,
+        max_length=max_length - frame.closing_tokens,
+        cuts=Cuts() if cuts is None else cuts,
+        stimulus=stimulus,
+        number=number,
+    )
+    return (frame.close(window) for window in windows)
+
+
+def documents_beside(max_tokens: int) -> int:
+    """Documents of each built stimulus beside so many tokens of text.
+
+    As many as two halves need that agree: 64 hold 128 sentences of each relation between words.
+    Beside a short text fewer, so that they do not become the run, but as many as two halves take
+    that each say how sure they are.
+
+    >>> [documents_beside(tokens) for tokens in (1_000, 8_000, 40_000)]
+    [16, 26, 64]
+    """
+    return min(MAX_DOCUMENTS, max(2 * MIN_DOCUMENTS, max_tokens // TOKENS_PER_DOCUMENT))

@@ -1,0 +1,223 @@
+"""Natural text: documents cut into windows, up to a number of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import NotRequired, TypedDict, Unpack
+
+from headscope.corpus.align import Cuts
+from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
+from headscope.corpus.document import Document
+from headscope.corpus.languages import foreign_notes
+from headscope.corpus.naming import names_within
+from headscope.corpus.overlong import cut_overlong, overlong_words
+from headscope.corpus.read import corpus_files, file_sha256
+from headscope.corpus.shipped import corpus_place
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError
+from headscope.stimuli.document_order import interleave, interleave_some, ordered_documents
+from headscope.stimuli.stimulus import (
+    MIN_DOCUMENTS,
+    Rounds,
+    Stimulus,
+    TextTokenizer,
+    cut_document,
+    longest_word,
+)
+
+TEXT = Stimulus(
+    name="text",
+    title="text",
+    rounds=Rounds.TOKENS,
+    contested="natural",
+    for_relations=True,
+    any_language=True,
+    example_windows=16,
+    ablation_near=True,
+    picture="the first {side} tokens of texts",
+)
+"""Natural text of a corpus."""
+CONTESTED_TEXT = Stimulus(name="further", contested="natural")
+"""Natural text behind what is read for all relations, for contested queries alone."""
+EXCERPT = Stimulus(name="excerpt", title="excerpts of code", contested="natural")
+"""Pieces of a file of code that were put together for their contested queries."""
+
+
+class ReadLimits(TypedDict):
+    """Limits of what is read of a text: tokens, to the end of a window, and documents."""
+
+    max_tokens: int
+    max_documents: NotRequired[int | None]
+
+
+class TextWindows:
+    """Windows of natural text, up to `max_tokens` tokens or `max_documents` documents.
+
+    The files of a folder are read in an order drawn by the seed, its subfolders in turn a file
+    each, so that a short run sees all kinds of text; several corpora take turns, one document
+    each. A file that would not be needed is not read, and no more than a document of each corpus
+    is in memory.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[str | Path],
+        tokenizer: TextTokenizer,
+        *,
+        max_length: int,
+        seed: int,
+        **limits: Unpack[ReadLimits],
+    ) -> None:
+        self.max_documents = limits.get("max_documents")
+        self.tokens = 0
+        """Tokens of the windows so far, the beginning-of-text tokens included."""
+        self.tokenizer, self.max_length = tokenizer, max_length
+        self.max_tokens = limits["max_tokens"]
+        self._opened_files: list[Path] = []
+        self._cuts, self._skipped_mentions = Cuts(), 0
+        self._unread_files: list[str] = []
+        """Reasons why files of code were passed over."""
+        self.documents = 0
+        """Documents that the windows so far are of; a long text in pieces is one."""
+        self._piece_documents: dict[str, int] = {}
+        self._next_document = 0
+        self._for_contested = False
+        """Whether the next windows are for contested queries alone."""
+        # a path that does not exist is found now, not when its turn comes
+        corpora = [corpus_place(corpus) for corpus in corpora]
+        files = _corpus_files(corpora)
+        self.paths = names_within(corpora, files)
+        """All files of the corpora by their names in these, whether they will be needed or not."""
+        self._sha256: dict[Path, str] = {}
+        self._stream = self._windows(
+            interleave(
+                ordered_documents(f, self._opened_files, self._unread_files, seed) for f in files
+            )
+        )
+
+    def __iter__(self) -> Iterator[Window]:
+        """The windows, once.
+
+        Raises:
+            CorpusError: with file and line, for a file that cannot be read.
+        """
+        while self.tokens < self.max_tokens:
+            window = next(self._stream, None)
+            if window is None:
+                if not self.tokens and self._unread_files:
+                    raise CorpusError(f"{self._unread_files[0]}; there is nothing else to read")
+                return
+            if self.max_documents is not None and window.document >= self.max_documents:
+                return
+            self.documents = max(self.documents, window.document + 1)
+            self.tokens += len(window)
+            yield window
+
+    def remaining(self) -> Iterator[Window]:
+        """Windows behind the last one, for contested queries alone; they do not count here.
+
+        None as long as the text itself is not read to its end: it would lose these windows.
+        """
+        if self.tokens >= self.max_tokens:
+            self._for_contested = True
+            for window in self._stream:
+                excerpt = window.stimulus == EXCERPT.name
+                yield window if excerpt else replace(window, stimulus=CONTESTED_TEXT.name)
+
+    def _windows(self, documents: Iterable[Document]) -> Iterator[Window]:
+        streams = ((self._of_document(document), is_code(document)) for document in documents)
+        yield from interleave_some(streams)
+
+    def _of_document(self, document: Document) -> Iterator[Window]:
+        self._skipped_mentions += document.skipped_mentions
+        number = self._number(document)
+        rare: Iterator[Window] = iter(())
+        if self._for_contested and is_code(document):
+            cut = (self._cut(piece, EXCERPT, number) for piece in excerpts(document))
+            rare, document = chain.from_iterable(cut), without_excerpted(document)
+        self._next_document = max(self._next_document, number + 1)
+        yield from chain(rare, self._cut(document, TEXT, number, self._cuts))
+
+    def _cut(
+        self, document: Document, stimulus: Stimulus, number: int, cuts: Cuts | None = None
+    ) -> Iterator[Window]:
+        cuts = Cuts() if cuts is None else cuts
+        limit = longest_word(self.tokenizer, document, self.max_length)
+        if overlong := overlong_words(document, limit):
+            cuts.words_cut += len(overlong)
+            cuts.first_word = cuts.first_word or document.name
+        name, length, count = stimulus.name, self.max_length, 0
+        for piece in cut_overlong(document, limit):
+            for window in cut_document(
+                piece, self.tokenizer, name, length, number=number, cuts=cuts
+            ):
+                # windows of all pieces are numbered as those of one document
+                yield replace(window, name=f"{document.name}#{count}") if overlong else window
+                count += 1
+
+    def _number(self, document: Document) -> int:
+        """The document's number; all pieces of one text have that of the first."""
+        if not document.original:
+            return self._next_document
+        return self._piece_documents.setdefault(document.original, self._next_document)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The sha256 of each corpus file that was read, by its name in its corpus."""
+        opened = set(self._opened_files)  # more may be opened meanwhile
+        for path in opened:
+            if path not in self._sha256:
+                self._sha256[path] = file_sha256(path)
+        return {name: self._sha256[path] for name, path in self.paths.items() if path in opened}
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the windows so far, for the reader of the results."""
+        return [
+            *_cut_notes(self._cuts, self._skipped_mentions),
+            *_unread_notes(self._unread_files),
+            *foreign_notes(self.paths.values()),
+            *few_documents(self.documents),
+        ]
+
+
+def few_documents(documents: int) -> list[str]:
+    """A note where there are too few documents for blocks of them."""
+    if not 0 < documents < MIN_DOCUMENTS:
+        return []
+    count = "1 document was" if documents == 1 else f"{documents} documents were"
+    return [
+        f"{count} read, fewer than {MIN_DOCUMENTS}: intervals come from stretches within them, and "
+        "say nothing of other texts"
+    ]
+
+
+def _corpus_files(corpora: Sequence[str | Path]) -> list[list[Path]]:
+    return [corpus_files([corpus]) for corpus in corpora]
+
+
+def _unread_notes(unread_files: Sequence[str]) -> list[str]:
+    first = f"(first {unread_files[0]})" if unread_files else ""
+    return [f"{len(unread_files)} files of code passed over {first}"] if unread_files else []
+
+
+def _cut_notes(cuts: Cuts, skipped_mentions: int) -> list[str]:
+    notes = []
+    if skipped_mentions:
+        notes.append(f"{skipped_mentions} discontinuous mentions left out")
+    if cuts.sentences_cut:
+        notes.append(
+            f"{cuts.sentences_cut} sentences longer than a window were cut between words "
+            f"(first in {cuts.first})"
+        )
+    if cuts.words_cut:
+        notes.append(
+            f"{cuts.words_cut} words longer than a window were cut before they were tokenized "
+            f"(first in {cuts.first_word})"
+        )
+    if cuts.words_lost:
+        notes.append(f"{cuts.words_lost} words of which the tokenizer keeps no character left out")
+    return notes

@@ -1,0 +1,161 @@
+"""Repeated random words of several tokens each: what comes next, by tokens and by words.
+
+As repeated random tokens show what induction looks at (see `headscope.stimuli.repeat`), repeated
+random words show whether a head goes by words: from the last token of a word to the last token of
+the word that followed it the first time (Feucht et al. 2025, arXiv 2504.03022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from headscope.corpus.document import Document
+from headscope.corpus.window import Window, WordTable
+from headscope.stimuli.long_words import LONG_WORDS
+from headscope.stimuli.stimulus import (
+    MAX_DOCUMENTS,
+    Rounds,
+    Stimulus,
+    StimulusConfig,
+    TextTokenizer,
+    frame_of,
+)
+
+FEWEST_WORDS, MOST_WORDS = 10, 14
+"""Of a copy. More than any simple rule counts words back (8), and not always equally many."""
+LENGTHS, KINDS = range(2, 9), 3
+"""Tokens of a word; of the lengths that there are enough words of, the shortest three."""
+LEAST = 20
+"""Words of a length without which words of this length are not drawn: each would come often."""
+
+
+def word_windows(
+    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
+) -> list[Window]:
+    """Windows of repeated random words of several tokens, each a block of its own.
+
+    None where the tokenizer spells too few words with several tokens.
+    """
+    frame, words = frame_of(tokenizer), spelled_within(LONG_WORDS, tokenizer)
+    size = {"count": count, "seed": seed, "max_length": max_length - frame.closing_tokens}
+    windows = word_repeats(words, tokenizer.bos, tokenizer.spell, **size)
+    return [frame.close(window) for window in windows]
+
+
+def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
+    """The tokens of each word as within a text; words that share a token with another fall away."""
+    text = " ".join(["It", *words])
+    tokenized = tokenizer.encode(Document("words", text, ()))
+    ends = np.cumsum([len(word) + 1 for word in words]) + len("It")
+    starts = ends - [len(word) for word in words]
+    first = np.searchsorted(tokenized.offsets[:, 1], starts, side="right")
+    last = np.searchsorted(tokenized.offsets[:, 0], ends, side="left") - 1
+    spelled = []
+    for word, a, b in zip(words, first.tolist(), last.tolist(), strict=True):
+        if a <= b and text[tokenized.offsets[a, 0] : tokenized.offsets[b, 1]].strip() == word:
+            spelled.append([int(token) for token in tokenized.tokens[a : b + 1]])
+    return spelled
+
+
+def word_repeats(
+    spelled: Sequence[Sequence[int]],
+    bos: int,
+    spell: Callable[[list[int]], list[str]],
+    *,
+    count: int,
+    seed: int,
+    max_length: int,
+) -> list[Window]:
+    """`count` windows `[bos, r, r]`, r of 10 to 14 words of several tokens, none twice in r.
+
+    Each length is drawn equally often, so that no distance from the earlier copy leads to where
+    words end. Nothing where the tokenizer spells too few words with several tokens.
+
+    Args:
+        spelled: the tokens of each word, as within a text.
+        bos: the beginning-of-text token.
+        spell: gives the text of each token id.
+        count: number of windows.
+        seed: the same seed gives the same windows.
+        max_length: the model's context; shorter contexts get fewer words, or none.
+
+    >>> words = [(10 * n, 10 * n + 1, *range(10 * n + 2, 10 * n + 2 + n % 3)) for n in range(1, 90)]
+    >>> spell = lambda tokens: [f"<{token}>" for token in tokens]
+    >>> (window,) = word_repeats(words, 0, spell, count=1, seed=0, max_length=99)
+    >>> n = window.copy_length
+    >>> len(window) == 2 * n + 1, bool((window.tokens[1 : n + 1] == window.tokens[n + 1 :]).all())
+    (True, True)
+    """
+    by_length = {n: [tuple(word) for word in spelled if len(word) == n] for n in LENGTHS}
+    lengths = [n for n, words in by_length.items() if len(words) >= LEAST][:KINDS]
+    windows: list[Window] = []
+    for number in range(count if len(lengths) > 1 else 0):
+        rng = np.random.default_rng([seed, number])
+        size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
+        repeats: list[tuple[int, ...]] = []
+        used: set[int] = set()
+        order = rng.permutation(np.resize(lengths, size)).tolist()
+        for length in order:
+            candidates = by_length[length]
+            shuffled = (candidates[i] for i in rng.permutation(len(candidates)).tolist())
+            word = next((w for w in shuffled if not used & {*w} and len({*w}) == length), None)
+            if word is not None:
+                repeats.append(word)
+                used |= {*word}
+        while 1 + 2 * sum(map(len, repeats)) > max_length:
+            repeats.pop()
+        if len(repeats) > 2:
+            windows.append(_window(repeats, bos, spell, number))
+    return windows
+
+
+def _window(
+    words: list[tuple[int, ...]], bos: int, spell: Callable[[list[int]], list[str]], number: int
+) -> Window:
+    tokens = np.array([bos, *(token for word in words * 2 for token in word)], np.int64)
+    strings = tuple(spell(tokens.tolist()))
+    last = np.cumsum([len(word) for word in words * 2])
+    first = last - [len(word) - 1 for word in words * 2]
+    lemma = np.array(
+        ["".join(strings[a : b + 1]).strip() for a, b in zip(first, last, strict=True)]
+    )
+    table = WordTable(
+        first=first,
+        last=last,
+        sentence=np.zeros(len(last), np.int64),
+        head=np.full(len(last), -1),
+        deprel=np.full(len(last), ""),
+        upos=np.full(len(last), "X"),
+        lemma=lemma,
+    )
+    copied = int(last[len(words) - 1])
+    return Window(
+        f"words#{number}",
+        tokens,
+        strings,
+        words=table,
+        copy_length=copied,
+        stimulus=WORDS.name,
+        document=number,
+    )
+
+
+def _build(config: StimulusConfig) -> list[Window]:
+    return word_windows(config.tokenizer, **config.size)
+
+
+WORDS = Stimulus(
+    name="words",
+    title="repeated long words",
+    build=_build,
+    rounds=Rounds.DOCUMENTS,
+    contested="natural",
+    for_relations=True,
+    study_documents=24,
+    example_windows=4,
+    ablation_near=True,
+    picture="repeated random words: the first {start} tokens of a sequence, "
+    "then the first {half} of its copy",
+)

@@ -1,0 +1,215 @@
+"""Effects of silencing heads on the behaviours that their types predict.
+
+A head's tag says where it looks; this says what the model loses. Each type predicts a behaviour:
+
+- induction: log-probability on the second copy of repeated random tokens, per position;
+- syntactic: log-odds of the verb that agrees with its subject over a noun of the other number;
+- coreference: log-odds of the pronoun that agrees with its antecedent, of two candidates;
+- positional, delimiter, semantic: log-probability of the next token at the queries of the head's
+  relation (`near`), which must suffer more than all other predictions (`away`).
+
+The control of each is what as many heads do that lack the type and are like it in depth and size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy import ndarray
+
+from headscope.heads import head_name
+from headscope.measure.progress import OnProgress
+from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.relations import head_types
+from headscope.statistics.causes import COMPETENT, UNTESTED
+from headscope.stimuli import STIMULI
+from headscope.studies.ablate.ablation_text import AblationText, ItemScore
+from headscope.studies.ablate.groups import CONTROLS, Group
+from headscope.studies.ablate.uncertainty import estimate
+
+ROWS_TOKENS = 2_048
+
+Head = tuple[int, int]
+
+
+def behaviour_of(type_name: str) -> str:
+    """Behaviour of a type's heads; see `headscope.relations.types.HeadType.behaviour`."""
+    known = head_types().get(type_name)
+    return known.behaviour if known else "text"
+
+
+def ablate_groups(
+    rerunner: Rerunner,
+    stimuli: Sequence[AblationText],
+    groups: Sequence[Group],
+    *,
+    method: str,
+    seed: int,
+    progress: OnProgress = lambda done, total: None,
+) -> pd.DataFrame:
+    """Silence each group and see what changes, a row per group × behaviour, yet without a verdict.
+
+    - `clean`, `ablated`: the behaviour's mean: log-probability in nats per token, or log-odds.
+    - `effect`: ablated − clean; below 0 the behaviour suffers. `ci_low`, `ci_high`: 95 %
+      bootstrap over windows or pairs.
+    - `control`, `control_low`, `control_high`: the mean effect of the groups that it is compared
+      with, and its range.
+    - `excess`: effect − control, item by item, with its interval `excess_low`, `excess_high` and
+      the p value `p_value` of its being below 0.
+    - `verdict`: empty, or why there will be none: the untouched model is not above chance (which
+      is an even choice of a pair, and one token of the vocabulary), or too few heads lack the type.
+
+    Args:
+        rerunner: the model.
+        stimuli: what to read.
+        groups: what to silence.
+        method: `mean`, `zero` or `resample`.
+        seed: seeds the bootstrap and which rows `resample` exchanges.
+        progress: called with the runs done and in all.
+    """
+    sets = {heads for g in groups for heads in (g.heads, *g.controls)}
+    types_of: dict[tuple[Head, ...], set[str]] = {heads: set() for heads in sets}
+    for group in groups:
+        for heads in (group.heads, *group.controls):
+            types_of[heads].add(group.type)
+    readings = {stimulus.name: _by_type(stimulus, groups) for stimulus in stimuli}
+    jobs = {
+        stimulus.name: [s for s in sorted(sets) if types_of[s] & set(readings[stimulus.name])]
+        for stimulus in stimuli
+    }
+    total, done = sum(map(len, jobs.values())), 0
+    rows: list[dict[str, object]] = []
+    for stimulus in stimuli:
+        clean, ablated = _run(rerunner, stimulus, jobs[stimulus.name], method, seed)
+        done += len(jobs[stimulus.name])
+        progress(done, total)
+        for group in groups:
+            for reading in readings[stimulus.name].get(group.type, ()):
+                row = _row(group, reading, clean, ablated, seed)
+                chance = -np.log(rerunner.model.vocabulary_size) if reading.per_term else 0.0
+                able = float(row.pop("clean_low")) > chance + COMPETENT
+                rows.append(row | {"how": method, "verdict": _reason(group, able=bool(able))})
+    return pd.DataFrame(rows)
+
+
+def _by_type(stimulus: AblationText, groups: Sequence[Group]) -> dict[str, list[ItemScore]]:
+    readings_of: dict[str, list[ItemScore]] = {}
+    for name in dict.fromkeys(group.type for group in groups):
+        behaviour = behaviour_of(name)
+        near = behaviour in STIMULI and STIMULI[behaviour].ablation_near
+        names = (f"near {name}", f"away {name}") if near else (behaviour,)
+        readings = [reading for reading in stimulus.readings if reading.behaviour in names]
+        if readings:
+            readings_of[name] = readings
+    return readings_of
+
+
+def _run(
+    rerunner: Rerunner,
+    stimulus: AblationText,
+    sets: Sequence[tuple[Head, ...]],
+    method: str,
+    seed: int,
+) -> tuple[ndarray, dict[tuple[Head, ...], ndarray]]:
+    """Log-probabilities of the untouched model and of each silenced one, rows in batches."""
+    at_once = max(2, ROWS_TOKENS // stimulus.tokens.shape[1] // 2 * 2)
+    generator = np.random.default_rng(seed)
+    clean_parts: list[ndarray] = []
+    parts: dict[tuple[Head, ...], list[ndarray]] = {heads: [] for heads in sets}
+    for start in range(0, len(stimulus.tokens), at_once):
+        rows = _rows(stimulus, start, start + at_once, rerunner.model.device)
+        clean = rerunner.clean(rows)
+        clean_parts.append(_numpy(clean.log_probabilities))
+        shift = 1 + int(generator.integers(max(1, len(rows.tokens) - 1)))
+        for heads in sets:
+            without = silenced(method, clean, _by_layer(heads), shift)
+            parts[heads].append(_numpy(rerunner.log_probabilities(clean, without)))
+    return np.concatenate(clean_parts), {k: np.concatenate(v) for k, v in parts.items()}
+
+
+def _rows(stimulus: AblationText, start: int, end: int, device: str) -> TokenRows:
+    inside = (stimulus.row >= start) & (stimulus.row < end)
+    arrays = (
+        stimulus.tokens[start:end],
+        stimulus.lengths[start:end],
+        stimulus.row[inside] - start,
+        stimulus.position[inside],
+    )
+    return TokenRows(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def _by_layer(heads: tuple[Head, ...]) -> dict[int, list[int]]:
+    layers: dict[int, list[int]] = {}
+    for layer, head in heads:
+        layers.setdefault(layer, []).append(head)
+    return layers
+
+
+def _row(
+    group: Group,
+    reading: ItemScore,
+    clean: ndarray,
+    ablated: Mapping[tuple[Head, ...], ndarray],
+    seed: int,
+) -> dict[str, Any]:
+    before, counts = reading.sums(clean)
+    lost = reading.sums(ablated[group.heads])[0] - before
+    others = [reading.sums(ablated[control_loss])[0] - before for control_loss in group.controls]
+    effect = estimate(lost, counts, seed=seed)
+    effects = [float(control_loss.sum() / counts.sum()) for control_loss in others]
+    missing = np.full(len(lost), np.nan)
+    beyond = lost - np.mean(others, 0) if others else missing
+    # a loss is below 0
+    excess = estimate(-beyond, counts, seed=seed)
+    untouched = estimate(before, counts, seed=seed)
+    layer, head = group.heads[0] if group.kind == "head" else (None, None)
+    return {
+        "kind": group.kind,
+        "layer": layer,
+        "head": head,
+        "type": group.type,
+        "heads": ";".join(head_name(*control_loss) for control_loss in group.heads),
+        "behaviour": reading.behaviour.split()[0],
+        "n": int(counts.sum()),
+        "clean": untouched.mean,
+        "clean_low": untouched.low,
+        "ablated": untouched.mean + effect.mean,
+        "effect": effect.mean,
+        "ci_low": effect.low,
+        "ci_high": effect.high,
+        "control": np.mean(effects) if effects else np.nan,
+        "control_low": min(effects, default=np.nan),
+        "control_high": max(effects, default=np.nan),
+        "relation": "",
+        "moved": np.nan,
+        "excess": -excess.mean,
+        "excess_low": -excess.high,
+        "excess_high": -excess.low,
+        "times": np.nan,
+        "times_low": np.nan,
+        "times_high": np.nan,
+        "p_value": excess.p_value,
+    }
+
+
+def _reason(group: Group, *, able: bool) -> str:
+    """Why a group gets no verdict; nothing if it can have one."""
+    if not able:
+        return f"{UNTESTED}: the model cannot do it"
+    if len(group.controls) < CONTROLS:
+        return f"{UNTESTED}: fewer than {CONTROLS} groups of heads to compare with"
+    return ""
+
+
+def ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """By type and behaviour: the effect of all its heads in units of its random groups' mean."""
+    together = table[table["kind"] == "type"]
+    return together.assign(ratio=together["effect"] / together["control"])
+
+
+def _numpy(logp: torch.Tensor) -> ndarray:
+    return logp.double().cpu().numpy()

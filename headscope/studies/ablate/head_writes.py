@@ -1,0 +1,168 @@
+"""Norms and directions of what each head writes into the residual stream, on text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.arguments import either, takes
+from headscope.corpus.window import Window
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.measure.readable import readable
+from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, text_windows, token_count
+from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
+from headscope.models.layout.projections import output_matrix
+from headscope.models.loss import Advance
+from headscope.models.rerun import Rerunner, TokenRows
+from headscope.runs.reopen_model import model_or_run
+from headscope.runs.resolve import A_MODEL, A_RUN
+from headscope.views.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Writes(Study):
+    """Sizes and directions of what a model's heads write on text; `table` is `heads`."""
+
+    model: str
+    heads: pd.DataFrame
+    """See `head_writes`; of a run also each head's `primary`."""
+    cosines: Float[ndarray, "layer head head"]
+    """Between the mean writes of the heads of a layer."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row per head."""
+        return self.heads
+
+    def figure(self) -> Figure:
+        """Layers × heads: each head's share of what its layer's heads write."""
+        from headscope.studies.ablate.ablate_view import writes_figure
+
+        return writes_figure(self.heads)
+
+    def __repr__(self) -> str:
+        return f"<headscope writes of {self.model}: {len(self.heads)} heads>"
+
+
+@takes(model=either(A_RUN, A_MODEL))
+def writes(
+    model: Any,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Progress = True,
+) -> Writes:
+    """Measure how much, and where to, each head writes into the residual stream on text.
+
+    Args:
+        model: a run or its folder, a name as for `classify`, or a loaded model.
+        corpus: files or folders of text; what ships with headscope when None.
+        max_tokens: tokens of text to read, to the end of a window.
+        seed: seeds the choice of files.
+        device: `cpu`, `cuda`, …; `auto` takes a GPU when there is one.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the tokens done and the tokens in all.
+
+    Raises:
+        ModelError: the model cannot be loaded or intervened on.
+        CorpusError: the text cannot be read.
+    """
+    corpus = readable(corpus, seed=seed)
+    with progress_bar(progress, "reading writes") as bar:
+        loaded, run = model_or_run(model, device=device, longest=MAX_LENGTH)
+        windows = text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed)
+        advance = Steps(bar, token_count(windows)).advance
+        heads, cosines = head_writes(Rerunner(loaded), windows, advance)
+    if run is not None:
+        heads = heads.merge(run.heads[["layer", "head", "primary"]], how="left")
+    return Writes(loaded.name, heads, cosines)
+
+
+def head_writes(
+    rerunner: Rerunner, windows: Sequence[Window], advance: Advance = lambda tokens: None
+) -> tuple[pd.DataFrame, Float[ndarray, "layer head head"]]:
+    """Sizes and directions of what the heads of a model write.
+
+    Args:
+        rerunner: the model.
+        windows: what it reads.
+        advance: told the tokens of each batch when they are done.
+
+    Returns:
+        A row per head: `layer`, `head`, `z_norm` (mean ‖z‖ before W_O), `write_norm` (mean
+        ‖z W_O^h‖ after it), `share` (of the sum of its layer's write norms), `steady` (‖mean
+        write‖ / mean ‖write‖: 1 for a head that writes the same everywhere, towards 0 for one
+        whose writes point everywhere), `nearest` and `cosine` (the head of its layer whose mean
+        write points most alike); and the cosines between mean writes, by layer. The first token
+        of a window is left out.
+    """
+    outputs = rerunner.outputs.values()
+    matrices = [_output(output, rerunner.model.heads) for output in outputs]
+    layers, heads, _, width = len(matrices), *matrices[0].shape
+    z_norm, norm = np.zeros((layers, heads)), np.zeros((layers, heads))
+    mean, tokens_read = np.zeros((layers, heads, width)), 0
+    by_length = sorted(windows, key=len, reverse=True)
+    for batch in in_batches(by_length, batch_tokens_on(rerunner.model.device)):
+        tokens = padded_tokens(batch).to(rerunner.model.device)
+        lengths = torch.tensor([len(window) for window in batch])
+        nothing = torch.zeros(0, dtype=torch.long)
+        clean = rerunner.clean(TokenRows(tokens, lengths, nothing, nothing))
+        position = torch.arange(tokens.shape[1])
+        real = ((position > 0) & (position < lengths[:, None])).to(tokens.device)
+        tokens_read += int(real.sum())
+        for layer, z in enumerate(clean.z.values()):
+            z_real = z[real].float()
+            written = torch.einsum("phd,hdm->phm", z_real, matrices[layer])
+            z_norm[layer] += z_real.norm(dim=-1).sum(0).double().cpu().numpy()
+            norm[layer] += written.norm(dim=-1).sum(0).double().cpu().numpy()
+            mean[layer] += written.sum(0).double().cpu().numpy()
+        advance(int(lengths.sum()))
+    means = z_norm / tokens_read, norm / tokens_read, mean / tokens_read
+    return _table(tuple(rerunner.outputs), *means)
+
+
+def _table(
+    numbers: tuple[int, ...],
+    z_norm: Float[ndarray, "layer head"],
+    norm: Float[ndarray, "layer head"],
+    mean: Float[ndarray, "layer head model"],
+) -> tuple[pd.DataFrame, Float[ndarray, "layer head head"]]:
+    """The rows of `head_writes`, from means over tokens, by the numbers of the layers."""
+    heads = norm.shape[1]
+    unit = mean / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-30)
+    cosines = np.einsum("lhm,lgm->lhg", unit, unit)
+    others = cosines - 2 * np.eye(heads)
+    table = pd.DataFrame(
+        {
+            "layer": np.repeat(numbers, heads),
+            "head": np.tile(np.arange(heads), len(numbers)),
+            "z_norm": z_norm.ravel(),
+            "write_norm": norm.ravel(),
+            "share": (norm / norm.sum(1, keepdims=True)).ravel(),
+            "steady": (np.linalg.norm(mean, axis=-1) / np.maximum(norm, 1e-30)).ravel(),
+            "nearest": others.argmax(-1).ravel(),
+            "cosine": others.max(-1).ravel(),
+        }
+    )
+    return table, cosines
+
+
+def _output(projection: torch.nn.Module, heads: int) -> Float[Tensor, "head width model"]:
+    """W_O by head, as z meets it from the left."""
+    matrix = output_matrix(projection).float()
+    return matrix.reshape(heads, -1, matrix.shape[-1])

@@ -1,0 +1,178 @@
+"""`headvis`: a run as the folder that the HeadVis frontend reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Unpack
+
+import pandas as pd
+
+from headscope.arguments import PATH, Default, takes, whole
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError, RunError
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.models.load import Model
+from headscope.runs.listing import chosen_heads
+from headscope.runs.redact_paths import name_of
+from headscope.runs.reopen_model import Again, model_of, text_of
+from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.site import HEADVIS, check_site, new_site
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
+from headscope.stimuli.text import TextWindows
+from headscope.studies.headvis.axes import Axes, own_axes
+from headscope.studies.headvis.head_export import ExportInput, expected_bytes, write_head_files
+from headscope.studies.headvis.head_selection import HeadSelection
+from headscope.studies.headvis.headvis_result import HeadVis
+from headscope.studies.headvis.row_metrics import METRICS, MetricSums
+from headscope.studies.headvis.scan import scan
+from headscope.studies.headvis.vectors import shows_vectors
+from headscope.studies.headvis.written import FEWEST_POINTS, INTERVALS, config_file, json_bytes
+
+SEQUENCES, MAX_LENGTH, POINTS = 500, 256, 2_000
+SHORTEST = 3
+"""Tokens of a sequence with a cell off the first token's row and column and the diagonal."""
+
+
+class HeadvisOptions(Again, total=False):
+    """Options of `headvis` about its text and its clouds, and where the model is."""
+
+    corpus: str | Path | Sequence[str | Path] | None
+    """Files or folders of text; those of the run when None."""
+    sequences: Annotated[int, whole(1), Default(SEQUENCES)]
+    """Sequences of text to read at most."""
+    max_length: Annotated[int, Default(MAX_LENGTH)]
+    """Tokens of a sequence at most."""
+    points: Annotated[int, whole(0), Default(POINTS)]
+    """Most points of a head's cloud of vectors; 0 for no clouds."""
+
+
+@takes(run=A_RUN, out=PATH)
+def headvis(
+    run: Result | str | Path,
+    out: str | Path,
+    *,
+    heads: str = "all",
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress = True,
+    **options: Unpack[HeadvisOptions],
+) -> HeadVis:
+    """Write the data folder that the HeadVis frontend shows: metrics, sequences, clouds.
+
+    HeadVis (github.com/anthropics/headvis) shows heads as a scatter of metrics, sequences by tenths
+    of a head's largest attention, and clouds of its queries, keys, outputs and values. Its metrics
+    are taken over the whole text that is read; headscope's evidence stands beside them as axes.
+
+    Args:
+        run: a run or its folder, whose model is loaded again.
+        out: the folder; HeadVis looks for it under the name `data`.
+        heads: `all`, `tagged`, or names such as `L5H1,L6H9`; about 5 MB each.
+        seed: seeds which text is read, which sequences of each tenth are shown, and the points.
+        overwrite: replace an export that is there; what it did not write stays.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the tokens done and the tokens in all passes.
+        options: `corpus`, files or folders of text, those of the run when None; `sequences` to
+            read at most (500); `max_length` of one in tokens (256); `points` of a cloud at most
+            (2,000), 0 for none; `source`, the run's model, or where it is now if it is not where
+            it was; `device`, `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is
+            one.
+
+    Raises:
+        RunError: no run there, one without a model, or one of a model with several stacks.
+        ModelError: the model cannot be loaded.
+        CorpusError: the text cannot be read, or holds no sequence of three tokens.
+        WriteError: the folder holds something else, or nothing can be written there.
+        HeadscopeError: no such head, or none tagged.
+    """
+    folder = Path(out)
+    check_site(folder, overwrite=overwrite, site=HEADVIS)
+    run = the_run(run)
+    if len(run.head_names):
+        raise RunError(
+            f"{run.name}: HeadVis shows heads that read one text, and those of an encoder and a "
+            "decoder read several"
+        )
+    selection = HeadSelection(tuple(sorted(set(chosen_heads(run, heads)))))
+    corpora = text_of(run, options.get("corpus", ()), seed=seed)
+    with progress_bar(progress) as bar:
+        model = _model(run, options)
+        windows = _windows(corpora, model, options, seed)
+        reading = ExportInput(model, windows, selection, seed, options.get("points", POINTS))
+        bar.writes(expected_bytes(reading), folder)
+        steps = Steps(bar, reading.passes * reading.tokens)
+        scanned = scan(
+            model, windows, selection, points=reading.points, seed=seed, advance=steps.advance
+        )
+        axes = own_axes(run)
+        table, tooltips = _table(selection, scanned.sums, axes)
+        with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
+            clouds = write_head_files(new, reading, scanned, steps.advance)
+            rows = [row.dropna().to_dict() for _, row in table.astype(object).iterrows()]
+            write_file(new / "scatter_data.json", json_bytes(rows))
+            config = config_file(
+                name=name_of(run.name),
+                heads=selection.heads,
+                shape=(model.layers + len(model.others), model.heads),
+                tooltips=tooltips,
+                clouds=clouds,
+            )
+            write_file(new / "config.json", json_bytes(config))
+    notes = tuple(_notes(reading, len(clouds), options.get("sequences", SEQUENCES)))
+    size = len(windows), reading.tokens, len(clouds)
+    return HeadVis(run.name, folder, table, tooltips, *size, notes)
+
+
+def _model(run: Result, options: HeadvisOptions) -> Model:
+    again: dict[str, Any] = {k: options.get(k) for k in ("source", "device") if k in options}
+    return model_of(run, longest=options.get("max_length", MAX_LENGTH), **again)
+
+
+def _windows(
+    corpora: Sequence[str | Path], model: Model, options: HeadvisOptions, seed: int
+) -> list[Window]:
+    """The sequences, as many as were asked for or as there are."""
+    count = options.get("sequences", SEQUENCES)
+    longest = min(options.get("max_length", MAX_LENGTH), model.longest_window)
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=count * longest, max_length=longest, seed=seed
+    )
+    windows = list(islice((window for window in text if len(window) >= SHORTEST), count))
+    if not windows:
+        raise CorpusError(
+            f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens, the shortest with "
+            "attention that HeadVis counts"
+        )
+    return windows
+
+
+def _table(
+    selection: HeadSelection, sums: MetricSums, axes: Axes
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """A row per head, four decimals; and the metrics that some head has, with their words."""
+    heads = pd.MultiIndex.from_tuples(selection.heads, names=["layer", "head"])
+    metrics = [sums.metrics(row) for row in range(len(heads))]
+    table = pd.DataFrame(metrics, heads, list(METRICS)).join(axes.values)
+    table = table.dropna(axis=1, how="all").round(4) + 0.0  # −0 becomes 0
+    tooltips = METRICS | axes.tooltips
+    return table.reset_index(), {name: tooltips[name] for name in table}
+
+
+def _notes(reading: ExportInput, clouds: int, requested: int) -> list[str]:
+    notes, windows = [], len(reading.windows)
+    if windows < requested:
+        notes.append(f"the text has {windows} sequences, and {requested} were asked for")
+    if windows < INTERVALS:
+        notes.append("fewer than ten sequences: some tenths hold none")
+    if reading.points and not shows_vectors(reading.model):
+        notes.append("no clouds: queries, keys and values are read by the fused engine alone")
+    elif reading.points and clouds < len(reading.selection.heads):
+        without = len(reading.selection.heads) - clouds
+        notes.append(
+            f"no cloud of {without} of the heads: fewer than {FEWEST_POINTS} of their queries "
+            "attend strongly to anything but the first token"
+        )
+    return notes

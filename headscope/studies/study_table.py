@@ -1,0 +1,329 @@
+"""Table of the studies: a row each, which the command line, the pages and the tests read.
+
+Functions are named here and imported where they are called, so that the table costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+GROUPS = MEASURE, INSPECT, COMPARE, CAUSES = "Measure", "Look", "Compare", "Causes"
+"""Groups of commands in `--help`, in that order."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a study writes, as a section of the page on file formats describes it."""
+
+    name: str
+    """Title of the section."""
+    attribute: str = "table"
+    """Where the result has it."""
+    suffix: str = ""
+    """Last word of the file's name where it is written beside the one that `--out` names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRow:
+    """A study of a run or of a model: its function, its command, its tables and its figure.
+
+    Functions and classes are named as `folder.module:name`, below `headscope.studies`.
+    """
+
+    name: str
+    """Name of the function in Python, and of the command."""
+    function: str
+    """The function whose arguments, defaults and docstring are those of the command."""
+    result: str
+    """Class of what it returns."""
+    group: str = ""
+    """Group of the command; empty for a study of Python alone."""
+    examples: tuple[str, ...] = ()
+    """Complete lines that call the command."""
+    tables: tuple[Table, ...] = ()
+    """The tables that are written; `--out` names the file of the first."""
+    out: str = "Write the table to this .csv file."
+    """Help of `--out`; empty for a command that takes none or its own."""
+    figure: str = "Draw it: a .png, .svg or .pdf file."
+    """Help of `--figure`; empty for a command that draws nothing."""
+    lines: str = ""
+    """The function that lays a result out for the terminal, where the command has no own code."""
+    has_format: bool = False
+    """True for a command with `--format`, whose result has the methods `csv` and `json`."""
+    python_only: tuple[str, ...] = ()
+    """Arguments of the function that the command does not take."""
+    shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Names in `headscope.cli.options.SHARED` of arguments that are called otherwise there."""
+
+
+def imported(path: str) -> Any:
+    """What a row names, such as `prune.view:prune_lines`.
+
+    >>> imported("study_table:Table").__name__
+    'Table'
+    """
+    name, module = home(path)
+    return getattr(import_module(module), name)
+
+
+def home(path: str) -> tuple[str, str]:
+    """The name and the module of what a row names.
+
+    >>> home("prune.prune_view:prune_lines")
+    ('prune_lines', 'headscope.studies.prune.prune_view')
+    """
+    module, _, name = path.partition(":")
+    return name, f"headscope.studies.{module}"
+
+
+_TEXT_OF_RUN = MappingProxyType({"corpus": "text_of_run"})
+
+STUDIES: tuple[StudyRow, ...] = (
+    StudyRow(
+        name="sweep",
+        function="sweep.run_cells:sweep",
+        result="sweep.sweep_result:Sweep",
+        group=MEASURE,
+        examples=(
+            "headscope sweep stages.yaml --dry-run",
+            "headscope sweep --models checkpoints/ --revisions step128,step1000 --out runs/stages",
+        ),
+        tables=(Table("sweep.csv"),),
+    ),
+    StudyRow(
+        name="languages",
+        function="sweep.languages.classify_languages:languages",
+        result="sweep.languages.languages_result:Languages",
+        group=MEASURE,
+        examples=(
+            "headscope languages bigscience/bloom-560m --corpus pud/",
+            "headscope languages model/ --corpus pud/ --languages de,ja,zh --figure languages.svg",
+        ),
+        tables=(Table("languages.csv"), Table("relations.csv", "relations")),
+    ),
+    StudyRow(
+        name="weights",
+        function="weights.head_weights:weights",
+        result="weights.weights_result:WeightEvidence",
+        group=MEASURE,
+        examples=(
+            "headscope weights mini",
+            "headscope weights runs/mini --table composition --out composition.csv",
+            "headscope weights mini --table related --out related.csv",
+            "headscope weights runs/mini --keep",
+        ),
+        tables=(
+            Table("weights heads", "heads"),
+            Table("weights composition", "composition"),
+            Table("weights writes", "writes"),
+            Table("weights related", "related"),
+        ),
+        out="",
+        figure="",
+        python_only=("related",),
+    ),
+    StudyRow(
+        name="anatomy",
+        function="anatomy.parameter_count:anatomy",
+        result="anatomy.anatomy_result:Anatomy",
+        group=MEASURE,
+        examples=(
+            "headscope anatomy mini --check",
+            "headscope anatomy",
+            "headscope anatomy gpt2 --context 4096 --format csv",
+        ),
+        tables=(Table("anatomy"), Table("anatomy published")),
+        out="",
+        figure="",
+        lines="anatomy.anatomy_view:anatomy_lines",
+        has_format=True,
+    ),
+    StudyRow(
+        name="headvis",
+        function="headvis.headvis_folder:headvis",
+        result="headvis.headvis_result:HeadVis",
+        group=INSPECT,
+        examples=(
+            "headscope headvis runs/mini --out headvis/data",
+            "headscope headvis runs/mini --heads L1H0,L5H3 --sequences 100 --points 0 --overwrite",
+        ),
+        out="",
+        figure="",
+        lines="headvis.headvis_result:headvis_lines",
+        shared=_TEXT_OF_RUN,
+    ),
+    StudyRow(
+        name="compare",
+        function="compare.side_by_side:compare",
+        result="compare.compare_result:Comparison",
+        group=COMPARE,
+        examples=(
+            "headscope compare runs/mini runs/gpt2",
+            "headscope compare runs/one runs/two --table relations --out changes.csv "
+            "--html changes.html",
+            "headscope compare runs/base runs/new --fail-on 'lost induction > 0' "
+            "--html changes.html",
+        ),
+        tables=(
+            Table("compare heads", "heads"),
+            Table("compare relations", "relations"),
+            Table("compare correlation", "correlation"),
+            Table("compare depth", "depth"),
+        ),
+    ),
+    StudyRow(
+        name="emergence",
+        function="sweep.emergence:emergence",
+        result="sweep.sweep_result:Emergence",
+        group=COMPARE,
+        examples=(
+            "headscope emergence runs/stages --figure stages.pdf",
+            "headscope emergence runs/stages --film stages.html",
+            "headscope emergence runs/stages --format csv",
+        ),
+        tables=(Table("emergence"),),
+    ),
+    StudyRow(
+        name="redundancy",
+        function="redundancy.head_distances:redundancy",
+        result="redundancy.redundancy_result:Redundancy",
+        group=COMPARE,
+        examples=(
+            "headscope redundancy runs/mini --figure map.png",
+            "headscope redundancy runs/mini --windows 64 --format json",
+        ),
+        tables=(
+            Table("redundancy"),
+            Table("redundancy groups", "groups"),
+            Table("redundancy tests", "tests"),
+        ),
+        out="Write each head's row to this .csv.",
+        figure="Draw the map of heads: a .png, .svg or .pdf file.",
+        lines="redundancy.redundancy_view:redundancy_lines",
+        has_format=True,
+        shared=_TEXT_OF_RUN,
+    ),
+    StudyRow(
+        name="verify",
+        function="validation.verify:verify",
+        result="validation.verify_result:Verification",
+        group=COMPARE,
+        examples=(
+            "headscope verify runs/gpt2",
+            "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
+        ),
+        lines="validation.verify_view:verification_lines",
+        shared=MappingProxyType({"model": "published"}),
+    ),
+    StudyRow(
+        name="calibrate",
+        function="validation.calibrate:calibrate",
+        result="validation.calibrate_result:Calibration",
+        group=COMPARE,
+        examples=(
+            "headscope calibrate --out planted.csv",
+            "headscope calibrate mini --seeds 3",
+            "headscope calibrate --writes --out writes.csv",
+            "headscope calibrate --zoo --out zoo.csv --figure zoo.pdf",
+        ),
+        tables=(Table("calibrate"),),
+        out="Write each head's row to this CSV.",
+    ),
+    StudyRow(
+        name="ablate",
+        function="ablate.causal_table:ablate",
+        result="ablate.ablate_result:Ablation",
+        group=CAUSES,
+        examples=(
+            "headscope ablate runs/mini",
+            "headscope ablate runs/mini --only edges",
+            "headscope ablate runs/mini --heads L4H3,L5H0 --how resample",
+        ),
+        tables=(Table("causal.csv", "causes"),),
+        out="",
+        figure="",
+        shared=_TEXT_OF_RUN,
+    ),
+    StudyRow(
+        name="prune",
+        function="prune.pruning_curve:prune",
+        result="prune.prune_result:Pruning",
+        group=CAUSES,
+        examples=(
+            "headscope prune mini --run runs/mini --figure prune.pdf --out prune.csv",
+            "headscope prune mini --save smaller --keep 0.5",
+        ),
+        tables=(Table("prune"), Table("prune-heads", "heads", suffix="heads")),
+        out="Write the curve to this .csv file, and each head to FILE-heads.csv.",
+        lines="prune.prune_view:prune_lines",
+        shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
+    ),
+    StudyRow(
+        name="streaming",
+        function="streaming.streaming_curve:streaming",
+        result="streaming.streaming_result:Streaming",
+        group=CAUSES,
+        examples=(
+            "headscope streaming mini",
+            "headscope streaming runs/mini --recent 128 --out streaming.csv --figure streaming.svg",
+        ),
+        tables=(Table("streaming"), Table("streaming-curve", "curve", suffix="curve")),
+        out="Write the heads to this .csv file, and the curve to FILE-curve.csv.",
+        lines="streaming.streaming_view:streaming_lines",
+    ),
+    StudyRow(
+        name="explain",
+        function="explain.explanation:explain",
+        result="explain.explain_result:Explanation",
+        group=CAUSES,
+        examples=(
+            "headscope explain mini --out rules.csv --figure coverage.pdf",
+            "headscope explain runs/mini --features 12 --each layer",
+            "headscope explain mini --each size --figure curve.pdf",
+            "headscope explain mini --each none --propose",
+        ),
+        tables=(Table("rules.csv"),),
+        python_only=("relations",),
+        shared=_TEXT_OF_RUN,
+    ),
+    StudyRow(
+        name="directions",
+        function="directions.contrast_directions:directions",
+        result="directions.directions_result:Directions",
+        group=CAUSES,
+        examples=(
+            "headscope directions runs/mini L5H1",
+            "headscope directions runs/mini L5H1 --relation induction/repeat "
+            "--figure directions.pdf",
+        ),
+        tables=(Table("directions"),),
+        lines="directions.directions_view:directions_lines",
+        shared=_TEXT_OF_RUN,
+    ),
+    StudyRow(
+        name="collapse",
+        function="collapse.shared_pattern:collapse",
+        result="collapse.collapse_result:Collapse",
+        group=CAUSES,
+        examples=(
+            "headscope collapse mini --mixing --out collapse.csv",
+            "headscope collapse mini --figure collapse.pdf",
+        ),
+        tables=(Table("collapse"),),
+        lines="collapse.collapse_view:collapse_lines",
+    ),
+    StudyRow(
+        name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
+    ),
+    StudyRow(
+        name="zoo",
+        function="validation.heuristic_benchmark.benchmark:zoo",
+        result="validation.heuristic_benchmark.benchmark_result:Zoo",
+        tables=(Table("calibrate zoo"),),
+    ),
+)
+"""Every study, those with a command in the order of `--help`."""

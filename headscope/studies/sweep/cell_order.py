@@ -1,0 +1,90 @@
+"""Workers shared by two cells: one reads while the other is judged and written.
+
+A cell that has read keeps one worker, which holds its model, until it has its examples; the next
+cell reads by all others meanwhile, and by that one too as soon as it is free.
+"""
+
+from __future__ import annotations
+
+from threading import Condition
+
+
+class Turns:
+    """Who reads, and who keeps a worker. Cells are any objects; each runs in a thread of its own.
+
+    Args:
+        workers: how many there are.
+
+    >>> turns = Turns(2)
+    >>> turns.begin("a"), turns.workers("a")
+    (None, [0, 1])
+    >>> turns.hand_on("a"), turns.begin("b"), turns.workers("b")
+    (None, None, [1])
+    >>> turns.end("a"), turns.workers("b")
+    (None, [0, 1])
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._all = range(workers)
+        self._reading: object | None = None
+        self._kept: dict[int, object] = {}
+        self._stopped = False
+        self._changed = Condition()
+
+    def begin(self, cell: object) -> None:
+        """Wait until no other cell reads and some worker is free; then this cell reads.
+
+        Raises:
+            KeyboardInterrupt: all was stopped meanwhile.
+        """
+
+        def ready() -> bool:
+            return self._stopped or (self._reading in (None, cell) and bool(self._free(cell)))
+
+        with self._changed:
+            self._changed.wait_for(ready)
+            if self._stopped:
+                raise KeyboardInterrupt
+            self._drop(cell)
+            self._reading = cell
+            self._changed.notify_all()
+
+    def hand_on(self, cell: object) -> None:
+        """The cell has read: it keeps one worker, and the next one may begin."""
+        with self._changed:
+            if self._reading is cell:
+                self._kept[self._free(cell)[0]] = cell
+                self._reading = None
+            self._changed.notify_all()
+
+    def end(self, cell: object) -> None:
+        """The cell needs no worker any more."""
+        with self._changed:
+            self._drop(cell)
+            self._changed.notify_all()
+
+    def workers(self, cell: object) -> list[int]:
+        """Those that a cell may use now: what it kept, or all that no other keeps.
+
+        Raises:
+            KeyboardInterrupt: all was stopped.
+        """
+        with self._changed:
+            if self._stopped:
+                raise KeyboardInterrupt
+            reserved = [number for number, owner in self._kept.items() if owner is cell]
+            return reserved or self._free(cell)
+
+    def stop(self) -> None:
+        """No cell begins any more, and those that run are interrupted when they ask for workers."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _free(self, cell: object) -> list[int]:
+        return [number for number in self._all if self._kept.get(number, cell) is cell]
+
+    def _drop(self, cell: object) -> None:
+        self._kept = {number: owner for number, owner in self._kept.items() if owner is not cell}
+        if self._reading is cell:
+            self._reading = None

@@ -1,0 +1,204 @@
+"""The plan of a sweep, and what it may cost: counted where it can be, else tried out."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headscope.corpus.aligned import side_of
+from headscope.corpus.shipped import asked_corpora
+from headscope.errors import HeadscopeError
+from headscope.measure.backend import batch_tokens_on
+from headscope.measure.in_process import InProcess
+from headscope.measure.measure import BatchReader
+from headscope.measure.run_windows import windows_of
+from headscope.measure.schedule import Choose, Step, schedule
+from headscope.models.load import Model
+from headscope.models.null_model import WindowSample
+from headscope.relations import check_types, relations_of
+from headscope.relations.relation import Relation
+from headscope.settings import Settings
+from headscope.studies.sweep.ray.shards import shards
+from headscope.studies.sweep.spec import Spec
+from headscope.studies.sweep.sweep_cells import Cell, is_complete, plan_cells, where
+from headscope.views.tables import plain_table
+
+PROBED = 2
+"""Batches that are read to see how long one takes; the first one warms up."""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One cell: what is counted, and what is reckoned from a short trial."""
+
+    cell: Cell
+    complete: bool = False
+    error: str = ""
+    shards: int = 0
+    tokens: int = 0
+    """Of text and the other stimuli."""
+    twin_tokens: int = 0
+    seconds: float = float("nan")
+    """To read them, in one process on this machine."""
+    weights: int = 0
+    """Bytes of the model's parameters."""
+    memory: int = 0
+    """The most bytes that this process had by then, libraries and a batch included."""
+
+
+def plan(spec: Spec) -> list[CellPlan]:
+    """Each cell's shards and tokens, counted, and its time, from two batches that are tried.
+
+    Each model's first revision is loaded, and stands for the others; nothing is written.
+
+    Raises:
+        HeadscopeError: the sweep's folder holds another sweep, or the types are none.
+    """
+    check_types(spec.settings.get("types"))
+    cells = plan_cells(spec)
+    tried: dict[Any, CellPlan] = {}
+    for cell in cells:
+        key = cell.model, cell.corpus
+        if key not in tried and not is_complete(spec, cell):
+            tried[key] = _try(spec, cell)
+    plans = []
+    for cell in cells:
+        if is_complete(spec, cell):
+            plans.append(CellPlan(cell, complete=True))
+        else:
+            known = tried[cell.model, cell.corpus]
+            plans.append(CellPlan(**{**vars(known), "cell": cell}))
+    return plans
+
+
+AT_MOST = ", and are the most: a run ends where the rest would hardly change a tag"
+
+
+def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> RenderableType:
+    """A row per cell, then what it comes to in all and where the numbers are from."""
+    columns = ("run", "shards", "tokens", "twin's", "time", "weights", "memory")
+    table = plain_table(*columns)
+    for cell_plan in plans:
+        if cell_plan.complete:
+            table.add_row(cell_plan.cell.folder, "complete: is kept", *[""] * 5)
+        elif cell_plan.error:
+            table.add_row(cell_plan.cell.folder, "cannot be read", *[""] * 5)
+        else:
+            table.add_row(
+                cell_plan.cell.folder,
+                f"{cell_plan.shards:,}",
+                f"{cell_plan.tokens:,}",
+                f"{cell_plan.twin_tokens:,}",
+                _time(cell_plan.seconds),
+                _size(cell_plan.weights),
+                _size(cell_plan.memory),
+            )
+    unfinished = [
+        cell_plan for cell_plan in plans if not cell_plan.complete and not cell_plan.error
+    ]
+    total = sum(cell_plan.tokens + cell_plan.twin_tokens for cell_plan in unfinished)
+    seconds = sum(cell_plan.seconds for cell_plan in unfinished)
+    processes = f"{workers} workers" if workers else "this process alone"
+    notes = [
+        f"\n{len(unfinished)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "
+        f"about {_time(seconds)} of reading in one process; asked for: {processes}.",
+        "Shards and tokens are counted" + ("" if spec.settings.get("all") else AT_MOST) + ". "
+        f"Time is reckoned from {PROBED - 1} batch, read just "
+        "now on this machine by the first revision of each model; to load, judge and write comes "
+        "on top, some seconds a run, and workers share the cores. Memory is the most that this "
+        "process had once that batch was read; every worker has about as much, and the driver "
+        "that of its libraries.",
+    ]
+    failed = dict.fromkeys(
+        (cell_plan.cell.model, cell_plan.error) for cell_plan in plans if cell_plan.error
+    )
+    notes += [f"{model}: {error}" for model, error in failed]
+    return Group(table, *map(Text, notes))
+
+
+def _try(spec: Spec, cell: Cell) -> CellPlan:
+    settings, here = Settings(**spec.settings), InProcess()
+    try:
+        name, revision = where(*cell.loads)
+        model = here.open(name, **replace(settings, revision=revision).loading())
+        count, tokens, again, seconds = 0, 0, 0, 0.0
+        for reading in model.readings:
+            relations = relations_of(settings.types, reading.attention_kind)
+            if relations:
+                corpora = side_of(asked_corpora(cell.text), reading.side)
+                counts = _count(reading, relations, corpora, settings)
+                count, tokens, again = count + counts[0], tokens + counts[1], again + counts[2]
+                if counts[3]:
+                    seconds += (counts[1] + counts[2]) * _rate(
+                        reading, counts[3], relations, settings.seed
+                    )
+    except HeadscopeError as error:
+        return CellPlan(cell, error=str(error))
+    return CellPlan(
+        cell,
+        shards=count,
+        tokens=tokens,
+        twin_tokens=again,
+        seconds=seconds,
+        weights=_weights(model),
+        memory=_most_memory(),
+    )
+
+
+def _count(
+    model: Model,
+    relations: Sequence[Relation],
+    corpus: Sequence[str | Path],
+    settings: Settings,
+) -> tuple[int, int, int, list[Step]]:
+    """Shards, tokens and the twin's tokens of a model, or of one stack, and what is tried."""
+    text, synthetic = windows_of(model, relations, corpus, settings)
+    share: Choose = WindowSample(seed=settings.seed) if settings.twin else lambda windows: set()
+    steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
+    count, tokens, again, probe = 0, 0, 0, list[Step]()
+    for shard in shards(steps):
+        count += 1
+        tokens += sum(step.tokens for step in shard)
+        again += sum(step.tokens for step in shard if step.shared)
+        probe += shard[: PROBED - len(probe)]
+    return count, tokens, again, probe
+
+
+def _rate(model: Model, steps: Sequence[Step], relations: Sequence[Relation], seed: int) -> float:
+    """Seconds for each token, from the last of some batches; the others warm up."""
+    setting, seconds = BatchReader(model, relations, seed), float("nan")
+    for step in steps:
+        start = time.perf_counter()
+        setting.read(step, setting.prepare(step.batch))
+        seconds = (time.perf_counter() - start) / step.tokens
+    return seconds
+
+
+def _weights(model: Model) -> int:
+    network: Any = getattr(model.engine, "network", None) or model.bridge
+    return sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
+
+
+def _most_memory() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _time(seconds: float) -> str:
+    if seconds != seconds:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB" if count < 1e9 else f"{count / 1e9:,.1f} GB"

@@ -1,0 +1,172 @@
+"""One model on several languages: a run folder each, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headscope.arguments import KINDS, NAME, NAMES, PATH, PATHS, check, maybe, takes, whole
+from headscope.corpus.languages import by_language
+from headscope.corpus.shipped import listed
+from headscope.errors import HeadscopeError
+from headscope.measure.backend import Backend
+from headscope.measure.progress import progress_bar
+from headscope.measure.readable import readable
+from headscope.relations import check_types, head_types
+from headscope.runs.folder import encoded
+from headscope.runs.store import load
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import check_writable, write_files
+from headscope.settings import Settings, settings_of
+from headscope.stimuli import STIMULI
+from headscope.studies.sweep.languages.languages_result import Languages
+from headscope.studies.sweep.languages.parallel import shared_documents
+from headscope.studies.sweep.processes import backend_of, workers_of
+from headscope.studies.sweep.run_cells import run_cells
+from headscope.studies.sweep.spec import Spec, read_spec
+from headscope.studies.sweep.sweep_cells import where
+
+TYPES = ("syntactic",)
+"""What is asked by default: dependencies are annotated alike in all languages."""
+FREE = {row.name for row in STIMULI.values() if row.any_language}
+"""Stimuli of no language but the text's; word pairs and sentences that were made are English."""
+_NO_SETTINGS = {
+    "workers": maybe(whole(0)),
+    "address": maybe(NAME),
+    "progress": KINDS["progress"],
+    "tell": KINDS["tell"],
+}
+TABLES = ("languages.csv", "relations.csv")
+
+
+@takes(model=NAME, corpus=PATHS, out=maybe(PATH), languages=maybe(NAMES))
+def languages(
+    model: str,
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    languages: Sequence[str] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Languages:
+    """Classify a model's heads in each language of some treebanks, and say what holds in how many.
+
+    Each language is a run of its own, with simple rules to beat, a twin and intervals of its own.
+    Treebanks that are parallel are read up to the same document, all of it unless `all` is False.
+    Runs that are complete are kept, so that the same call goes on after a stop.
+
+    Args:
+        model: `mini`, a folder, a `.gguf` file or a hub name.
+        corpus: treebanks, or folders of them, whose files are called after their language as in
+            Universal Dependencies: `de_pud-ud-test.conllu`.
+        languages: the codes of those that are wanted; all when None.
+        out: the folder of the runs and of `languages.csv` and `relations.csv`;
+            `runs/languages` when None.
+        settings: `workers`, `address`, `progress` and `tell` as for `headscope.sweep`, and settings
+            as for `classify`; only `syntactic` is asked unless `types` says more.
+
+    Raises:
+        CorpusError: a file's name says no language, or one that is wanted is not there.
+        HeadscopeError: there is one language alone, or a type asks English sentences.
+        RunError: the folder holds another sweep, or no language could be read.
+    """
+    settings = {"workers": 0, "address": None, "progress": True, "tell": _silent} | settings
+    workers, address, progress, tell = (
+        check(name, settings.pop(name), kind) for name, kind in _NO_SETTINGS.items()
+    )
+    corpora = listed(corpus)
+    treebanks = by_language(corpora, languages or ())
+    if len(treebanks) < 2:
+        there = f"one language alone ({', '.join(treebanks)})" if treebanks else "no treebank"
+        raise HeadscopeError(f"{there}: several are compared; headscope classify reads one")
+    settings |= {
+        "types": TYPES if settings.get("types") is None else settings["types"],
+        "built": False,
+    }
+    run_settings = settings_of(None, settings)
+    _check_types(run_settings.types or ())
+    count, note = workers_of(workers, address)
+    if note:
+        tell(f"headscope: {note}")
+    folder = Path("runs") / "languages" if out is None else Path(out)
+    check_writable(folder / TABLES[0])
+    for files in treebanks.values():
+        readable(files, seed=run_settings.seed)
+    with backend_of(count, address) as backend, progress_bar(progress) as bar:
+        documents = _documents(model, treebanks, backend, run_settings)
+        settings["documents"] = documents or run_settings.documents
+        # a language that ended early would have read other documents than the rest
+        if settings.get("all") is None:
+            settings["all"] = documents is not None
+        plan = _plan(model, treebanks, folder, settings)
+        cells = run_cells(plan, backend=backend, progress=bar, tell=tell)
+    done = dict(zip(treebanks, cells, strict=True))
+    failed = {language: cell.error for language, cell in done.items() if cell.error}
+    runs = {
+        language: load(folder / cell.folder, with_tally=True)
+        for language, cell in done.items()
+        if not cell.error
+    }
+    comparison = Languages.of(
+        runs, parallel=documents if settings["all"] else None, failed=failed, seed=run_settings.seed
+    )
+    _write(comparison, folder)
+    return comparison
+
+
+def _write(comparison: Languages, folder: Path) -> None:
+    tables = zip(TABLES, (comparison.heads, comparison.relations), strict=True)
+    files = {folder / name: encoded(table_to_csv(table)) for name, table in tables}
+    write_files(files, overwrite=True)
+
+
+def _silent(*arguments: Any) -> None:
+    """Nothing is shown."""
+
+
+def _check_types(types: Sequence[str]) -> None:
+    known = head_types()
+    check_types(types)
+    for name in types:
+        read = {head_type for relation in known[name].relations for head_type in relation.stimuli}
+        if not read <= FREE:
+            free = [
+                head_type.name
+                for head_type in known.values()
+                if head_type.relations
+                and {s for r in head_type.relations for s in r.stimuli} <= FREE
+            ]
+            raise HeadscopeError(
+                f"{name} is asked in English sentences too, which say nothing of other languages; "
+                f"choose from: {', '.join(free)}"
+            )
+
+
+def _documents(
+    model: str, treebanks: Mapping[str, Sequence[Path]], backend: Backend, settings: Settings
+) -> int | None:
+    """The documents that all can read; None where texts are not parallel."""
+    name, revision = where(model, settings.revision)
+    opened = backend.open(name, **replace(settings, revision=revision).loading())
+    if opened.parts:
+        raise HeadscopeError(
+            f"{opened.name} is an encoder with a decoder, whose halves read two texts; languages "
+            "are compared of models that read one"
+        )
+    return shared_documents(treebanks, opened.tokenizer, settings, opened.longest_window)
+
+
+def _plan(
+    model: str, treebanks: Mapping[str, Sequence[Path]], out: Path, settings: Mapping[str, Any]
+) -> Spec:
+    """The sweep over the languages; a setting that is None is not said."""
+    options = {name: value for name, value in settings.items() if name != "revision"}
+    return read_spec(
+        None,
+        models=[model],
+        revisions=[settings["revision"]] if settings.get("revision") else None,
+        corpora=[[str(file) for file in files] for files in treebanks.values()],
+        out=out,
+        **options,
+    )

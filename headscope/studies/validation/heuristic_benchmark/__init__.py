@@ -1,0 +1,1 @@
+"""Heads on natural text whose answer is known: heuristics, and oracles that read the annotation."""

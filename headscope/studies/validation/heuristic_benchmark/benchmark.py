@@ -1,0 +1,195 @@
+"""Test of tags on natural text: of heuristics they should say no more than is so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.arguments import ANYTHING, takes
+from headscope.corpus.shipped import MINI, listed, mini_folder, shipped_corpora
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError
+from headscope.measure.progress import Progress, progress_bar
+from headscope.relations import relations_of
+from headscope.relations.relation import MIN_QUERIES
+from headscope.runs.from_patterns import score_patterns
+from headscope.statistics.result import Result
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
+from headscope.stimuli.word_pairs import pair_windows
+from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo
+from headscope.studies.validation.heuristic_benchmark.heuristics import (
+    Heuristic,
+    KnownHead,
+    heuristics,
+)
+from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, Oracle, noisy, oracles
+from headscope.studies.validation.heuristic_benchmark.reading import Rows, WindowFeatures
+
+MAX_TOKENS, MAX_LENGTH = 128_000, 128
+"""About 60,000 words of English in the tokens of `mini`."""
+WIDTH = 64
+"""Heads of a layer."""
+
+
+@takes(tokenizer=ANYTHING)
+def zoo(
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    tokenizer: Any = None,
+    max_tokens: int = MAX_TOKENS,
+    max_length: int = MAX_LENGTH,
+    seed: int = 0,
+    progress: Progress = True,
+) -> Zoo:
+    """Score heads whose answer is known on natural text: habits, and oracles with noise.
+
+    A habit follows a simple rule ("the nearest verb") and must earn no tag but its own; an oracle
+    reads the annotation and must be found. It takes minutes.
+
+    Args:
+        corpus: files or folders of CoNLL-U; what ships with headscope when None.
+        tokenizer: a fast tokenizer of transformers; that of `mini` when None.
+        max_tokens: tokens of text to read, to the end of a window.
+        max_length: longest window in tokens.
+        seed: seeds the order of files, random tokens, controls and the bootstrap.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the windows done and the windows in all.
+
+    Raises:
+        CorpusError: a corpus cannot be read, or has no trees.
+        ModelError: the tokenizer knows no character offsets, or has no beginning-of-text token.
+    """
+    corpora = listed(corpus) or shipped_corpora()
+    with progress_bar(progress, "scoring the zoo", unit="windows", loads=False) as bar:
+        windows = _windows(corpora, tokenizer, max_tokens, max_length, seed)
+        heads = BenchmarkHeads(heuristics(windows), oracles(windows, _testable(windows)))
+        run = score_patterns(heads, windows, name="zoo", seed=seed, progress=bar)
+    words = sum(len(window.words) for window in windows if window.stimulus == "text")
+    return Zoo(heads.table(run), heads.judged(run), words)
+
+
+class BenchmarkHeads:
+    """A function from a window to the pattern `[layer head query key]` of all heads.
+
+    Heuristics come first, then all oracles at one level of noise after the other; what is left of
+    the last layer rests on the first token.
+
+    Args:
+        heuristics: heads without syntax, reference and meaning.
+        oracles: heads that read the annotation.
+    """
+
+    def __init__(self, heuristics: Sequence[Heuristic], oracles: Sequence[Oracle]) -> None:
+        self.heuristics, self.oracles = heuristics, oracles
+        self.heads: list[tuple[str, KnownHead, float]] = [
+            *(("habit", heuristic, math.nan) for heuristic in heuristics),
+            *(("oracle", oracle, noise) for noise in NOISES for oracle in oracles),
+        ]
+        """Kind, head and noise, in the order of the patterns."""
+
+    def __call__(self, window: Window) -> Float[ndarray, "layer head query key"]:
+        size, layers = len(window), -(-len(self.heads) // WIDTH)
+        patterns = np.zeros((layers * WIDTH, size, size), np.float32)
+        for number, rows in enumerate(self._rows(WindowFeatures(window))):
+            patterns[number] = rows
+        patterns[len(self.heads) :, :, 0] = 1
+        return patterns.reshape(layers, WIDTH, size, size)
+
+    def _rows(self, reading: WindowFeatures) -> Iterator[Rows]:
+        for heuristic in self.heuristics:
+            yield heuristic.attention(reading)
+        parts = [oracle.parts(reading) for oracle in self.oracles]
+        for noise in NOISES:
+            for part in parts:
+                yield noisy(part, noise)
+
+    def table(self, run: Result) -> pd.DataFrame:
+        """A row per head with what it earned in a run of these patterns; see `Zoo.heads`."""
+        evidence = _with_ids(run.evidence)
+        evidence_by_head = dict(
+            tuple(evidence.groupby(evidence["layer"] * WIDTH + evidence["head"]))
+        )
+        rows = [
+            {"kind": kind, "name": head.name, "noise": noise}
+            | _earned(head, evidence_by_head[number])
+            for number, (kind, head, noise) in enumerate(self.heads)
+        ]
+        return pd.DataFrame(rows, columns=HEADS)
+
+    def judged(self, run: Result) -> pd.DataFrame:
+        """A row per relation that a head could have earned; see `Zoo.judged`."""
+        counts = _with_ids(run.evidence).groupby("id", sort=False)["n"].max()
+        rows = [
+            (str(name), int(n), sum(not head.true(str(name)) for head in self.heuristics))
+            for name, n in counts.items()
+            if n >= MIN_QUERIES and run.rules[str(name)].taggable
+        ]
+        return pd.DataFrame(rows, columns=["relation", "n", "habits"])
+
+
+def _with_ids(evidence: pd.DataFrame) -> pd.DataFrame:
+    """The evidence with each relation's full name, and an empty verdict where there is none."""
+    verdict = evidence.get("verdict", "")
+    return evidence.assign(id=evidence["type"] + "/" + evidence["relation"], verdict=verdict)
+
+
+def _earned(head: KnownHead, evidence: pd.DataFrame) -> dict[str, Any]:
+    """Tags of a head, which is found if it earned all that it must and that can be earned here."""
+    testable = evidence[evidence["id"].isin(head.earns) & (evidence["n"] >= MIN_QUERIES)]
+    tags = evidence.loc[evidence["tagged"].astype(bool), "id"].tolist()
+    return {
+        "relation": ";".join(testable["id"]),
+        "n": int(testable["n"].min()) if len(testable) else 0,
+        "verdict": ";".join(filter(None, testable["verdict"])),
+        "found": bool(testable["tagged"].all()) if len(testable) else None,
+        "tags": ";".join(tags),
+        "false": ";".join(tag for tag in tags if not head.true(tag)),
+    }
+
+
+def _testable(windows: Sequence[Window]) -> set[str]:
+    """The relations of which there are enough queries for a tag."""
+    return {
+        relation.id
+        for relation in relations_of()
+        if sum(
+            len(relation.pairs(window).queries)
+            for window in windows
+            if window.stimulus in relation.stimuli
+        )
+        >= MIN_QUERIES
+    }
+
+
+def _windows(
+    corpora: Sequence[str | Path], tokenizer: Any, max_tokens: int, max_length: int, seed: int
+) -> list[Window]:
+    """Text, repeated random tokens and sentences of related words, as `classify` reads them.
+
+    Raises:
+        CorpusError: no word of the text has a head.
+    """
+    # importing transformers takes seconds
+    from headscope.models.tokenizer import Tokenizer, load_tokenizer
+
+    backend = load_tokenizer(MINI, mini_folder()) if tokenizer is None else tokenizer
+    encoder = Tokenizer(backend, name=MINI if tokenizer is None else "the tokenizer")
+    text = list(
+        TextWindows(corpora, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
+    )
+    if not any((window.words.head >= 0).any() for window in text):
+        raise CorpusError("no trees in this text, and oracles read them; a corpus is CoNLL-U")
+    vocabulary = encoder.ordinary_tokens(len(backend))
+    return [
+        *text,
+        *repeat_windows(vocabulary, encoder, max_length=max_length, seed=seed),
+        *pair_windows(encoder, max_length=max_length, seed=seed),
+    ]

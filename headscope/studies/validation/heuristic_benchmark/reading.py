@@ -1,0 +1,121 @@
+"""A window as the benchmark's heads see it, and their choice of words as rows of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window, WordTable
+
+Table = Bool[ndarray, "word word"]
+"""Query words × key words."""
+Weights = Float[ndarray, "word word"]
+Rows = Float[ndarray, "query key"]
+"""Attention over tokens: causal, each row sums to 1."""
+AttentionRule = Callable[["WindowFeatures"], Rows]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowFeatures:
+    """A window with what many heads ask of it, each worked out once."""
+
+    window: Window
+
+    @property
+    def words(self) -> WordTable:
+        """The words of the window; none in random tokens."""
+        return self.window.words
+
+    @cached_property
+    def earlier(self) -> Table:
+        """Key words that have been read wholly before the query word begins."""
+        return np.asarray(self.words.last[None, :] < self.words.first[:, None])
+
+    @cached_property
+    def sentences_back(self) -> Int[ndarray, "word word"]:
+        """Sentences from the key word to the query word; 0 within one."""
+        return np.asarray(self.words.sentence[:, None] - self.words.sentence[None, :])
+
+    @cached_property
+    def same_lemma(self) -> Table:
+        """Forms of one word."""
+        return np.asarray(self.words.lemma[:, None] == self.words.lemma[None, :])
+
+    @cached_property
+    def forms(self) -> list[str]:
+        """The words as their tokens spell them."""
+        spans = zip(self.words.first.tolist(), self.words.last.tolist(), strict=True)
+        return ["".join(self.window.strings[a : b + 1]).strip() for a, b in spans]
+
+    @cached_property
+    def mentioned(self) -> Bool[ndarray, " word"]:
+        """Words that head a mention, of whatever entity."""
+        return np.isin(self.words.first, self.window.mentions.first)
+
+    @cached_property
+    def spread(self) -> Float[ndarray, "word token"]:
+        """Each word's attention, even over its tokens."""
+        token = np.arange(len(self.window))
+        inside = (token >= self.words.first[:, None]) & (token <= self.words.last[:, None])
+        return np.asarray(inside / inside.sum(1, keepdims=True), np.float32)
+
+    @cached_property
+    def back(self) -> Int[ndarray, "query key"]:
+        """Tokens from the key to the query; below 0 for later keys."""
+        token = np.arange(len(self.window))
+        return np.asarray(token[:, None] - token[None, :])
+
+    @cached_property
+    def same_token(self) -> Bool[ndarray, "query key"]:
+        """Earlier occurrences of the query's own token, but for the first of the text."""
+        tokens = self.window.tokens
+        same = tokens[:, None] == tokens[None, :]
+        return np.asarray(same & (self.back > 0) & self.proper)
+
+    @property
+    def proper(self) -> Bool[ndarray, " key"]:
+        """Tokens of the text proper, which the first is none of."""
+        return np.arange(len(self.window)) > 0
+
+    @cached_property
+    def even(self) -> Rows:
+        """All keys up to the query alike."""
+        return self.token_rows(self.back >= 0)
+
+    def rows(self, weights: Weights | Table) -> Rows:
+        """The pattern of a head that gives words these weights, at each word's last token.
+
+        It rests on the first token where it finds nothing, and where no word ends.
+        """
+        pattern = np.zeros((len(self.window),) * 2, np.float32)
+        total = weights.sum(1)
+        looking = total > 0
+        share = (weights[looking] / total[looking, None]).astype(np.float32)
+        pattern[self.words.last[looking]] = share @ self.spread
+        return _rest_elsewhere(pattern)
+
+    def token_rows(self, weights: ndarray) -> Rows:
+        """The pattern of a head that gives tokens these weights, and rests where none has any."""
+        total = np.asarray(weights, float).sum(1, keepdims=True)
+        share = np.divide(weights, total, where=total > 0, out=np.zeros(weights.shape))
+        return _rest_elsewhere(np.asarray(share, np.float32))
+
+
+def mixed(*parts: tuple[float, AttentionRule]) -> AttentionRule:
+    """A head that divides its attention among several rules; the shares sum to 1."""
+    return lambda reading: np.sum([share * rule(reading) for share, rule in parts], axis=0)
+
+
+def at_rest(reading: WindowFeatures) -> Rows:
+    """All attention on the first token."""
+    return _rest_elsewhere(np.zeros((len(reading.window),) * 2, np.float32))
+
+
+def _rest_elsewhere(pattern: Rows) -> Rows:
+    pattern[pattern.sum(1) == 0, 0] = 1
+    return pattern

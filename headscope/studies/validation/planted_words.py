@@ -1,0 +1,121 @@
+"""The words of controlled English as tokens, and what a hand-built head may know of each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.corpus.controlled import lexicon
+from headscope.corpus.word_pairs import shipped_pairs
+
+BOS, UNKNOWN = "<bos>", "<unk>"
+_TOKEN = r"'s|\w+|[^\w\s]"
+
+FEATURES = (
+    "bos",
+    "determiner",
+    "noun",
+    "name",
+    "person",
+    "thing",
+    "singular",
+    "plural",
+    "feminine",
+    "masculine",
+    "verb",
+    "verb:singular",
+    "she",
+    "he",
+    "it",
+    "they",
+    "punctuation",
+)
+
+
+def vocabulary(texts: list[str]) -> list[str]:
+    """Every word of the texts, after the special tokens, in alphabetical order."""
+    return [BOS, UNKNOWN, *sorted({word for text in texts for word in re.findall(_TOKEN, text)})]
+
+
+def sentence_texts(corpus: str) -> list[str]:
+    """The sentences of CoNLL-U, from its comments."""
+    begin = "# text = "
+    return [line.removeprefix(begin) for line in corpus.split("\n") if line.startswith(begin)]
+
+
+def features(words: list[str]) -> Float[ndarray, "word feature"]:
+    """For each word a 1 under every feature of `FEATURES` that it has."""
+    table = np.zeros((len(words), len(FEATURES)))
+    classes = _classes()
+    for row, word in enumerate(words):
+        known = classes.get(word, set()) | classes.get(word.lower(), set())
+        if word == BOS:
+            known = {"bos"}
+        for name in known:
+            table[row, FEATURES.index(name)] = 1
+    return table
+
+
+def save_tokenizer(words: list[str], folder: Path, *, context: int) -> None:
+    """A tokenizer with one token per word, in Hugging Face layout."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    numbers = {word: i for i, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(numbers, unk_token=UNKNOWN))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\s+"), "removed"),
+            pre_tokenizers.Split(Regex(_TOKEN), "isolated"),
+        ]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=BOS,
+        eos_token=BOS,
+        unk_token=UNKNOWN,
+        model_max_length=context,
+    ).save_pretrained(folder)
+
+
+def _classes() -> dict[str, set[str]]:
+    known: dict[str, set[str]] = {}
+
+    def mark(words: list[str], *names: str) -> None:
+        for word in words:
+            known.setdefault(word, set()).update(names)
+
+    mark(["the", "a", "an", "this", "these", "those"], "determiner")
+    for deck in ("PEOPLE", "FEMALE", "MALE", "THINGS", "PLACES"):
+        for entry in getattr(lexicon, deck):
+            singular, plural = entry.split("/")
+            mark([singular], "noun", "singular")
+            mark([plural], "noun", "plural")
+            if deck in ("THINGS", "PLACES"):
+                mark([singular], "thing")
+            else:
+                mark([singular, plural], "person")
+            if deck in ("FEMALE", "MALE"):
+                mark([singular], "feminine" if deck == "FEMALE" else "masculine")
+    mark(lexicon.WOMEN, "name", "person", "singular", "feminine")
+    mark(lexicon.MEN, "name", "person", "singular", "masculine")
+    for deck in ("ON_THINGS", "ON_PEOPLE", "GIVING", "PLANNING", "SAYING"):
+        for entry in getattr(lexicon, deck):
+            base, third, past, participle = entry.split("/")
+            if base in lexicon.ADJECTIVES:  # "clean" is an adjective far more often
+                base = third
+            mark([base, third, past, participle], "verb")
+            mark([third], "verb:singular")
+    for pair in shipped_pairs().pairs:
+        if pair.upos == "NOUN":  # unless controlled English uses the word otherwise: "cold"
+            mark([w for w in (pair.first, pair.second) if w not in lexicon.WORDS], "noun")
+    mark(["she", "her"], "she")
+    mark(["he", "him", "his"], "he")
+    mark(["it", "its"], "it")
+    mark(["they", "them", "their"], "they")
+    mark([".", ","], "punctuation")
+    return known

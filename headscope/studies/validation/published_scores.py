@@ -1,0 +1,334 @@
+"""Published scores of a model's heads, from a file: do the same heads come first in a run?
+
+The stimuli are others than a run's, so that values are not compared: ranks are, and which heads
+come first. Heads of one depth are alike, so the control exchanges heads within their layers only.
+
+MAPS (Elhelo and Geva 2024, arXiv 2412.11965) publishes the heads that make words of words, of each
+relation those with the largest scores, measured on prompts and with lists of its own. Ours are from
+weights alone (`headscope weights --table related`): heads are taken in the order of `but_itself`,
+since MAPS does not mind either that a head raises the word itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+from scipy.stats import rankdata
+
+from headscope.errors import RunError
+from headscope.heads import head_name
+from headscope.runs.user_file import given_file
+from headscope.statistics.result import Result
+
+COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
+TOP = 10
+"""Heads that come first."""
+PERMUTATIONS = 1_000
+RANK_COLUMNS = [
+    "metric",
+    "revision",
+    "relation",
+    "quantity",
+    "stimulus",
+    "heads",
+    "spearman",
+    "spearman_control",
+    "top",
+    "shared",
+    "shared_control",
+    "p_value",
+    "best",
+]
+_RELATED_COLUMNS = ["layer", "head", "relation", "sign", "but_itself"]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The meaning of a published score, and the relation of headscope that is most like it."""
+
+    relation: str
+    quantity: str
+    """`attention`, as masses are, or `causal`, `copied`: something else of the same heads."""
+    stimulus: str
+
+
+PUBLISHED = {
+    "induction_next_token_random": Published(
+        "induction/repeat",
+        "attention",
+        "second copy of 30 random tokens (Feucht et al. 2025); ours: copies of 25 to 64 tokens",
+    ),
+    "concept_induction_end_token_text": Published(
+        "concept-induction/next-word",
+        "attention",
+        "to the last piece of the next word, in repeated text (Feucht et al. 2025); ours: in "
+        "repeated random words",
+    ),
+    "causal_token_copying": Published(
+        "induction/repeat", "causal", "patching on repeated random tokens (Feucht et al. 2025)"
+    ),
+    "causal_concept_copying": Published(
+        "concept-induction/next-word", "causal", "patching on repeated words (Feucht et al. 2025)"
+    ),
+    "retrieval_score": Published(
+        "retrieval/value",
+        "copied",
+        "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in "
+        "other words, where what repeats does not lead",
+    ),
+}
+"""By the name of the metric. All of them have another stimulus than a run."""
+_LISTS = {
+    "adj_antonym": "antonym",
+    "adj_comparative": "comparative",
+    "adj_superlative": "superlative",
+    "country_to_capital_wikidata": "capital",
+    "country_to_official_language_wikidata": "people",
+    "object_superclass": "kind",
+    "verb_past_tense": "past",
+}
+"""MAPS' names and ours. Its other lists (copying, letters, pronouns, …) have no like here."""
+PUBLISHED_LISTS = {
+    f"{begin}{maps_name}": Published(
+        f"related/{relation}",
+        sign,
+        "MAPS' own lists and prompts (Elhelo and Geva 2024); ours: other words, no text",
+    )
+    for begin, sign in (("maps_writes_", "raises"), ("maps_suppresses_", "lowers"))
+    for maps_name, relation in _LISTS.items()
+}
+"""Likewise of lists of the first heads alone; the quantity is the sign of what they write."""
+
+
+def read_scores(path: Path) -> pd.DataFrame:
+    """Published scores from a CSV file with the columns `model,revision,metric,layer,head,value`.
+
+    Raises:
+        HeadscopeError: there is no such file, or it holds something else.
+    """
+    what, columns = "table of published scores", ", ".join(COLUMNS)
+    table = _read_table(path, COLUMNS, "value", what, f"a {what}: {columns}", f"expected {columns}")
+    if not np.isfinite(table["value"]).all() or (table[["layer", "head"]] < 0).any(axis=None):
+        raise RunError(f"{path}: a score is no finite number, or a head has no place")
+    return table.fillna({"revision": "main"})
+
+
+def read_related(path: Path) -> pd.DataFrame:
+    """Read the table that `headscope weights --table related --out` wrote.
+
+    Raises:
+        HeadscopeError: there is no such file, or it holds something else.
+    """
+    what, command = "table of related words", "headscope weights MODEL --table related --out FILE"
+    would_do = (f"what {command} wrote", f"{command} writes one")
+    table = _read_table(path, _RELATED_COLUMNS, "but_itself", what, *would_do)
+    if not table["but_itself"].between(0, 1).all():
+        raise RunError(f"{path}: no {what}: but_itself is no share; {would_do[1]}")
+    return table
+
+
+def _read_table(
+    path: Path, columns: Sequence[str], number: str, what: str, would_do: str, expected: str
+) -> pd.DataFrame:
+    """A table of heads from a CSV file; all columns but heads and one number hold text."""
+    kinds = {"layer": "int64", "head": "int64", number: "float64"}
+    raw = given_file(path, would_do)
+    try:
+        table = pd.read_csv(BytesIO(raw), dtype={**dict.fromkeys(columns, "str"), **kinds})
+    except (ValueError, OverflowError) as error:
+        raise RunError(f"{path}: no {what}: {error!s:.200}") from error
+    if missing := [name for name in columns if name not in table]:
+        raise RunError(f"{path}: no {what}: it has no column {', '.join(missing)}; {expected}")
+    return table
+
+
+def model_in(scores: pd.DataFrame, name: str) -> str | None:
+    """The model of the table that a name means: that name, or one that ends in it behind a `/`."""
+    names = sorted(set(scores["model"]))
+    matches = (item for item in names if name in (item, item.rpartition("/")[2]))
+    return next(matches, None)
+
+
+def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0) -> pd.DataFrame:
+    """A row per published metric that has a value for every head of the run.
+
+    - `spearman`: the rank correlation of the published scores and the run's masses over all heads;
+      `spearman_control` the mean over permutations of the heads within their layers.
+    - `top`, `shared`: of so many heads that come first in both, how many are the same;
+      `shared_control` the mean over permutations; `p_value` the share of permutations, the run
+      itself counted as one, that share as many.
+    - `quantity`, `stimulus`: what was published, which always has another stimulus.
+
+    Args:
+        run: the run.
+        scores: from `read_scores`.
+        name: the model's name in it.
+        seed: seeds the permutations.
+
+    Raises:
+        RunError: the run has another number of layers or heads.
+    """
+    shape, rows = run_shape(run), []
+    for metric, about, table in _metrics(run, scores, name, PUBLISHED):
+        least = tuple(int(table[axis].max()) + 1 for axis in ("layer", "head"))
+        if least != shape or len(table) != shape[0] * shape[1]:
+            raise RunError(
+                f"this run has {shape[0]} layers × {shape[1]} heads, and {metric} of {name} has "
+                f"{len(table)} scores of {least[0]} × {least[1]}"
+            )
+        masses = masses_of(run, about.relation)
+        if masses is not None:
+            table = table.sort_values(["layer", "head"])
+            published = table["value"].to_numpy().reshape(shape)
+            first = _first_heads(published, min(TOP, published.size // 4))
+            facts = (metric, revision_of(run, table), about)
+            rows.append(_row(facts, table, masses, first, partial(_spearman, published), seed))
+    return pd.DataFrame(rows, columns=RANK_COLUMNS)
+
+
+def compare_lists(
+    run: Result, scores: pd.DataFrame, name: str, related: pd.DataFrame, *, seed: int = 0
+) -> pd.DataFrame:
+    """A row per published list that has a like here, as `compare_ranks` gives them.
+
+    `top` is how many heads are published, `shared` how many of them are among as many of ours that
+    come first; there is no correlation, as the scores of the other heads are not published.
+
+    Args:
+        run: the run, for the number of its layers and heads.
+        scores: from `read_scores`.
+        name: the model's name in it.
+        related: from `read_related`.
+        seed: seeds the permutations.
+
+    Raises:
+        RunError: the table or the list is of another number of layers or heads than the run.
+    """
+    shape, rows = run_shape(run), []
+    for metric, about, table in _metrics(run, scores, name, PUBLISHED_LISTS):
+        relation = about.relation.removeprefix("related/")
+        of_run = related[(related["relation"] == relation) & (related["sign"] == about.quantity)]
+        if of_run.empty:
+            continue
+        for what, listed in (
+            (f"{metric} of {name}", table),
+            ("the table of related words", of_run),
+        ):
+            if (listed[["layer", "head"]].max().to_numpy() >= shape).any():
+                raise RunError(
+                    f"this run has {shape[0]} layers × {shape[1]} heads, and {what} has a head "
+                    f"{head_name(int(listed['layer'].max()), int(listed['head'].max()))}"
+                )
+        if len(of_run) != shape[0] * shape[1]:
+            raise RunError(
+                f"the table of related words has {len(of_run)} heads for {relation}, "
+                f"and this run {shape[0] * shape[1]}"
+            )
+        first = set((table["layer"] * shape[1] + table["head"]).tolist())
+        facts = (metric, revision_of(run, table), about)
+        values = by_layer(of_run, "but_itself", shape)
+        rows.append(_row(facts, table, values, first, lambda _: np.nan, seed))
+    return pd.DataFrame(rows, columns=RANK_COLUMNS)
+
+
+def _metrics(
+    run: Result, scores: pd.DataFrame, name: str, known: dict[str, Published]
+) -> Iterator[tuple[str, Published, pd.DataFrame]]:
+    """Each known metric of a model with its rows, of the run's revision."""
+    of_model = scores[scores["model"] == name]
+    of_revision = of_model[of_model["revision"] == revision_of(run, of_model)]
+    for metric, table in of_revision.groupby("metric"):
+        if metric in known:
+            yield str(metric), known[str(metric)], table
+
+
+def _row(
+    facts: tuple[str, str, Published],
+    published: pd.DataFrame,
+    values: Float[ndarray, "layer head"],
+    first: set[int],
+    correlation: Callable[[ndarray], float],
+    seed: int,
+) -> tuple[Any, ...]:
+    """Correlation and shared first heads, and what permutations within layers give."""
+    metric, revision, about = facts
+    rng, top = np.random.default_rng(seed), len(first)
+
+    def agreement(values: ndarray) -> tuple[float, int]:
+        return correlation(values), len(first & _first_heads(values, top))
+
+    spearman, shared = agreement(values)
+    permuted = [agreement(rng.permuted(values, axis=1)) for _ in range(PERMUTATIONS)]
+    correlations, counts = np.array(permuted, float).T
+    best = published.loc[published["value"].idxmax()]
+    return (
+        metric,
+        revision,
+        about.relation,
+        about.quantity,
+        about.stimulus,
+        values.size,
+        spearman,
+        float(correlations.mean()),
+        top,
+        shared,
+        float(counts.mean()),
+        (1 + int((counts >= shared).sum())) / (1 + PERMUTATIONS),
+        head_name(int(best["layer"]), int(best["head"])),
+    )
+
+
+def _spearman(one: Float[ndarray, "layer head"], other: Float[ndarray, "layer head"]) -> float:
+    return float(np.corrcoef(rankdata(one.ravel()), rankdata(other.ravel()))[0, 1])
+
+
+def revision_of(run: Result, model_scores: pd.DataFrame) -> str:
+    """The run's revision if there are published scores of it, else `main`."""
+    revision = str(run.info.get("model", {}).get("revision") or "main")
+    return revision if revision in set(model_scores["revision"]) else "main"
+
+
+def left_out(scores: pd.DataFrame, name: str) -> list[str]:
+    """Metrics of a model that no score of a run is like."""
+    return sorted(set(scores.loc[scores["model"] == name, "metric"]) - set(PUBLISHED))
+
+
+def not_scored(run: Result, scores: pd.DataFrame, name: str) -> dict[str, str]:
+    """Metrics of a model whose relation the run has not scored, each with that relation."""
+    scored = {*(run.evidence["type"] + "/" + run.evidence["relation"])}
+    metrics = sorted(set(scores.loc[scores["model"] == name, "metric"]) & set(PUBLISHED))
+    relations = {metric: PUBLISHED[metric].relation for metric in metrics}
+    return {metric: relation for metric, relation in relations.items() if relation not in scored}
+
+
+def run_shape(run: Result) -> tuple[int, int]:
+    """Layers and heads of a run's model."""
+    return int(run.heads["layer"].max()) + 1, int(run.heads["head"].max()) + 1
+
+
+def by_layer(
+    heads: pd.DataFrame, column: str, shape: tuple[int, int]
+) -> Float[ndarray, "layer head"]:
+    """A column of a table with a row for every head."""
+    return np.asarray(heads.sort_values(["layer", "head"])[column], float).reshape(shape)
+
+
+def masses_of(run: Result, relation: str) -> Float[ndarray, "layer head"] | None:
+    """The run's masses of a relation; None where it is not scored for every head."""
+    evidence = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == relation]
+    shape = run_shape(run)
+    return by_layer(evidence, "mass", shape) if len(evidence) == shape[0] * shape[1] else None
+
+
+def _first_heads(values: Float[ndarray, "layer head"], top: int) -> set[int]:
+    """The heads with the largest values, by their places layer by layer; ties by place."""
+    return {int(index) for index in np.argsort(-values.ravel(), kind="stable")[:top]}

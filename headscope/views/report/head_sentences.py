@@ -1,0 +1,93 @@
+"""Lines of plain words on what a head writes, whether it matters and what its account is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
+from headscope.statistics.result import Result
+
+_MATTERS = {
+    BREAKS: "It matters",
+    IDLE: "It writes, but does not matter",
+    NO_CAUSE: "No cause is shown",
+}
+
+
+def deeds_of(run: Result, row: dict[str, Any]) -> list[str]:
+    """The lines of one head; none for what the run did not measure.
+
+    Args:
+        run: a run; with `effects` for what heads write, `causes` for whether it matters, and
+            `accounts` for the rule that stands in for a head's attention.
+        row: the head's row of `heads`, with `layer` and `head`.
+    """
+    return [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+
+
+def _head_rows(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
+    return table[(table["layer"] == row["layer"]) & (table["head"] == row["head"])]
+
+
+def _writes(run: Result, row: dict[str, Any]) -> list[str]:
+    if run.effects is None:
+        return []
+    effects = _head_rows(run.effects, row)
+    tested = effects[effects["ci_low"].notna()]
+    if tested.empty:
+        return []
+    tagged = tested[tested["tagged"].eq(True)]
+    if tagged.empty:
+        return [f"What it writes earned no tag ({_kinds(len(tested))} of write measured)."]
+    order = tagged["lift"].abs().sort_values(ascending=False).index
+    return [_write(run, effect) for effect in tagged.loc[order].to_dict("records")]
+
+
+def _write(run: Result, effect: dict[Any, Any]) -> str:
+    name = f"{effect['type']}/{effect['effect']}"
+    facts = run.info.get("effects", {}).get(f"writes/{name}", {})
+    meaning, unit = facts.get("meaning", name), facts.get("unit", "logits")
+    return (
+        f"What it writes {meaning}: by {abs(effect['lift']):.2f} {unit} against control tokens "
+        f"(the difference lies between {effect['ci_low']:+.2f} and {effect['ci_high']:+.2f}, over "
+        f"{effect['n']} queries; {effect['type']})."
+    )
+
+
+def _matters(causes: pd.DataFrame | None, row: dict[str, Any]) -> list[str]:
+    if causes is None:
+        return []
+    head_causes = _head_rows(causes, row)
+    tested = head_causes[
+        head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_MATTERS))
+    ]
+    return [_cause(cause) for cause in tested.to_dict("records")]
+
+
+def _cause(cause: dict[Any, Any]) -> str:
+    """One verdict; the control's effect stands beside it, where there is one."""
+    what, unit = BEHAVIOURS[cause["behaviour"]]
+    if cause["behaviour"] == EDGES:
+        done = (
+            f"without its attention on the targets of {cause['type']}/{cause['relation']}, {what}"
+        )
+        change = f"moves by {cause['effect']:.4f} nats"
+        other = f"{cause['control']:.4f} where as much attention is moved from control keys"
+    else:
+        done = f"without the head, {what}"
+        change = f"changes by {cause['effect']:+.3f} {unit}"
+        other = f"{cause['control']:+.3f} without a head of its depth and size"
+    control_note = "" if pd.isna(cause["control"]) else f", {other}"
+    return f"{_MATTERS[cause['verdict']]}: {done} {change}{control_note}."
+
+
+def _account(run: Result, row: dict[str, Any]) -> list[str]:
+    if run.accounts is None or pd.isna(row.get("explained")):
+        return []
+    return [f"Its account (the rule explains {row['explained']:.0%} of its bits): {row['rule']}"]
+
+
+def _kinds(count: int) -> str:
+    return f"{count} kind{'' if count == 1 else 's'}"

@@ -1,0 +1,68 @@
+"""Names say what a value is: no function, class, argument or variable is called by a filler."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "headscope"
+FILLERS = frozenset(
+    "found own each asked ask beside told tell kept made given said look looks looked coming these "
+    "rest place wanted chosen taken turned drawn further room alike whole shown named ours theirs "
+    "left come came goes how most more less few such thing".split()
+)
+USERS_TYPE_IT = "users type it: an argument of `hs`, an option, or a field of a result"
+EXCEPTIONS = {
+    "how": (4, USERS_TYPE_IT),
+    "each": (3, USERS_TYPE_IT),
+    "most": (1, USERS_TYPE_IT),
+    "tell": (6, USERS_TYPE_IT),
+    "drawn": (1, USERS_TYPE_IT),
+    "told": (1, USERS_TYPE_IT),
+    "kept": (1, USERS_TYPE_IT),
+    "shown": (1, USERS_TYPE_IT),
+    "own": (1, "a method that is looked up by the name of its metric"),
+    "whole": (1, "the kind of whole numbers"),
+    "named": (1, "options by which a model is named, as a TypedDict"),
+}
+"""Fillers that stand for a reason, and how often at most."""
+
+
+def bindings(tree: ast.AST) -> list[str]:
+    """Names of functions, classes, arguments and variables."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.arg):
+            names.append(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+    return names
+
+
+def fillers() -> dict[str, list[str]]:
+    """By filler the files that bind it."""
+    found = defaultdict(list)
+    for path in sorted(ROOT.rglob("*.py")):
+        for name in bindings(ast.parse(path.read_text(encoding="utf-8"))):
+            if (word := name.strip("_").lower()) in FILLERS:
+                found[word].append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_bindings_are_found_wherever_python_binds_a_name():
+    source = "class Found:\n def own(self, each=1):\n  (kept := [told for told in each])\n"
+    names = bindings(ast.parse(source))
+    assert {"Found", "own", "each", "kept", "told"} <= set(names)
+
+
+def test_no_name_is_a_filler_but_for_a_reason():
+    for word, places in fillers().items():
+        assert word in EXCEPTIONS, f"{word} says nothing of its value: {sorted(set(places))}"
+        assert len(places) <= EXCEPTIONS[word][0], f"{word} stands in {places}"
+
+
+def test_no_exception_is_there_without_need():
+    assert set(EXCEPTIONS) == set(fillers())

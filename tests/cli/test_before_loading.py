@@ -1,0 +1,163 @@
+"""What cannot be read or written is refused before a model is loaded, by every command."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from headscope import cli
+from tests.fuzz import commands
+from tests.fuzz.desk import Desk, make_desk
+from tests.helpers.disks import disk, fill
+
+FIGURES = {"figure": ".png", "out": ".csv", "save": ""}
+"""The suffixes of what commands write; a folder has none."""
+FOLDERS = {"classify", "sweep", "languages", "headvis"}
+"""Whose --out is a folder."""
+OTHERS = {"gallery": "", "atlas": ".pdf", "show": ".html", "report": ".html"}
+"""The suffix of --out of commands that write no tables."""
+ZOO = "calibrate"
+"""Loads no model where it reads a corpus, nor with its defaults."""
+BAD = {
+    "missing": None, "bad": b"one\ttwo\n", "wide": "wide words ".encode("utf-16") * 20,
+    "empty": b"", "latin": "# text = né\n".encode("latin-1"),
+}  # fmt: skip
+
+
+class LoadedError(BaseException):
+    """A model was about to be loaded."""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Desk:
+    made = make_desk(tmp_path_factory.mktemp("before") / "desk")
+    for name, content in BAD.items():
+        if content is not None:
+            (made.home / f"fr_{name}-ud-test.conllu").write_bytes(content)
+    (made.home / "nothing").mkdir()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def no_loader(monkeypatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise LoadedError
+
+    monkeypatch.setattr("headscope.models.load._read", load)
+
+
+def ended(desk: Desk, line: list[str]) -> tuple[object, str]:
+    """The exit code of a command and what it said."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        chdir(desk.home),
+        patch.object(sys, "argv", ["headscope", *line]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        cli.main()
+    return end.value.code, out.getvalue() + err.getvalue()
+
+
+def names(*options: str) -> Iterator[tuple[str, str]]:
+    """The commands that take one of these options, and which."""
+    for command in cli.app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__
+        for parameter in commands.parameters(command.callback):
+            if parameter.name in options and parameter.flag:
+                yield name, parameter.name
+
+
+def sound(desk: Desk, name: str) -> list[str]:
+    """Arguments with which the command loads a model."""
+    words = commands.sound(desk)[name]
+    if name == ZOO:
+        return ["mini", *words]
+    return [each for each in words if each != "--no-measure"]
+
+
+def loads(desk: Desk, line: list[str]) -> bool:
+    try:
+        ended(desk, line)
+    except LoadedError:
+        return True
+    return False
+
+
+READERS = [name for name, _ in names("corpus") if name != ZOO]
+WRITERS = [(name, option) for name, option in names(*FIGURES)]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_corpus_that_cannot_be_read_is_refused_before_a_model_is_loaded(name, desk):
+    assert loads(desk, [name, *sound(desk, name)])
+    wrong = [f"fr_{bad}-ud-test.conllu" for bad in BAD]
+    for corpus in wrong if name == "languages" else [*wrong, "nothing", "notes.rst"]:
+        code, said = ended(desk, [name, *sound(desk, name), "--corpus", corpus])
+        # a cell of a sweep that fails is named in its table
+        assert code == (1 if name == "sweep" else 2), said
+        assert corpus in said or "is asked of made sequences" in said
+        assert "Traceback" not in said
+    shutil.rmtree(desk.home / "swept", ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def read_only(tmp_path_factory) -> Iterator[Path]:
+    with disk(tmp_path_factory.mktemp("disks") / "fixed", "size=1m") as folder:
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory) -> Iterator[Path]:
+    with disk(tmp_path_factory.mktemp("disks") / "full", "size=64k") as folder:
+        fill(folder)
+        yield folder
+
+
+@pytest.mark.parametrize(("name", "option"), WRITERS)
+def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
+    name, option, desk, read_only, full
+):
+    for folder, reason in ((read_only, "Read-only file system"), (full, "No space left")):
+        suffix = "" if name in FOLDERS and option == "out" else FIGURES[option]
+        suffix = OTHERS.get(name, suffix) if option == "out" else suffix
+        more = ["--keep", "0.5"] if option == "save" else []
+        line = [name, *sound(desk, name), f"--{option}", str(folder / f"new{suffix}"), *more]
+        code, said = ended(desk, line)
+        assert code == 2, said
+        assert f"cannot be written: {reason}" in said or "0.0 MB are free there" in said
+
+
+@pytest.mark.parametrize("words", [["ablate"], ["explain"], ["weights", "--keep"]], ids=" ".join)
+def test_a_run_that_takes_no_more_tables_is_refused_before_its_model_is_loaded(
+    words, desk, tmp_path
+):
+    assert loads(desk, [words[0], desk.run, *words[1:]])
+    with disk(tmp_path / "small", "size=64m") as small:
+        run = shutil.copytree(desk.run, small / "mini")
+        fill(small)
+        code, said = ended(desk, [words[0], str(run), *words[1:]])
+        assert (code, "No space left" in said) == (2, True), said
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS - {"headvis"}))
+def test_a_run_folder_without_room_is_refused_before_a_model_is_loaded(name, desk, tmp_path):
+    with disk(tmp_path / "small", "size=512k") as small:
+        line = [name, *sound(desk, name), "--out", str(small / "new")]
+        if name == "languages":  # what each language can read is known by its tokenizer alone
+            assert loads(desk, line)
+            return
+        code, said = ended(desk, line)
+        assert code == (1 if name == "sweep" else 2), said
+        assert "will take at least" in said

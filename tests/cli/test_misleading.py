@@ -1,0 +1,141 @@
+"""Numbers that no machine holds and paths that name nothing, in every command that takes them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import headscope as hs
+from headscope import cli
+from headscope.arguments import KINDS, LARGEST, check, maybe, number, whole
+from headscope.errors import ArgumentError, HeadscopeError, WriteError
+from headscope.runs.write import place_of
+from tests.fuzz.commands import Parameter, parameters, sound
+from tests.fuzz.desk import make_desk
+
+DIGITS = "9" * 23
+TOO_LARGE = f"is {DIGITS}, expected a whole number from "
+FOLDERS = ("classify", "gallery", "headvis", "languages", "sweep")
+"""Commands whose --out is a folder."""
+OTHER_WORDS = {("calibrate", "--max-tokens"), ("serve", "--port")}
+"""Options that are refused for another reason first: --max-tokens of calibrate goes with --zoo."""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    return make_desk(tmp_path_factory.mktemp("desk") / "desk")
+
+
+@pytest.fixture
+def run(desk, monkeypatch, capsys):
+    """A command line on the desk; its exit code and what it said on stderr, on one line."""
+
+    def call(*words: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["headscope", *words])
+        capsys.readouterr()
+        with desk.guarded() as changed, pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert changed == []
+        return stopped.value.code, " ".join(capsys.readouterr().err.split())
+
+    return call
+
+
+def options(*kinds: type) -> list[tuple[str, Parameter]]:
+    """Every option of these kinds, with its command."""
+    found = []
+    for command in cli.app.registered_commands:
+        name = command.name or command.callback.__name__
+        taken = parameters(command.callback)
+        found += [(name, each) for each in taken if each.flag and each.kind in kinds]
+    return found
+
+
+def test_a_whole_number_of_too_many_digits_is_refused_by_its_size_in_every_command(desk, run):
+    tried = [each for each in options(int) if (each[0], each[1].flag) not in OTHER_WORDS]
+    for name, option in tried:
+        code, said = run(name, *sound(desk)[name], option.flag, DIGITS)
+        assert code == 2, (name, option)
+        assert TOO_LARGE in said, (name, option, said)
+        limited = name == "explain" and option.flag in ("--features", "--rank")
+        end = " to 64" if limited else "; the largest is 9,223,372,036,854,775,807"
+        assert said.endswith(end), (name, option, said)
+    assert len(tried) > 30
+
+
+@pytest.mark.parametrize("most", [LARGEST])
+def test_the_largest_whole_number_itself_is_taken(most):
+    assert check("seed", most, whole(0)) == 9_223_372_036_854_775_807 == most
+    assert check("workers", 5, maybe(whole(0))) == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        (10**22, whole(1), f"{10**22}, expected a whole number from 1; the largest is {LARGEST:,}"),
+        (10**22, maybe(whole(0)),
+         f"{10**22}, expected a whole number from 0, or None; the largest is {LARGEST:,}"),
+        (10**4000, KINDS["seed"],
+         f"a number of more than 40 digits, expected a whole number from 0; the largest is {LARGEST:,}"),
+        (-(10**22), whole(1), f"-{10**22}, expected a whole number from 1"),
+        (65, whole(1, 64), "65, expected a whole number from 1 to 64"),
+        (float("inf"), number(0), "inf, expected a number from 0; it should be finite"),
+        (float("nan"), number(0), "nan, expected a number from 0"),
+        (float("inf"), number(0, 1), "inf, expected a number from 0 to 1"),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_range_is_refused_by_the_end_that_it_is_beyond(value, kind, said):
+    with pytest.raises(ArgumentError) as error:
+        check("size", value, kind)
+    assert str(error.value) == f"size is {said}"
+
+
+@pytest.mark.parametrize("root", ["/", "//", "/.."])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_root_is_no_folder_of_results(desk, run, name, root):
+    shown = Path(root)
+    assert run(name, *sound(desk)[name], "--out", root) == (
+        2,
+        f"headscope: {shown} is the root of the file system, which no folder of results can "
+        f"replace; name a folder in it, such as {shown.resolve() / 'results'}",
+    )
+
+
+def test_the_root_is_no_folder_of_a_model_or_of_a_run_in_python(desk, run):
+    code, said = run("prune", *sound(desk)["prune"], "--keep", "0.5", "--save", "/")
+    assert code == 2
+    assert said == "headscope: / is there already; --save names a new or empty folder"
+    for call in (lambda: hs.load(desk.run).save("/"), lambda: hs.classify("mini", out="/")):
+        with pytest.raises(WriteError, match=r"^/ is the root of the file system, which no folder"):
+            call()
+    assert place_of(Path("/tmp/..") / "tmp").name == "tmp"
+
+
+@pytest.mark.parametrize("path", ["/", ".", "..", "", "runs/.."])
+def test_a_path_that_names_no_file_is_refused_in_every_command_that_writes_one(desk, run, path):
+    files = [
+        (name, each)
+        for name, each in options(Path)
+        if each.name in ("out", "figure", "html", "film") and (name, each.name) not in
+        {(folder, "out") for folder in FOLDERS}
+    ]  # fmt: skip
+    for name, option in files:
+        code, said = run(name, *sound(desk)[name], option.flag, path)
+        assert code == 2, (name, option)
+        expected = f"headscope: {Path(path)} is a folder and names no file; name one that ends in ."
+        assert said.startswith(expected), (name, option, said)
+    assert len(files) > 20
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("path", [".", "..", ""])
+def test_the_working_folder_is_not_replaced_by_results(desk, run, name, path):
+    code, said = run(name, *sound(desk)[name], "--out", path)
+    assert code == 2
+    assert "is the working folder or holds it" in said or "holds other things and no sweep" in said
+
+
+def test_what_is_refused_is_of_the_one_family():
+    assert issubclass(ArgumentError, HeadscopeError)

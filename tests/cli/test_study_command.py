@@ -1,0 +1,112 @@
+"""Commands of studies take what their functions take, with the same defaults, and hand it on."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from typer.testing import CliRunner
+
+from headscope.arguments import Default
+from headscope.cli import app
+from headscope.cli.signature import first_sentence, signature_of
+from headscope.errors import HeadscopeError
+from headscope.studies.study_table import GROUPS, STUDIES, imported
+from tests.helpers.studies import COMMANDS
+
+ROWS = {study.name: study for study in STUDIES}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_source_says_of_a_function_what_python_says(name):
+    function = inspect.unwrap(imported(ROWS[name].function))
+    parameters = inspect.signature(function).parameters
+    expected: dict[str, Any] = {}
+    for parameter in parameters.values():
+        options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if options:
+            hints = get_type_hints(function.__globals__[options[1]], include_extras=True)
+            for option, hint in hints.items():
+                notes = [note.value for note in get_args(hint) if isinstance(note, Default)]
+                expected[option] = notes[0] if notes else None
+        elif parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            expected[parameter.name] = parameter.default
+    expected.pop("tell", None)  # a function is no default that a command has
+    read = signature_of(f"headscope.studies.{ROWS[name].function}")
+    arguments = [argument for argument in read.arguments if argument.name != "tell"]
+    assert {argument.name: argument.default for argument in arguments} == expected
+    assert inspect.getdoc(function).startswith(read.summary)
+
+
+def test_a_function_or_a_default_that_cannot_be_read_is_named():
+    with pytest.raises(HeadscopeError, match=r"headscope\.heads defines no nothing"):
+        signature_of("headscope.heads:nothing")
+    (tell,) = (
+        argument
+        for argument in signature_of("headscope.studies.sweep.run_cells:sweep").arguments
+        if argument.name == "tell"
+    )
+    with pytest.raises(
+        HeadscopeError, match=r"sweep\.run_cells: lambda line: None is no plain default"
+    ):
+        _ = tell.default
+
+
+def test_help_is_the_first_sentence():
+    assert (
+        first_sentence("of `N` heads, e.g. half.\n    More is slower.") == "Of N heads, e.g. half."
+    )
+
+
+class CalledError(Exception):
+    """The function of a study was called with these arguments."""
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """What the function of a study is called with by a command line."""
+
+    def stub(path: str) -> Any:
+        def function(**arguments: Any) -> None:
+            raise CalledError(arguments)
+
+        return function
+
+    monkeypatch.setattr("headscope.cli.study_command.imported", stub)
+
+    def call(*words: str) -> dict[str, Any]:
+        done = CliRunner().invoke(app, words)
+        assert isinstance(done.exception, CalledError), done.output
+        return done.exception.args[0]
+
+    return call
+
+
+def test_an_option_reaches_its_function(called):
+    assert called("collapse", "mini", "--mixing", "--seed", "3", "--corpus", "a", "--corpus", "b", "-q") == {
+        "model": "mini", "corpus": [Path("a"), Path("b")], "mixing": True, "max_tokens": 8192, "seed": 3,
+        "revision": None, "device": "auto", "progress": False,
+    }  # fmt: skip
+    streaming = called("streaming", "mini", "--tolerance", "0.5", "--gates", "g.tsv", "-q")
+    assert (streaming["tolerance"], streaming["gates"]) == (0.5, Path("g.tsv"))
+    assert (streaming["sinks"], streaming["recent"], streaming["corpus"]) == (4, 64, None)
+    verified = called("verify", "runs/x", "--as", "gpt2-small", "--no-measure", "-q")
+    assert (verified["model"], verified["measure"]) == ("gpt2-small", False)
+    explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")
+    assert (explained["each"], explained["twin"], explained["features"]) == ("layer", False, 8)
+    assert "relations" not in explained
+    weighed = called("weights", "mini", "--table", "related", "-q")
+    assert (weighed["related"], weighed["device"]) == (True, "cpu")
+    counted = called("anatomy", "gpt-2-s", "--batch", "3", "-q")
+    assert (counted["batch"], counted["context"], counted["check"]) == (3, None, False)
+
+
+def test_every_study_of_a_group_is_a_command_with_its_examples():
+    for study in STUDIES:
+        assert (study.name in COMMANDS) == bool(study.group)
+        if study.group:
+            assert study.group in GROUPS
+            assert all(example in COMMANDS[study.name].epilog for example in study.examples)

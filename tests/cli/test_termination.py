@@ -1,0 +1,81 @@
+"""SIGTERM ends a command with one message and its own exit code, and what is done is kept."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from headscope.runs.lock import CHECKPOINT
+from tests.kill.kill import COMMAND, arguments
+
+ROOM = 64 * 2**30
+"""Bytes of address space: enough for a run, and a limit."""
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
+
+
+def terminated(words: list[str], begun, *, limit: bool = False) -> tuple[int, str]:
+    """The exit code and what was said, of a command that gets SIGTERM when it has begun."""
+    process = subprocess.Popen(
+        [*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=limited if limit else None,
+    )  # fmt: skip
+    until = time.monotonic() + 240
+    while not begun() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("Alice was very tired. She looked at the old keys again. " * 4000)
+    return path
+
+
+@pytest.mark.parametrize("limit", [False, True], ids=["", "ulimit -v"])
+def test_a_run_keeps_its_sums_and_says_how_to_go_on(corpus, tmp_path, limit):
+    out = tmp_path / "run"
+    state = tmp_path / ".run.partial" / CHECKPOINT
+    words = arguments(corpus, out, tokens=40_000)
+    code, said = terminated(words, state.is_file, limit=limit)
+    assert (code, out.exists()) == (128 + signal.SIGTERM, False)
+    assert said.strip().splitlines()[-1].endswith("and the same command goes on from there")
+    assert "Traceback" not in said
+    assert state.is_file()
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, workers):
+    if workers != "0":
+        pytest.importorskip("ray")
+    out = tmp_path / "swept"
+    words = ["sweep", "--models", "mini", "--corpus", str(corpus), "--types", "positional"]
+    words += ["--max-tokens", "40000", "--keep-every", "0", "--engine-workers", workers]
+    words += ["--out", str(out), "-q"]
+    code, said = terminated(words, lambda: any(out.glob(f".*/{CHECKPOINT}")), limit=workers == "0")
+    assert code == 128 + signal.SIGTERM
+    assert said.strip() == (
+        "headscope: stopped; complete runs are kept, and the same command goes on"
+    )
+
+
+def test_an_ignored_signal_stays_ignored(corpus, tmp_path):
+    """As a shell's `trap '' TERM` asks for of all that it starts."""
+    state = tmp_path / ".run.partial" / CHECKPOINT
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        code, _ = terminated(arguments(corpus, tmp_path / "run", tokens=2_000), state.is_file)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == 0
+    assert (tmp_path / "run" / "run.json").is_file()

@@ -1,0 +1,42 @@
+"""Calls of every study that would work, made of its row in the table: a new row needs no line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from headscope.cli import app
+from headscope.cli.signature import signature_of
+from headscope.studies.study_table import StudyRow
+
+COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def arguments(study: StudyRow) -> tuple[str, ...]:
+    """The names of what a study's function takes."""
+    signature = signature_of(f"headscope.studies.{study.function}")
+    return tuple(argument.name for argument in signature.arguments)
+
+
+def call_with(study: StudyRow, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that a study's function takes, by the names of its arguments."""
+    return {name: values[name] for name in arguments(study) if name in values}
+
+
+def words_with(command: str, values: Mapping[str, object]) -> list[str]:
+    """A command line of the values that a command takes; True stands for a flag.
+
+    An argument that must be there and has no value is `nowhere`.
+    """
+    places, options = [], []
+    for parameter in COMMANDS[command].params:
+        if parameter.param_type_name == "argument":
+            if parameter.required or parameter.name in values:
+                word = str(values.get(parameter.name, "nowhere"))
+                places += [word] * (2 if parameter.nargs == -1 else 1)
+        elif parameter.name in values:
+            value = values[parameter.name]
+            options += [parameter.opts[0], *([] if value is True else [str(value)])]
+    return [*places, *options]

@@ -1,0 +1,123 @@
+"""A document lies in one block; of too few documents it is said that their stretches do."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.text import LONGEST
+from headscope.corpus.window import Window
+from headscope.measure.block_assignment import STRETCHES, assign_blocks, chunks
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
+from headscope.stimuli.text import TextWindows
+
+
+def made_up(lengths: list[int], *, in_turns: bool = False) -> list[Window]:
+    """Windows of documents of so many windows each, one after the other or in turns."""
+    places = [(place, number) for number, count in enumerate(lengths) for place in range(count)]
+    order = sorted(places) if in_turns else places
+    return [Window(f"{n}#{i}", np.arange(9), ("a",) * 9, document=n) for i, n in order]
+
+
+def blocks_in_the_end(windows: list[Window]) -> np.ndarray:
+    """The block of each window when all have come; the sums are those of the blocks."""
+    tally = Tally.zeros(("a/b",), 1, 1)
+    found = np.empty(0, int)
+    for chunk in chain.from_iterable(chunks([(windows, [])])):
+        if chunk.merge is not None:
+            tally.merge(chunk.merge)
+            found = chunk.merge[found]
+        np.add.at(tally.queries[:, 0], chunk.blocks, 1)
+        found = np.append(found, chunk.blocks)
+    assert np.bincount(found, minlength=BLOCKS).tolist() == tally.queries[:, 0].tolist()
+    return found
+
+
+MANY = [[3] * 8, [1] * 64, [40, 1, 1, 1, 1, 1, 1, 1], [200] * 9, [2] * 1000, [500, *[5] * 70]]
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+@pytest.mark.parametrize("lengths", MANY, ids=lambda own: f"{len(own)} of {sum(own)}")
+def test_all_windows_of_a_document_lie_in_one_block(lengths, in_turns):
+    windows = made_up(lengths, in_turns=in_turns)
+    blocks = blocks_in_the_end(windows)
+    of_document = {w.document: set() for w in windows}
+    for window, block in zip(windows, blocks.tolist(), strict=True):
+        of_document[window.document].add(block)
+    assert {len(own) for own in of_document.values()} == {1}
+    held = np.bincount([block for (block,) in of_document.values()], minlength=BLOCKS)
+    assert np.ptp(held[: len(lengths)]) <= 1
+    assert (held > 0).sum() == min(BLOCKS, len(lengths))
+
+
+@pytest.mark.parametrize("lengths", [[20], [129], [5000], [1000, 1, 1, 1, 1, 1, 1], [300] * 7])
+def test_a_few_documents_lie_in_long_stretches(lengths):
+    windows = made_up(lengths)
+    blocks = blocks_in_the_end(windows)
+    assert MIN_BLOCKS < len(set(blocks.tolist())) <= STRETCHES
+    documents = {b: {w.document for w, own in zip(windows, blocks, strict=True) if own == b}
+                 for b in set(blocks.tolist())}  # fmt: skip
+    assert {len(own) for own in documents.values()} == {1}
+    # each block is one stretch: it is never left and entered again
+    assert (np.diff(blocks) != 0).sum() == len(documents) - 1
+
+
+def test_synthetic_documents_are_dealt_one_by_one():
+    windows = [Window(f"r{i}", np.arange(9), ("a",) * 9, stimulus="repeat", document=i)
+               for i in range(64)]  # fmt: skip
+    blocks, profiled = assign_blocks(windows)
+    assert sorted(blocks.tolist()) == list(range(64))
+    assert profiled == {}
+
+
+class _Letters:
+    """A tokenizer of single words."""
+
+    bos, bos_string = 0, "<bos>"
+
+    def encode(self, document):
+        from headscope.corpus.align import TokenizedDocument
+
+        offsets = np.array([(word.start, word.end) for word in document.words])
+        return TokenizedDocument(
+            document, np.ones(len(offsets), int), [w.form for w in document.words], offsets
+        )
+
+    def spell(self, tokens):
+        return ["a"] * len(tokens)
+
+
+def test_the_pieces_of_a_long_text_are_one_document(tmp_path: Path):
+    (tmp_path / "long.txt").write_text("All of this is said again. " * (3 * LONGEST // 27))
+    (tmp_path / "short.txt").write_text("This is said once.")
+    text = TextWindows([tmp_path], _Letters(), max_tokens=10**6, max_length=200, seed=0)
+    numbers = {}
+    for window in text:
+        numbers.setdefault(window.name.split("#")[0], set()).add(window.document)
+    pieces = [own for name, own in numbers.items() if name.startswith("long.")]
+    assert len(pieces) >= 3
+    assert len(set.union(*pieces)) == 1
+    assert numbers["short"] != pieces[0]
+    assert text.documents == 2
+
+
+def test_a_run_on_few_documents_says_so_and_one_on_many_does_not(gpt2_folder, tmp_path):
+    for count in (2, 9):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for i in range(count):
+            (folder / f"{i}.txt").write_text("She looked at the old keys again. " * 20)
+        run = hs.classify(
+            str(gpt2_folder), folder, types=["delimiter"], max_length=32, twin=False, examples=False
+        )
+        said = [note for note in run.info["notes"] if "intervals come from stretches" in note]
+        assert said == (
+            ["2 documents were read, fewer than 8: intervals come from stretches within them, and "
+             "say nothing of other texts"] if count == 2 else []
+        )  # fmt: skip
+        used = int((run.tally.queries[:, 0] > 0).sum())
+        assert used > 8 if count == 2 else used == 9

@@ -1,0 +1,206 @@
+"""Effects in a run: against a slow loop, on planted heads, and on models that learned nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.corpus.shipped import asked_corpora
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch
+from headscope.measure.effect_queries import EVERY, TopKeyQueries, effect_queries
+from headscope.measure.logit_effects import partners
+from headscope.measure.measure import BatchReader, empty_state
+from headscope.measure.plan import Plan, read_plan
+from headscope.models.frozen_norm_path import direct_paths
+from headscope.models.load import load_model
+from headscope.relations.query_sampling import turns
+from headscope.relations.writes import EFFECTS, sum_names
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
+from tests.helpers.models import save_model
+from tests.helpers.writers import PLANTED, save_writers
+
+TEXT, LENGTH = 4_000, 128
+
+
+@pytest.fixture(scope="module", params=[("gpt2", 0.1), ("llama", 0.1), ("llama", 0.0)], ids=str)
+def planted(request, tokenizer, tmp_path_factory):
+    """A model with planted writers, and its run."""
+    layout, noise = request.param
+    folder = tmp_path_factory.mktemp("any")
+    save_model("llama", tokenizer, folder)  # any model, for its tokenizer
+    encoder = load_model(str(folder)).tokenizer
+    windows = TextWindows(
+        asked_corpora("gold"), encoder, max_tokens=TEXT, max_length=LENGTH, seed=0
+    )
+    counts = Counter(token for window in windows for token in window.tokens[1:].tolist())
+    frequent = [token for token, _ in counts.most_common(8)]
+    own = tmp_path_factory.mktemp("planted")
+    save_writers(layout, tokenizer, frequent, own, noise=noise)
+    how = {"max_tokens": TEXT, "max_length": LENGTH, "examples": False, "twin": False}
+    how["writes"] = True
+    return hs.classify(str(own), "gold", **how)
+
+
+def row_of(run, name: str, kind: str, effect: str):
+    (layer, head), table = PLANTED[name], run.effects
+    own = table[(table["layer"] == layer) & (table["head"] == head)]
+    return own[(own["type"] == kind) & (own["effect"] == effect)].iloc[0]
+
+
+def test_a_planted_copying_head_copies_and_a_suppressing_one_suppresses(planted):
+    table = planted.effects[planted.effects["type"].isin(["copy", "suppress"])]
+    tagged = table[table["tagged"]]
+    found = {(row.layer, row.head, row.type) for row in tagged.itertuples()}
+    assert found == {(*PLANTED["copy"], "copy"), (*PLANTED["suppress"], "suppress")}
+    assert bool(row_of(planted, "suppress", "suppress", "predicted")["tagged"])
+    assert planted.heads.loc["L0H0", "writes"] == "copy"
+    assert planted.heads.loc["L1H0", "write_lift"] < -1
+
+
+def test_a_head_that_raises_frequent_tokens_copies_nothing(planted):
+    row = row_of(planted, "frequent", "copy", "looked-at")
+    assert row["n"] > 500
+    assert row["on"] > 1  # it does raise what it looks at
+    assert abs(row["second_lift"]) < 0.2 * row["on"]
+
+
+def test_a_head_that_raises_the_one_token_that_it_looks_at_copies_nothing(planted):
+    row = row_of(planted, "own token", "copy", "looked-at")
+    if row["lift"] > 8:  # noise may move what it looks at
+        # other tokens of the text do not tell it from copying
+        assert abs(row["second_lift"]) < 0.02 * row["lift"]
+    assert not row["tagged"]
+
+
+@pytest.mark.parametrize("layout", ["gpt2", "llama"])
+def test_a_random_model_writes_nothing(layout, tokenizer, tmp_path):
+    save_model(layout, tokenizer, tmp_path, layers=4)
+    how = {"max_tokens": TEXT, "examples": False, "twin": False, "writes": True}
+    run = hs.classify(str(tmp_path), "gold", **how)
+    assert (run.effects["n"] >= 50).sum() > 30
+    assert not run.effects["tagged"].any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_the_sums_are_those_of_a_slow_loop(engine, tokenizer, tmp_path):
+    model = load_model(str(save_model("gpt2", tokenizer, tmp_path)), engine=engine)
+    text = TextWindows(
+        asked_corpora("gold"), model.tokenizer, max_tokens=150, max_length=64, seed=0
+    )
+    windows = list(text)
+    tally = measured(model, windows, [])
+    names, patterns, effects = sum_names(EFFECTS), {}, {}
+    expected = np.zeros((2, 3, model.layers, model.heads))  # copy and suppress/predicted
+    queries = 0
+    for window in windows:
+        patterns, effects, logits = by_hand(model, window)
+        places = [q for q in np.flatnonzero(turns(window) * EVERY < len(window)).tolist() if q > 1]
+        queries += len(places)
+        tokens = window.tokens.tolist()
+        there = sorted(set(tokens[1:]))
+        for layer in range(model.layers):
+            for head in range(model.heads):
+                for query in places:
+                    row = patterns[layer][head, query]
+                    key = 1 + int(row[1:].argmax())
+                    if row[key] <= 0.3:
+                        continue
+                    token = tokens[key]
+                    values = effects[layer][query, head]
+                    others = [float(values[each]) for each in there if each != token]
+                    weight = 1 / tokens[1:].count(token)
+                    larger = sum(
+                        float(logits[layer][query, each]) > float(logits[layer][query, token])
+                        for each in there
+                    )
+                    for which in (0, 1) if larger <= 0.25 * len(there) else (0,):
+                        expected[which, :, layer, head] += [
+                            weight * float(values[token]), weight * np.mean(others), weight
+                        ]  # fmt: skip
+    assert tally.queries[:, 0].sum() == queries
+    for which, name in enumerate(("writes/copy/looked-at", "writes/suppress/predicted")):
+        index = names.index(name)
+        sums = (tally.target, tally.control, tally.hits)
+        found = np.stack([each[:, index].sum(0) for each in sums])
+        assert np.abs(found - expected[which]).max() < 1e-3
+        assert found[2].sum() > 3
+
+
+def measured(model, text, synthetic):
+    """The sums of all effects, and of nothing else."""
+    setting, done = BatchReader(model, EFFECTS, 0), empty_state(model, EFFECTS)
+    read_plan(
+        Plan(text, synthetic, EFFECTS, 0, done),
+        lambda steps, twin: (setting.read(s, setting.prepare(s.batch)) for s in steps),
+        batch_tokens=256,
+    )
+    return done.tally
+
+
+def by_hand(model, window: Window):
+    """Each layer's pattern, its heads' effects on every token, and what its input predicts."""
+    tokens = torch.from_numpy(window.tokens)[None]
+    paths, patterns, effects, streams = direct_paths(model), {}, {}, {}
+    every = paths.directions(torch.arange(model.vocabulary_size))
+
+    def keep(layer, rows):
+        (pattern,) = rows
+        patterns[layer] = (pattern.exp() if model.engine.logarithms else pattern)[0].clone()
+
+    def take(layer, z, scale):
+        effects[layer] = torch.einsum("qhd,thd->qht", z, paths.through_heads(layer, every))
+
+    def stream(layer, x):
+        streams[layer] = x @ every.T
+
+    with paths.watching(torch.arange(len(window)), take, stream) as end:
+        model.engine.run(tokens, model.engine.layout(*tokens.shape), keep, on=True)
+    scaled = {layer: each * end.scale[:, None, None] for layer, each in effects.items()}
+    return patterns, scaled, streams
+
+
+def test_named_tokens_are_asked_of_every_head_alike(tokenizer, tmp_path):
+    model = load_model(str(save_model("gpt2", tokenizer, tmp_path)))
+    vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
+    windows = repeat_windows(vocabulary, model.tokenizer, max_length=40, seed=0, count=3)
+    tally = measured(model, [], windows)
+    index = sum_names(EFFECTS).index("writes/induction/repeat")
+    expected, asked = np.zeros((model.layers, model.heads)), 0
+    for window in windows:
+        _, effects, _ = by_hand(model, window)
+        # of the copy's last two tokens nothing follows in r that the target could be held against
+        for query in range(window.copy_length + 1, len(window) - 2):
+            token = int(window.tokens[query - window.copy_length + 1])
+            asked += 1
+            for layer in range(model.layers):
+                expected[layer] += effects[layer][query, :, token].detach().numpy()
+    assert tally.queries[:, index].sum() == asked
+    assert (tally.hits[:, index].sum(0) == asked).all()
+    assert np.abs(tally.target[:, index].sum(0) - expected).max() < 1e-3
+
+
+def test_partners_are_other_asked_queries_of_the_same_window_and_head():
+    rng = np.random.default_rng(0)
+    window = torch.tensor([0] * 7 + [1] * 5)
+    drawn = torch.from_numpy(np.concatenate([rng.permutation(7), 7 + rng.permutation(5)]))
+    own = TopKeyQueries((), window, drawn, torch.zeros(0, 0, dtype=int), torch.zeros(0, 0), ())
+    asked = torch.from_numpy(rng.random((12, 30)) < 0.4)
+    found = partners(own, asked)
+    for head in range(30):
+        for part in (range(7), range(7, 12)):
+            members = [i for i in part if asked[i, head]]
+            chosen = [int(found[i, head]) for i in members]
+            assert sorted(chosen) == members  # each is another's partner once
+            assert len(members) < 2 or all(a != b for a, b in zip(members, chosen, strict=True))
+
+
+def test_a_window_of_one_token_asks_nothing():
+    window = Window("w", np.array([0]), ("<s>",))
+    assert effect_queries(Batch([window], np.array([0]), {}), EFFECTS, seed=0) is None

@@ -1,0 +1,224 @@
+"""The loss on the run's own text, against full logits and counts made by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from transformers import AutoModelForCausalLM, CohereConfig, CohereForCausalLM
+
+import headscope as hs
+from headscope.corpus.shipped import built_corpora, mini_folder
+from headscope.measure.loss_check import (
+    ROWS,
+    WINDOWS,
+    WORSE,
+    Targets,
+    TokenCounts,
+    check_loss,
+    draw_targets,
+    token_losses,
+)
+from headscope.models.load import load_model, save_reinitialised
+from headscope.relations import relations_of
+from headscope.stimuli.text import TextWindows
+from headscope.views.summary import summary
+
+
+def slow_losses(folder, targets) -> list[float]:
+    """Hugging Face's own logits of every token, and its cross entropy one by one."""
+    plain = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    losses = []
+    with torch.inference_mode():
+        for target in targets:
+            ids = torch.tensor(target.tokens.tolist())
+            logits = plain(ids[None]).logits[0]
+            for place in target.places.tolist():
+                loss = torch.nn.functional.cross_entropy(logits[place - 1], ids[place])
+                losses.append(float(loss))
+    return losses
+
+
+def windows_of(model, max_tokens: int = 1500):
+    text = TextWindows(
+        built_corpora(), model.tokenizer, max_tokens=max_tokens, max_length=128, seed=0
+    )
+    return list(text)
+
+
+def printed(run) -> str:
+    console = Console(width=160, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(summary(run), highlight=False)
+    return console.export_text(styles=True)
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_losses_of_sampled_tokens_are_those_of_full_logits(engine):
+    model = load_model("mini", engine=engine)
+    targets = draw_targets(windows_of(model), seed=1)
+    assert len(targets) == WINDOWS
+    expected = slow_losses(mini_folder(), targets)
+    np.testing.assert_allclose(token_losses(model, targets), expected, atol=2e-4)
+
+
+def test_a_model_that_scales_its_logits_keeps_its_scale(tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = CohereConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=256, logit_scale=0.25, initializer_range=0.4,
+        bos_token_id=0, eos_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    CohereForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_model(str(tmp_path))
+    targets = draw_targets(windows_of(model, 600), seed=1)
+    expected = slow_losses(tmp_path, targets)
+    np.testing.assert_allclose(token_losses(model, targets), expected, atol=2e-4)
+
+
+def test_only_the_rows_of_sampled_tokens_are_unembedded():
+    model = load_model("mini")
+    rows = []
+    unembed = model.engine.network.get_output_embeddings()
+    unembed.register_forward_hook(lambda module, given, out: rows.append(out.shape[1]))
+    targets = [Targets(np.arange(100), np.array([1, 7, 99]))]
+    token_losses(model, targets)
+    assert rows == [3]
+    drawn = draw_targets(windows_of(model), seed=0)
+    assert all(len(each.places) <= ROWS for each in drawn)
+    assert all(each.places.min() >= 1 and each.places.max() < len(each.tokens) for each in drawn)
+
+
+def test_each_token_is_predicted_by_the_counts_of_all_the_others():
+    model = load_model("mini")
+    windows = windows_of(model, 700)
+    counts = TokenCounts()
+    assert list(counts.watch(windows)) == windows
+    text = [int(token) for window in windows for token in window.tokens[1:]]
+    expected = []
+    for i in range(0, len(text), 7):
+        others = Counter(text[:i] + text[i + 1 :])
+        total, types = sum(others.values()), len(others)
+        expected.append(-log((others[text[i]] + types / 1024) / (total + types)))
+    found = counts.losses(np.array(text[::7]), 1024)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    # what is left to a token that was never seen and to all that were sums to 1
+    others = Counter(text[1:])
+    seen = sum((n + len(others) / 1024) / (len(text) - 1 + len(others)) for n in others.values())
+    unseen = (1024 - len(others)) * (len(others) / 1024) / (len(text) - 1 + len(others))
+    assert seen + unseen == pytest.approx(1)
+
+
+@pytest.mark.parametrize("natural", [True, False])
+def test_a_model_that_is_worse_on_average_gets_a_note_that_counts_the_windows(natural):
+    """SmolLM2's losses on the shipped text: seven windows of built sentences, one of natural text."""
+    model = [6.57, 6.53, 5.57, 6.23, 6.57, 5.50, 6.03, 3.77]
+    unigram = [5.84, 5.89, 5.68, 5.91, 5.70, 5.60, 5.68, 7.47]
+    if not natural:
+        model[-1], unigram[-1] = model[0], unigram[0]
+    counts = TokenCounts()
+    counts.losses = lambda tokens, vocabulary: np.repeat(unigram, ROWS)
+    windows = windows_of(load_model("mini"), 4000)
+    windows = [window for window in windows if len(window) > ROWS]
+    assert len(windows) >= WINDOWS
+    loss, notes = check_loss(
+        counts, windows, lambda drawn: np.repeat(model, ROWS), vocabulary=9, seed=0
+    )
+    assert loss["better"] == (3 if natural else 2)
+    assert len(notes) == (0 if natural else 1)
+    assert all(WORSE in note and "better on 2 of 8 windows" in note for note in notes)
+
+
+def test_a_text_of_one_token_is_predicted_evenly():
+    counts = TokenCounts()
+    counts.counts.update([5])
+    assert counts.losses(np.array([5]), 16).tolist() == pytest.approx([log(16)])
+
+
+QUICK = {
+    "corpus": ["controlled", "gold"],
+    "types": ["positional"],
+    "max_tokens": 2500,
+    "twin": False,
+    "examples": False,
+}
+
+
+@pytest.fixture(scope="module")
+def random_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("random")
+    save_reinitialised("mini", folder / "model", seed=0)
+    out = folder / "run"
+    hs.classify(str(folder / "model"), out=out, **QUICK)
+    return out
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_mini_predicts_its_text_better_than_unigrams(engine):
+    run = hs.classify("mini", engine=engine, **QUICK)
+    loss = run.info["text_loss"]
+    # mini was trained to 2.7 nats per token; counts of 2,500 tokens leave about 6
+    assert 2.2 < loss["model"] < 3.2
+    assert 5 < loss["unigram"] < 6.5
+    assert (loss["windows"], loss["better"]) == (WINDOWS, WINDOWS)
+    assert not any(WORSE in note for note in run.info["notes"])
+    shown = printed(run)
+    assert f"loss on its own text: {loss['model']:.2f} nats per token" in shown
+    assert "\x1b[1;31m" not in shown
+
+
+def test_a_random_model_is_worse_than_unigrams_and_says_so_in_bold(random_run):
+    run = hs.load(random_run)
+    loss = json.loads((random_run / "run.json").read_text())["text_loss"]
+    assert loss == run.info["text_loss"]
+    assert loss["model"] > log(1024) - 0.1 > loss["unigram"]
+    (note,) = (note for note in run.info["notes"] if note.startswith(WORSE))
+    assert f"{loss['model']:.2f} against {loss['unigram']:.2f} nats per token" in note
+    assert (loss["windows"], loss["better"]) == (WINDOWS, 0)
+    shown = printed(run)
+    assert f"\x1b[1;31mnote: {WORSE}" in shown
+    assert "\x1b[1;31mloss on its own text" in shown
+
+
+def test_what_has_no_text_or_no_model_has_no_loss(tmp_path):
+    n = 30
+    a = np.tril(np.ones((1, 1, 2 * n + 1, 2 * n + 1)))
+    a /= a.sum(-1, keepdims=True)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(10)]
+    run = hs.score_patterns([a] * 10, None, tokens, types=["positional"])
+    assert "text_loss" not in run.info
+    assert "loss on its own text" not in printed(run)
+    of_repeats = [r for r in relations_of(["induction"]) if r.stimuli == ("repeat",)]
+    run = hs.classify("mini", relations=of_repeats, twin=False, examples=False)
+    assert "text_loss" not in run.info
+    assert "loss on its own text" not in printed(run)
+
+
+def test_a_model_without_an_unembedding_is_classified_without_a_loss(monkeypatch):
+    from transformers import GPT2LMHeadModel
+
+    monkeypatch.setattr(GPT2LMHeadModel, "get_output_embeddings", lambda self: None)
+    run = hs.classify("mini", **QUICK)
+    assert "text_loss" not in run.info
+    assert any("loss on the text is not known" in note for note in run.info["notes"])
+
+
+@pytest.mark.parametrize("changed", [{"unigram": "x"}, {"tokens": None}, {"model": "low"}])
+def test_a_damaged_loss_is_refused(random_run, tmp_path, changed):
+    from headscope.runs.run_json import SHA256, read_record
+
+    info = json.loads((random_run / "run.json").read_text())
+    del info["provenance"][SHA256]  # a record without one, as older runs have
+    info["text_loss"] |= changed
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    with pytest.raises(hs.HeadscopeError, match="of the text's loss must be"):
+        read_record(tmp_path / "run.json")
+    info["text_loss"] = {"model": None, "unigram": 5.0, "tokens": 3, "windows": 1, "better": 0}
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    read_record(tmp_path / "run.json")

@@ -1,0 +1,166 @@
+"""Long windows: whole rows where hits are asked, single cells elsewhere, and the same sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.measure.batches import Batch
+from headscope.measure.measure import measure
+from headscope.measure.row_requests import hit_shares
+from headscope.measure.selection import select
+from headscope.measure.tally import Tally
+from headscope.models.engines.engine import Entries, QueryRows
+from headscope.models.load import load_model
+from headscope.relations import relations_of
+from headscope.relations.pairs import Pairs, pairs
+from headscope.relations.query_sampling import LONG, ROWS, row_queries
+from tests.helpers.models import save_model
+
+LENGTHS = (700, 130, 1000)
+
+
+@hs.relation("made", "rare")
+def rare(window: Window) -> Pairs:
+    """every 25th query, the eight tokens before: few enough to be asked everywhere"""
+    query = np.arange(25, len(window), 25)
+    return pairs(np.repeat(query, 8), np.repeat(query, 8) - np.tile(np.arange(1, 9), len(query)))
+
+
+RELATIONS = [*relations_of(["sink", "positional", "delimiter", "induction"]), rare]
+
+
+def made_up(length: int) -> Window:
+    tokens = np.random.default_rng(length).integers(1, 250, length)
+    return Window(f"w{length}", tokens, tuple("a.b"[t % 3] for t in tokens.tolist()))
+
+
+WINDOWS = [made_up(length) for length in LENGTHS]
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def folder(request, tokenizer, tmp_path_factory):
+    place = tmp_path_factory.mktemp(request.param)
+    return save_model(request.param, tokenizer, place, context=1024)
+
+
+@pytest.fixture(scope="module")
+def attentions(folder) -> list[np.ndarray]:
+    network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        return [
+            torch.cat(network(torch.tensor(w.tokens)[None], output_attentions=True).attentions)
+            .double()
+            .numpy()
+            for w in WINDOWS
+        ]
+
+
+def tally_of(folder, engine: str, batch_tokens: int) -> Tally:
+    model = load_model(str(folder), engine=engine, device="cpu")
+    assert model.engine.name == engine
+    return measure(model, WINDOWS, [], RELATIONS, seed=0, batch_tokens=batch_tokens)
+
+
+@pytest.mark.parametrize("engine", ["lens", "fused"])
+def test_masses_of_long_windows_equal_a_slow_loop_over_eager_attention(engine, folder, attentions):
+    tally = tally_of(folder, engine, 1)
+    at = [relation.id for relation in RELATIONS].index
+    every = 0.0
+    for window, pattern in zip(WINDOWS, attentions, strict=True):
+        for q in range(25, len(window), 25):
+            every = every + pattern[:, :, q, q - 8 : q].sum(-1)
+    assert np.allclose(tally.target[:, at(rare.id)].sum(0), every, atol=1e-4)
+    assert tally.queries[:, at(rare.id)].sum() == sum((n - 1) // 25 for n in LENGTHS)
+    first, count = 0.0, 0
+    for window, pattern in zip(WINDOWS, attentions, strict=True):
+        rows = [q for q in row_queries(window).tolist() if q > 1]  # 1 has no other key
+        first = first + pattern[:, :, rows, 0].sum(-1)
+        count += len(rows)
+    assert count == 2 * ROWS + 128
+    assert tally.queries[:, at("sink/first-token")].sum() == count
+    assert np.allclose(tally.target[:, at("sink/first-token")].sum(0), first, atol=1e-4)
+
+
+def test_hits_of_long_windows_are_those_of_the_rows_that_are_read(folder, attentions):
+    tally = tally_of(folder, "fused", 1)
+    at = [relation.id for relation in RELATIONS].index("made/rare")
+    expected = 0.0
+    for window, pattern in zip(WINDOWS, attentions, strict=True):
+        queries = np.arange(25, len(window), 25)
+        asked = [q for q in queries.tolist() if q in set(row_queries(window).tolist())]
+        assert asked
+        own = pattern[:, :, asked].copy()
+        own[..., 0] = -1
+        back = np.array(asked) - own.argmax(-1)
+        best = (back >= 1) & (back <= 8)
+        expected = expected + best.sum(-1) * len(queries) / len(asked)
+    # no layer of random weights rests on a column
+    assert tally.target[:, 1].sum() == 0
+    assert np.allclose(tally.hits[:, at].sum(0), expected, atol=1e-4)
+    assert expected.sum() > 0
+
+
+def test_engines_and_batches_give_the_same_sums_of_long_windows(folder):
+    tallies = [tally_of(folder, "fused", size) for size in (1, 4000)]
+    tallies += [tally_of(folder, "lens", size) for size in (1, 4000)]
+    for other in tallies[1:]:
+        assert np.array_equal(tallies[0].queries, other.queries)
+        assert tallies[0].profile.queries == other.profile.queries > 0
+        n = np.maximum(other.queries.sum(0), 1)[:, None, None]
+        for name in ("target", "control", "hits"):
+            apart = getattr(tallies[0], name) - getattr(other, name)
+            assert np.abs(apart.sum(0) / n).max() < 1e-5, name
+        profiled = float(other.profile.queries)
+        for name in ("entropy", "distance", "stripe", "diagonal", "first_token"):
+            apart = getattr(tallies[0].profile, name) - getattr(other.profile, name)
+            assert np.abs(apart).max() / profiled < 1e-4, name
+
+
+def test_every_cell_has_one_place_and_no_row_is_read_twice(folder):
+    model = load_model(str(folder), device="cpu")
+    batch = Batch(WINDOWS, np.arange(3), {0: 0})
+    tiles = model.engine.layout(*batch.tokens().shape)
+    selection = select(batch, RELATIONS, tiles, heads=model.heads, seed=0)
+    rows = [
+        (look.window, q)
+        for look in selection.requests
+        if isinstance(look, QueryRows)
+        for q in look.queries.tolist()
+    ]
+    assert len(rows) == len(set(rows)) < sum(ROWS + 40 if n > LONG else n for n in LENGTHS) + 1
+    single = [
+        (look.window, *cell)
+        for look in selection.requests
+        if isinstance(look, Entries)
+        for cell in zip(look.queries.tolist(), look.keys.tolist(), strict=True)
+    ]
+    assert len(single) == len(set(single)) > 0
+    assert not {cell[:2] for cell in single} & set(rows)
+    plain = select(batch, RELATIONS, tiles, heads=model.heads, seed=0)
+    assert [len(part.mass) for part in plain.reductions] == [
+        len(part.mass) for part in selection.reductions
+    ]
+    # the weights of all targets: one for each pair, wherever it is read
+    total = sum(
+        float(part.mass.to_dense()[: len(selection.block)].sum()) for part in plain.reductions
+    )
+    assert total > selection.queries.sum()
+
+
+def test_a_relation_without_a_query_among_the_rows_is_asked_for_one():
+    window = made_up(1000)
+    rows = set(row_queries(window).tolist())
+    lone = [q for q in range(20, 1000) if q not in rows][:3]
+    targets = pairs(np.repeat(lone, 2), np.tile([3, 4], 3))
+    shares = hit_shares(window, targets)
+    assert sorted(set(shares.tolist())) == [0.0, 3.0]
+    assert len(set(targets.query[shares > 0].tolist())) == 1
+    some = pairs(np.array([*lone, *sorted(rows)[5:7]]), np.ones(5, np.int64))
+    assert hit_shares(window, some).tolist() == [0.0, 0.0, 0.0, 2.5, 2.5]
+    short = made_up(LONG)
+    assert (hit_shares(short, targets) == 1).all()

@@ -1,0 +1,88 @@
+"""Resting columns: found where a layer rests, and out of every arg-max."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.measure.sink_columns import (
+    LATE,
+    SHORTEST,
+    find_sink_columns,
+    late_tiles,
+    without_sinks,
+)
+
+LENGTH, COLUMN, HEADS = 80, 7, 4
+TOKENS = ["<bos>", *(f"w{i}" for i in range(LENGTH - 1))]
+
+
+def windows(count: int = 1) -> list[Window]:
+    return [Window(f"w{i}", np.arange(LENGTH), tuple(TOKENS)) for i in range(count)]
+
+
+def patterns(on_column: float) -> np.ndarray:
+    """Every head: so much on one early column, and the rest on the token before."""
+    a = np.zeros((HEADS, LENGTH, LENGTH), np.float32)
+    for q in range(LENGTH):
+        share = on_column if q > COLUMN + 1 else 0.0
+        a[:, q, COLUMN] += share
+        a[:, q, max(0, q - 1)] += 1 - share
+    return a
+
+
+def rows(a: np.ndarray, *, logarithms: bool) -> list:
+    (tile,) = late_tiles(windows())
+    own = torch.from_numpy(a)[None][:, :, tile.queries, : tile.keys]
+    return [(tile, own.log() if logarithms else own)]
+
+
+@pytest.mark.parametrize("logarithms", [False, True])
+def test_a_column_where_the_layer_rests_is_found_with_its_mass(logarithms):
+    found = find_sink_columns(windows(), iter(rows(patterns(0.6), logarithms=logarithms)),
+                         logarithms=logarithms)  # fmt: skip
+    assert found.columns.tolist() == [[COLUMN, -1]]
+    assert found.mass / LATE == pytest.approx(np.full((1, HEADS), 0.6), abs=1e-5)
+    # the rest of a row, over the keys but the first token and the column
+    keys = np.arange(LENGTH - LATE, LENGTH)
+    expected = (0.4 / (keys - 1)).sum()
+    assert found.other == pytest.approx(np.full((1, HEADS), expected), abs=1e-5)
+
+
+def test_heads_that_move_with_the_query_rest_nowhere():
+    found = find_sink_columns(
+        windows(), iter(rows(patterns(0.0), logarithms=False)), logarithms=False
+    )
+    assert found.columns.tolist() == [[-1, -1]]
+    assert found.mass.sum() == found.other.sum() == 0
+
+
+def test_a_short_window_has_no_late_queries():
+    short = Window("w", np.arange(SHORTEST - 1), ("a",) * (SHORTEST - 1))
+    assert late_tiles([short, *windows()])[0].windows == slice(1, 2)
+    assert find_sink_columns([short], iter([]), logarithms=False).columns.tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize("logarithms", [False, True])
+def test_rows_are_as_they_were_when_columns_come_back(logarithms):
+    own = torch.rand(2, HEADS, 5, 9)
+    before = own.clone()
+    with without_sinks(own, np.array([[3, -1], [1, 20]]), logarithms=logarithms):
+        assert (own[0, :, :, 3] < 0).all()
+        assert (own[1, :, :, 1] < 0).all()
+        assert torch.equal(own[0, :, :, 1], before[0, :, :, 1])
+    assert torch.equal(own, before)
+
+
+def test_a_head_that_rests_and_looks_back_hits_the_token_before():
+    run = hs.score_patterns(
+        [patterns(0.6)[None]] * 8, [None] * 8, [TOKENS] * 8, types=["positional", "sink"]
+    )
+    rows = run.evidence.set_index(["relation", "head"])
+    assert rows.loc[("offset-1", 0), "hit_rate"] > 0.95
+    assert rows.loc[("offset-1", 0), "mass"] == pytest.approx(0.4, abs=0.1)
+    assert rows.loc[("resting-column", 0), "mass"] == pytest.approx(0.6, abs=1e-5)
+    assert rows.loc[("resting-column", 0), "tagged"]

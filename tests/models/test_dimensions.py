@@ -1,0 +1,112 @@
+"""What is read of a configuration, by the numbers that the published models state."""
+
+from __future__ import annotations
+
+import pytest
+import transformers
+
+from headscope.errors import ModelError
+from headscope.models.layout.dimensions import read_dimensions
+from tests.models.tiny import tiny_config
+
+
+def layout(kind: str, **fields):
+    return read_dimensions("m", getattr(transformers, kind)(**fields))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        # tiiuae/falcon-7b, falcon-40b and falcon-rw-1b: 71 heads on one key, 128 on 8, 32 on 32
+        ("FalconConfig", {"num_attention_heads": 71, "multi_query": True}, (71, 1)),
+        (
+            "FalconConfig",
+            {
+                "hidden_size": 8192,
+                "num_attention_heads": 128,
+                "num_kv_heads": 8,
+                "new_decoder_architecture": True,
+            },
+            (128, 8),
+        ),
+        ("FalconConfig", {"num_attention_heads": 32, "multi_query": False}, (32, 32)),
+        ("GPTBigCodeConfig", {"n_head": 48, "n_embd": 6144}, (48, 1)),
+        ("GPTBigCodeConfig", {"n_head": 48, "n_embd": 6144, "multi_query": False}, (48, 48)),
+        ("DbrxConfig", {"n_heads": 48, "attn_config": {"kv_n_heads": 8}}, (48, 8)),
+        ("LlamaConfig", {"num_attention_heads": 32, "num_key_value_heads": 8}, (32, 8)),
+        ("GPT2Config", {}, (12, 12)),
+    ],
+)
+def test_the_heads_that_share_a_key_are_counted_as_the_model_builds_them(kind, fields, expected):
+    found = layout(kind, **fields)
+    assert (found.heads, found.key_value_heads) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        ("MistralConfig", {}, 4096),  # mistralai/Mistral-7B-v0.1
+        ("MistralConfig", {"sliding_window": None}, None),
+        ("Gemma3TextConfig", {"sliding_window": 512}, 512),  # google/gemma-3-1b
+        ("Gemma3TextConfig", {"num_hidden_layers": 1, "layer_types": ["full_attention"]}, None),
+        ("Llama4TextConfig", {}, 8192),
+        ("GPTNeoConfig", {}, 256),
+        ("Qwen2Config", {"sliding_window": 4096}, None),  # use_sliding_window is off
+        ("ModernBertDecoderConfig", {"local_attention": 128}, 64),
+        ("LlamaConfig", {}, None),
+    ],
+)
+def test_the_shortest_reach_of_a_layer_is_read_from_the_configuration(kind, fields, expected):
+    assert min(layout(kind, **fields).windows, default=None) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        ("BloomConfig", {"seq_length": 2048}, 2048),
+        ("MptConfig", {}, 2048),
+        ("GPT2Config", {}, 1024),
+        ("WhisperConfig", {}, 448),
+        ("BloomConfig", {}, None),
+    ],
+)
+def test_the_context_has_many_names(kind, fields, expected):
+    assert layout(kind, **fields).context == expected
+
+
+def test_a_context_that_is_not_stated_is_asked_for():
+    with pytest.raises(ModelError, match=r"m: .* states no context \(none of max_position_embed"):
+        layout("BloomConfig").longest_input("m")
+
+
+def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():
+    text = {"num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+            "hidden_size": 48, "head_dim": 16, "vocab_size": 99}  # fmt: skip
+    found = layout("Gemma3Config", text_config=text)
+    assert (found.layers, found.heads, found.key_value_heads) == (3, 6, 2)
+    assert (found.d_model, found.d_head, found.vocabulary) == (48, 16, 99)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("MambaConfig", {}, "should give num_attention_heads .* but gives none"),
+        ("GPT2Config", {"n_layer": -1}, "should give num_hidden_layers .* but gives -1"),
+        ("GPT2Config", {"n_head": 0}, "should give num_attention_heads .* but gives 0"),
+        ("Gemma4TextConfig", {}, "gives head_dim for each layer"),
+    ],
+)
+def test_numbers_that_no_reader_can_use_are_refused(kind, fields, message):
+    with pytest.raises(ModelError, match=f"m: its configuration .*{message}"):
+        layout(kind, **fields)
+
+
+def test_the_decoder_of_two_halves_is_the_one_that_is_read():
+    found = layout("BlenderbotConfig", encoder_layers=7, decoder_layers=5, decoder_attention_heads=4,
+                   encoder_attention_heads=2)  # fmt: skip
+    assert (found.layers, found.heads, found.stack_layers) == (5, 4, ())
+
+
+def test_a_tiny_configuration_of_every_kind_has_the_tiny_numbers():
+    found = read_dimensions("m", tiny_config("qwen2"))
+    assert (found.layers, found.heads, found.d_model, found.d_head) == (2, 4, 32, 8)

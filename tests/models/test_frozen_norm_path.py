@@ -1,0 +1,169 @@
+"""Direct effects: what heads, MLPs, biases and the embedding write adds up to the logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from headscope.errors import ModelError
+from headscope.models.frozen_norm_path import direct_paths
+from headscope.models.load import load_model
+from tests.models.every_layout import save_tiny
+
+LAYOUTS = {
+    "gpt2": {}, "gpt_neox": {}, "llama": {}, "qwen2": {}, "qwen3": {}, "gemma": {}, "gemma2": {},
+    "olmo2": {}, "granite": {"residual_multiplier": 0.4, "logits_scaling": 3.0}, "cohere": {},
+    "bloom": {}, "falcon": {}, "opt": {},
+}  # fmt: skip
+BEHIND = ("gemma2", "olmo2")
+LENGTH, CANDIDATES = 30, torch.arange(3, 200, 11)
+
+
+def loaded(layout: str, tokenizer, folder, engine: str = "fused"):
+    save_tiny(layout, tokenizer, folder, vocab_size=len(tokenizer), **LAYOUTS.get(layout, {}))
+    return load_model(str(folder), engine=engine)
+
+
+def read(model, tokens):
+    """Each head's effects `[layer query head token]`, what layers read, and how it ends."""
+    paths, places = direct_paths(model), torch.arange(tokens.numel())
+    directions, streams = paths.directions(CANDIDATES), []
+    effects = torch.zeros(paths.layers, len(places), model.heads, len(CANDIDATES))
+
+    def take(layer, z, scale):
+        through = paths.through_heads(layer, directions)
+        effects[layer] = torch.einsum("qhd,thd->qht", z, through) * scale[:, None, None]
+
+    with paths.watching(places, take, lambda layer, x: streams.append(x.float().clone())) as end:
+        tiles = model.engine.layout(*tokens.shape)
+        model.engine.run(tokens, tiles, lambda layer, rows: list(rows), on=True)
+    return paths, directions, effects * end.scale[:, None, None], [*streams, end.stream], end.scale
+
+
+def uncapped(network, tokens: torch.Tensor) -> torch.Tensor:
+    """The network's own logits of the candidates, before they are capped."""
+    with torch.no_grad():
+        found = network(tokens, use_cache=False).logits[..., CANDIDATES].flatten(0, 1)
+    cap = getattr(network.config, "final_logit_softcapping", None)
+    return found if cap is None else torch.atanh(found / cap) * cap
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@torch.no_grad()
+def test_what_is_written_adds_up_to_the_logits(layout, engine, tokenizer, tmp_path):
+    """Embedding, heads, and what else each block adds: MLPs, and the biases of W_O."""
+    model = loaded(layout, tokenizer, tmp_path, engine)
+    tokens = torch.randint(1, 250, (2, LENGTH), generator=torch.Generator().manual_seed(1))
+    paths, directions, effects, streams, scale = read(model, tokens)
+    network = model.engine.network if engine == "fused" else model.engine.bridge.original_model
+    rest = streams[0] + sum(
+        added(paths, layer, tokens, network) for layer in range(paths.layers)
+    )  # the embedding, and all that is no head's
+    constant = constants(paths)
+    total = effects.sum((0, 2)) + rest @ directions.T * scale[:, None] + constant
+    own = uncapped(network, tokens)
+    assert float((total - own).abs().max()) < 1e-4
+    # heads matter there
+    assert float(effects.sum((0, 2)).abs().mean()) > 0.01
+    assert (paths.modules.post_norms[0] is not None) == (layout in BEHIND)
+
+
+def added(paths, layer: int, tokens: torch.Tensor, network) -> torch.Tensor:
+    """What a block adds to the stream when its heads write nothing: z is 0 before W_O there."""
+    block, output = paths.modules.blocks[layer], paths.modules.outputs[layer]
+    seen: dict[str, torch.Tensor] = {}
+    norm = paths.modules.post_norms[layer]
+
+    def keep(name):
+        def hook(module, inputs, result):
+            first = result[0] if isinstance(result, tuple) else result
+            seen[name] = first.float().clone()
+
+        return hook
+
+    def into(module, inputs, named):
+        seen["in"] = (inputs[0] if inputs else named["hidden_states"]).float().clone()
+
+    handles = [
+        block.register_forward_pre_hook(into, with_kwargs=True),
+        block.register_forward_hook(keep("out")),
+        (output if norm is None else norm.module).register_forward_hook(keep("written")),
+    ]
+    with torch.no_grad():
+        network(tokens, use_cache=False)
+    for handle in handles:
+        handle.remove()
+    whole = (seen["out"] - seen["in"].view_as(seen["out"])).flatten(0, 1)
+    heads = paths.modules.residual_factor * (seen["written"].reshape(whole.shape) - bias_of(output))
+    return whole - heads
+
+
+def bias_of(output) -> torch.Tensor | float:
+    bias = getattr(getattr(output, "original_component", output), "bias", None)
+    return 0.0 if bias is None else bias.detach()
+
+
+def constants(paths) -> torch.Tensor | float:
+    """What the last norm's bias and the unembedding's add to the candidates."""
+    norm, unembedding = paths.modules.final_norm, paths.modules.unembedding
+    found: torch.Tensor | float = 0.0
+    if isinstance(norm.bias, torch.Tensor):
+        found = unembedding.weight[CANDIDATES] @ norm.bias
+    own = getattr(unembedding, "bias", None)
+    return ((found if own is None else found + own[CANDIDATES]) * 1.0) * paths.modules.logit_factor
+
+
+@torch.no_grad()
+def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
+    """GPT-2 by hand: z of one head, its rows of W_O, the last norm as written in its paper."""
+    model = loaded("gpt2", tokenizer, tmp_path)
+    network = model.engine.network
+    tokens = torch.randint(1, 250, (1, LENGTH), generator=torch.Generator().manual_seed(2))
+    _, _, effects, _, _ = read(model, tokens)
+    layer, head, query, candidate = 1, 2, 17, 5
+    kept = {}
+    block, final = network.transformer.h[layer].attn.c_proj, network.transformer.ln_f
+    hooks = [
+        block.register_forward_pre_hook(lambda _, x: kept.update(z=x[0][0, query].clone())),
+        final.register_forward_pre_hook(lambda _, x: kept.update(x=x[0][0, query].clone())),
+    ]
+    with torch.no_grad():
+        network(tokens, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    width = len(kept["z"]) // model.heads
+    own = slice(head * width, (head + 1) * width)
+    written = kept["z"][own] @ block.weight[own]
+    spread = float((kept["x"].var(unbiased=False) + final.eps) ** 0.5)
+    normed = final.weight * (written - written.mean()) / spread
+    expected = float(normed @ network.lm_head.weight[CANDIDATES[candidate]])
+    assert float(effects[layer, query, head, candidate]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_encoder_has_no_direct_effects(tokenizer, tmp_path):
+    save_tiny("bert", tokenizer, tmp_path, vocab_size=len(tokenizer))
+    with pytest.raises(ModelError, match="an encoder predicts no next token"):
+        direct_paths(load_model(str(tmp_path)))
+
+
+def test_a_block_that_adds_something_else_is_refused(tokenizer, tmp_path):
+    model = loaded("llama", tokenizer, tmp_path)
+    block = model.engine.network.model.layers[1]
+    block.register_forward_hook(
+        lambda _, inputs, out: out * 1.5 if isinstance(out, torch.Tensor) else (out[0] * 1.5,)
+    )
+    with pytest.raises(ModelError, match="is not what its attention and one other module write"):
+        direct_paths(model)
+
+
+def test_a_norm_that_is_none_is_refused(tokenizer, tmp_path):
+    class Odd(nn.Module):
+        def forward(self, x):
+            return x.tanh()
+
+    model = loaded("llama", tokenizer, tmp_path)
+    model.engine.network.model.norm = Odd()
+    with pytest.raises(ModelError, match="is no norm by one number of each token"):
+        direct_paths(model)

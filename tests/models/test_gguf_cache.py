@@ -1,0 +1,111 @@
+"""A GGUF file is taken apart once: what is kept of it is the same model, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import gguf
+import pytest
+import torch
+
+from headscope.models import gguf_cache
+from headscope.models.gguf_cache import cache_folder
+from headscope.models.load import load_model
+from tests.models.gguf_files import save_gguf, sizes_of
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "unpacked"
+
+
+@pytest.fixture
+def file(tmp_path: Path, tokenizer) -> str:
+    return str(save_gguf(tmp_path / "m.gguf", sizes_of(2), tokenizer=tokenizer))
+
+
+def weights(model) -> dict[str, torch.Tensor]:
+    return model.engine.network.state_dict()
+
+
+def same(one, two) -> bool:
+    ours, theirs = weights(one), weights(two)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+def test_the_second_time_it_is_the_same_model_and_the_file_is_not_taken_apart(
+    file, cache, monkeypatch
+):
+    first = load_model(file)
+    (kept,) = cache.iterdir()
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", lambda *_: pytest.fail("taken apart again"))
+    second = load_model(file)
+    assert same(first, second)
+    assert second.weights_sha256 == first.weights_sha256
+    assert (second.name, second.context, second.architecture, second.notes) == (
+        first.name, first.context, first.architecture, first.notes,
+    )  # fmt: skip
+    every = range(second.vocabulary_size)
+    assert first.tokenizer.spell(every) == second.tokenizer.spell(every)
+    assert first.tokenizer.bos == second.tokenizer.bos
+    assert list(cache.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("damage", ["model.safetensors", "config.json"])
+def test_what_is_damaged_is_made_again(file, cache, damage):
+    first = load_model(file)
+    (kept,) = cache.iterdir()
+    (kept / damage).write_bytes(b"{}")
+    assert same(first, load_model(file))
+    assert (kept / damage).stat().st_size > 2
+
+
+def test_another_file_of_the_same_name_is_another_model(file, cache, tokenizer):
+    first = load_model(file)
+    wrong = {"blk.0.attn_q.weight": 2.0}
+    save_gguf(Path(file), sizes_of(2), wrong=wrong, tokenizer=tokenizer)
+    assert not same(first, load_model(file))
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_nothing_is_kept_where_that_is_not_wanted_or_cannot_be(file, cache, monkeypatch, tmp_path):
+    load_model(file, dtype="bfloat16")
+    with monkeypatch.context() as small:
+        small.setattr(gguf_cache, "MAX_BYTES", 1000)
+        load_model(file)
+    assert not cache.exists()
+    (tmp_path / "taken").write_text("no folder")
+    for asked in (str(tmp_path / "taken"), ""):
+        monkeypatch.setenv("HEADSCOPE_CACHE", asked)
+        load_model(file)
+    assert cache_folder() is None
+    assert not cache.exists()
+
+
+def test_what_was_used_longest_ago_goes_first(file, cache, tokenizer, monkeypatch):
+    load_model(file)
+    (first,) = cache.iterdir()
+    size = sum(each.stat().st_size for each in first.iterdir())
+    monkeypatch.setattr(gguf_cache, "CACHE_BYTES", 2.5 * size)
+    others = [Path(file).with_name(f"{i}.gguf") for i in range(2)]
+    for value, other in enumerate(others):
+        wrong = {"blk.0.attn_q.weight": float(value)}
+        save_gguf(other, sizes_of(2), wrong=wrong, tokenizer=tokenizer)
+        load_model(str(other))
+    assert len(list(cache.iterdir())) == 2
+    assert not first.exists()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(file, cache):
+    cache.mkdir(parents=True)
+    left, writing = cache / ".new-left", cache / ".new-writing"
+    for place in (left, writing):
+        place.mkdir()
+    long_ago = time.time() - 2 * gguf_cache.UNFINISHED_AFTER
+    os.utime(left, (long_ago, long_ago))
+    load_model(file)
+    (kept,) = cache.glob("[!.]*")
+    assert sorted(cache.iterdir()) == sorted([writing, kept])

@@ -1,0 +1,125 @@
+"""What is not installed is asked for in one module, and everything else is a dependency."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import ModelError
+from headscope.models.packages import EXTRAS, check_packages, missing_package, optional_package
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = {"pyyaml": "yaml"}
+"""What a distribution's module is called, if not as the distribution."""
+ASKING = (
+    "find_spec",
+    "import_module",
+    "ImportError",
+    "ModuleNotFoundError",
+    "PackageNotFoundError",
+)
+OWN_MODULES = {
+    "headscope/__init__.py": "imports its own modules when they are used",
+    "headscope/runs/lock.py": "fcntl is a part of Python on some systems only",
+    "headscope/models/packages.py": "is the module that asks",
+    "headscope/models/weights.py": "hands on what transformers asks for",
+    "headscope/models/tokenizer.py": "hands on what transformers asks for",
+}
+
+
+def sources() -> list[tuple[str, ast.Module]]:
+    paths = sorted((ROOT / "headscope").rglob("*.py"))
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths]
+
+
+def module_of(requirement: str) -> str:
+    name = re.match(r"[\w.-]+", requirement)[0].lower()
+    return MODULES.get(name, name.replace("-", "_"))
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The packages that a module imports, wherever it does."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_what_is_imported_is_a_dependency_or_comes_with_an_extra_that_is_asked_for():
+    plain = {*map(module_of, PROJECT["dependencies"]), *sys.stdlib_module_names, "headscope"}
+    plain.add("tokenizers")  # of which transformers consists
+    other = {(name, package) for name, tree in sources() for package in imports(tree) - plain}
+    assert {package for _, package in other} == {"ray"}
+    # it is imported where Ray's workers are started, which processes.py does where Ray is there
+    assert {name for name, _ in other} == {"headscope/studies/sweep/ray/shards.py"}
+
+
+def test_one_module_asks_whether_a_package_is_installed():
+    asking = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and node.id in ASKING)
+        or (isinstance(node, ast.alias) and node.name in ASKING)
+    }
+    assert asking == set(OWN_MODULES)
+
+
+def test_the_extras_that_are_advised_bring_their_packages():
+    for package, extra in EXTRAS.items():
+        assert package in map(module_of, PROJECT["optional-dependencies"][extra])
+
+
+def test_gguf_is_a_dependency_and_no_extra():
+    assert "gguf" in map(module_of, PROJECT["dependencies"])
+    assert "gguf" not in PROJECT["optional-dependencies"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        (["nosuch"], "x needs nosuch, which is not installed: pip install nosuch"),
+        (["json", "no_such.part"],
+         "x needs no-such-part, which is not installed: pip install no-such-part"),
+        (["nosuch", "none"],
+         "x needs nosuch and none, which are not installed: pip install nosuch none"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_the_command_that_installs_it(modules, said):
+    with pytest.raises(ModelError) as error:
+        check_packages("x", modules)
+    assert str(error.value) == said
+    with pytest.raises(ModelError) as error:
+        check_packages("x", modules, "name a folder")
+    assert str(error.value) == f"{said}; or name a folder"
+    check_packages("x", ["json", "torch"])
+
+
+def test_a_package_that_is_there_and_broken_is_no_traceback(tmp_path, monkeypatch):
+    (tmp_path / "half_there.py").write_text("raise RuntimeError('made for another torch. Sorry')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError) as error:
+        optional_package("x", "half_there")
+    assert str(error.value) == (
+        "x needs half_there, which is installed and cannot be imported (made for another torch); "
+        "install it anew: pip install half-there"
+    )
+    assert optional_package("x", "json").loads("1") == 1
+
+
+def test_what_a_library_asks_for_is_said_on_one_line():
+    told = missing_package(
+        "m: its tokenizer", ImportError("\nX needs\nSentencePiece. See https://a")
+    )
+    assert str(told) == (
+        "m: its tokenizer needs a package that is not installed: X needs SentencePiece"
+    )

@@ -1,0 +1,165 @@
+"""Where Q, K, V and O are: what the matrices give must be what the model's own code gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AttentionInterface, AutoModelForCausalLM, FalconConfig, GPTBigCodeConfig
+
+from headscope.errors import ModelError
+from headscope.models.layout.dimensions import read_dimensions
+from headscope.models.layout.modules import attention_modules
+from headscope.models.layout.projections import projection_biases, projections
+from headscope.models.load import load_model
+from headscope.models.null_model import null_model
+from tests.models.tiny import tiny_config
+
+SEEN: list[tuple[torch.Tensor, ...]] = []
+
+
+def _keep(module, query, key, value, mask, **more):
+    SEEN.append((query, key, value))
+    heads = query.shape[1] // key.shape[1]
+    return value.repeat_interleave(heads, 1).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("kept_by_a_test", _keep)
+
+
+def network_of(config):
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_config(config, attn_implementation="kept_by_a_test")
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.3)
+            elif "bias" in name:
+                weights.zero_()
+    return network.eval()
+
+
+def star_coder(*, multi_query: bool) -> GPTBigCodeConfig:
+    return GPTBigCodeConfig(
+        n_layer=1, n_head=4, n_embd=32, n_positions=16, vocab_size=50, multi_query=multi_query
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        star_coder(multi_query=True),
+        star_coder(multi_query=False),
+        tiny_config("gpt2"),
+        tiny_config("opt"),
+        tiny_config("biogpt"),
+    ],
+    ids=["starcoder", "starcoder without shared keys", "gpt2", "opt", "biogpt"],
+)
+def test_the_matrices_give_the_queries_keys_and_values_that_the_model_computes(config):
+    """Layouts without rotary positions hand on exactly what the matrices give."""
+    network, stated = network_of(config), read_dimensions("m", config)
+    layer, inputs = attention_modules(network)[0], []
+    layer.register_forward_pre_hook(
+        lambda module, args, more: inputs.append(args[0] if args else more["hidden_states"]),
+        with_kwargs=True,
+    )
+    SEEN.clear()
+    with torch.no_grad():
+        network.base_model(torch.arange(9)[None], use_cache=False)
+    own = SEEN[0]
+    scales = (8**-0.5 if config.model_type == "opt" else 1, 1, 1)  # OPT scales its queries before
+    for matrix, theirs, scale in zip(projections(layer, stated)[:3], own, scales, strict=True):
+        ours = (inputs[0] @ matrix.reshape(-1, 32).T).view(1, 9, -1, 8).transpose(1, 2)
+        assert torch.allclose(ours * scale, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("model_type", ["gpt_neox", "phi3", "llama", "gpt2", "stablelm"])
+def test_matrices_and_biases_give_what_the_model_computes_of_a_first_token(model_type):
+    """Rotary positions leave the first token as it is."""
+    config = tiny_config(model_type)
+    for name in ("attention_bias", "use_qkv_bias"):
+        if hasattr(config, name):
+            setattr(config, name, True)
+    network, dimensions = network_of(config), read_dimensions("m", config)
+    layer, inputs = attention_modules(network)[0], []
+    with torch.no_grad():
+        for name, weights in layer.named_parameters():
+            if name.endswith("bias"):
+                weights.normal_(0, 0.3)
+    layer.register_forward_pre_hook(
+        lambda module, args, more: inputs.append(args[0] if args else more["hidden_states"]),
+        with_kwargs=True,
+    )
+    SEEN.clear()
+    with torch.no_grad():
+        network.base_model(torch.tensor([[7]]), use_cache=False)
+    biases = projection_biases(layer, dimensions)
+    assert (biases is None) == (model_type == "phi3")
+    for part, theirs in enumerate(SEEN[0]):
+        ours = inputs[0] @ projections(layer, dimensions)[part].reshape(-1, 32).T
+        if biases is not None:
+            ours += biases[part].flatten()
+        assert torch.allclose(ours.view(1, 1, -1, 8).transpose(1, 2), theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "key_heads"),
+    [
+        ({"multi_query": True}, 1),
+        ({"multi_query": False}, 4),
+        ({"new_decoder_architecture": True, "num_kv_heads": 2}, 2),
+    ],
+)
+def test_falcons_one_matrix_is_split_as_falcon_splits_what_comes_out(fields, key_heads):
+    config = FalconConfig(
+        num_hidden_layers=1, num_attention_heads=4, hidden_size=32, vocab_size=50, **fields
+    )
+    network = AutoModelForCausalLM.from_config(config)
+    layer = network.transformer.h[0].self_attention
+    x = torch.randn(1, 5, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        own = layer._split_heads(layer.query_key_value(x))
+    stated = read_dimensions("m", config)
+    assert stated.key_value_heads == key_heads
+    query, key, value, out = projections(layer, stated)
+    assert torch.allclose(x @ query.reshape(32, 32).T, own[0].reshape(1, 5, 32), atol=1e-5)
+    for matrix, theirs in ((key, own[1]), (value, own[2])):
+        ours = (x @ matrix.reshape(-1, 32).T).view(1, 5, key_heads, 8)
+        if theirs.shape[2] != key_heads:  # Falcon copies each key for its group of queries
+            ours = ours.repeat_interleave(4 // key_heads, 2)
+        assert torch.allclose(ours, theirs.reshape(ours.shape), atol=1e-5)
+    assert out.shape == (32, 32)
+
+
+def test_a_matrix_of_another_shape_than_heads_times_width_is_refused():
+    config = star_coder(multi_query=True)
+    layer, stated = attention_modules(network_of(config))[0], read_dimensions("m", config)
+    with pytest.raises(ModelError, match=r"has 48 rows, but the configuration says 32 \+ 16 \+ 16"):
+        projections(layer, replace(stated, key_value_heads=2))
+    config = tiny_config("llama")
+    layer, stated = attention_modules(network_of(config))[0], read_dimensions("m", config)
+    assert len(projections(layer, stated)) == 4
+    with pytest.raises(ModelError, match=r"its K matrix has the shape \(16, 32\), but .* 4 heads"):
+        projections(layer, replace(stated, key_value_heads=4))
+    with pytest.raises(ModelError, match=r"its Q matrix has the shape \(32, 32\), but .* 2 heads"):
+        projections(layer, replace(stated, heads=2))
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+def test_the_twin_of_a_model_with_one_key_keeps_queries_keys_and_values_apart(
+    engine, tokenizer, tmp_path
+):
+    config = star_coder(multi_query=True)
+    config.vocab_size = 320
+    network_of(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_model(str(tmp_path), engine=engine)
+    assert model.key_value_heads == 1
+    before = [matrix.clone() for matrix in model.engine.matrices()]
+    assert [matrix.numel() // 32 for matrix in before] == [32, 8, 8, 32]
+    with null_model(model.engine, seed=1):
+        for old, new in zip(before, model.engine.matrices(), strict=True):
+            assert not torch.equal(old, new)
+            assert torch.equal(old.flatten().sort().values, new.flatten().sort().values)

@@ -1,0 +1,140 @@
+"""Attention that is handed on layer by layer, and losses: against transformers' own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from headscope.corpus.window import Window
+from headscope.errors import ModelError
+from headscope.models.batching import ALL_TOGETHER
+from headscope.models.engines.engine import QueryRows, Vectors
+from headscope.models.intervention import HeadsScaled, HeadsSet
+from headscope.models.load import load_model
+from headscope.models.loss import loss
+from headscope.models.stream import stream_attention, tiled_patterns, whole_patterns
+
+LENGTHS = (9, 23, 14)
+
+
+@pytest.fixture(scope="module")
+def windows() -> list[Window]:
+    rng = np.random.default_rng(0)
+    return [Window(str(n), rng.integers(1, 90, n), ("a",) * n) for n in LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def model(model_folder):
+    return load_model(str(model_folder))
+
+
+@pytest.fixture(scope="module")
+def expected(model_folder, windows):
+    """Of each window transformers' patterns, residual streams and loss."""
+    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager").eval()
+    wants = {"output_attentions": True, "output_hidden_states": True}
+    with torch.no_grad():
+        ids = [torch.from_numpy(window.tokens)[None] for window in windows]
+        return [network(each, labels=each, **wants) for each in ids]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, ALL_TOGETHER])
+@pytest.mark.parametrize("whole", [True, False])
+def test_patterns_are_the_models_own_however_windows_run(
+    model, windows, expected, batch_tokens, whole
+):
+    seen: list[tuple[int, str]] = []
+
+    def look(attention):
+        tiles = [rows.clone() for rows in attention.probabilities()]
+        (pattern,) = tiles
+        for row, window in zip(pattern, attention.windows, strict=True):
+            seen.append((attention.layer, window.name))
+            number = [w.name for w in windows].index(window.name)
+            own = expected[number].attentions[attention.layer][0]
+            size = len(window)
+            assert torch.allclose(row[:, :size, :size], own, atol=1e-5)
+
+    regions = whole_patterns if whole else tiled_patterns(model)
+    stream_attention(model, windows, regions, look, batch_tokens=batch_tokens)
+    assert sorted(seen) == sorted((layer, str(n)) for layer in (0, 1) for n in LENGTHS)
+
+
+def test_a_layers_input_is_the_residual_stream_that_enters_it(model, windows, expected):
+    window, streams = windows[1], {}
+
+    def look(attention):
+        streams[attention.layer] = attention.block_input[0].clone()
+        # normed: every position has the same scale
+        assert attention.attention_input.shape == attention.block_input.shape
+        assert not torch.equal(attention.attention_input, attention.block_input)
+
+    stream_attention(model, [window], lambda _: [QueryRows(0, np.array([2]))], look)
+    for layer, stream in streams.items():
+        assert torch.allclose(stream, expected[1].hidden_states[layer][0], atol=1e-4)
+    assert sorted(streams) == [0, 1]
+
+
+def test_queries_and_keys_make_the_pattern_of_their_head(model, windows, expected):
+    layers = []
+
+    def look(attention):
+        layers.append(attention.layer)
+        (scores,) = attention.rows
+        for head in range(model.heads):
+            one = scores.of_head(head)
+            products = one.query[0, 0] @ one.key[0, 0].T * one.scale
+            later = torch.ones(products.shape, dtype=torch.bool).triu(1)
+            rows = products.masked_fill(later, -torch.inf).softmax(-1)
+            assert torch.allclose(rows, expected[2].attentions[0][0, head], atol=1e-5)
+
+    stream_attention(model, windows[2:], lambda _: [Vectors()], look, layers=1)
+    assert layers == [0]
+
+
+def test_the_lens_engine_shows_patterns_and_says_that_it_shows_no_queries(gpt2_folder, windows):
+    lens, fused = (load_model(str(gpt2_folder), engine=name) for name in ("lens", "fused"))
+    patterns: dict[str, list[torch.Tensor]] = {"lens": [], "fused": []}
+    for name, model in (("lens", lens), ("fused", fused)):
+
+        def look(attention, name=name):
+            patterns[name] += [rows.exp() for rows in attention.log_probabilities()]
+
+        stream_attention(model, windows[:1], whole_patterns, look)
+    assert len(patterns["lens"]) == 2
+    for one, other in zip(*patterns.values(), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+    with pytest.raises(ModelError, match="read by the fused engine alone"):
+        stream_attention(lens, windows[:1], lambda _: [Vectors()], lambda a: list(a.rows))
+
+
+def test_an_error_while_a_layer_is_read_leaves_no_hook_behind(model, windows):
+    def fail(attention):
+        raise KeyError(attention.layer)
+
+    with pytest.raises(KeyError):
+        stream_attention(model, windows, whole_patterns, fail)
+    hooks = [m._forward_pre_hooks for m in model.engine.network.modules()]
+    assert not any(hooks)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, None])
+def test_losses_come_in_the_order_of_the_windows_however_they_run(
+    model, windows, expected, batch_tokens
+):
+    found = loss(model, windows, batch_tokens=batch_tokens)
+    assert found.tokens.tolist() == [n - 1 for n in LENGTHS]
+    assert found.nats / found.tokens == pytest.approx([float(e.loss) for e in expected], rel=1e-4)
+
+
+def test_a_head_set_to_zero_and_a_head_scaled_by_zero_lose_the_same(model, windows):
+    before = loss(model, windows)
+    scaled = HeadsScaled({1: torch.tensor([1.0, 1.0, 0.0, 1.0])})
+    zero = HeadsSet({1: [2]}, {1: torch.zeros(8)})
+    assert scaled.layers == zero.layers == frozenset({1})
+    nats = loss(model, windows, scaled).nats
+    assert nats == pytest.approx(loss(model, windows, zero).nats, rel=1e-6)
+    assert nats != pytest.approx(before.nats, rel=1e-4)
+    assert loss(model, windows).nats.tolist() == before.nats.tolist()

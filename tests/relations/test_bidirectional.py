@@ -1,0 +1,130 @@
+"""What relations, controls and simple rules name in an encoder's window: keys on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
+from headscope.corpus.window import Frame, Window, WordTable
+from headscope.measure.fit_baselines import fit_baselines
+from headscope.relations import relations_of
+from headscope.relations.cross_attention_heuristics import ACROSS
+from headscope.relations.heuristics import ALL_RULES, CLASSES, RULES, picks
+from headscope.relations.relation import find, targets_of
+
+CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
+HEADS = [2, 2, 3, -1, 5, 3, 3, 8, -1, 12, 12, 12, 8, 8]
+DEPRELS = "det amod nsubj root det obj punct nsubj root case det amod obl punct".split()
+PIECES = [1, 1, 2, 1, 1, 3, 1, 1, 1, 1, 1, 2, 1, 1]
+
+
+@pytest.fixture
+def window() -> Window:
+    """Two sentences, some words of several pieces, between [CLS] and [SEP]."""
+    last = np.cumsum(PIECES)
+    count = int(last[-1])
+    words = WordTable(
+        first=last - np.array(PIECES) + 1,
+        last=last,
+        sentence=np.array([0] * 7 + [1] * 7),
+        head=np.array(HEADS),
+        deprel=np.array(DEPRELS),
+        upos=np.array(CLASS),
+        lemma=np.array([f"l{i % 9}" for i in range(len(CLASS))]),
+    )
+    strings = ["[CLS]", *["a"] * count]
+    for place in last[np.array(CLASS) == "PUNCT"]:
+        strings[place] = "."
+    plain = Window("w", np.arange(count + 1), tuple(strings), words=words)
+    return Frame(99, "[SEP]", BIDIRECTIONAL).close(plain)
+
+
+def test_the_window_is_closed_by_the_separator(window):
+    assert (window.strings[0], window.strings[-1]) == ("[CLS]", "[SEP]")
+    assert (window.stop, window.tokens[-1]) == (len(window) - 1, 99)
+    shorter = window.cut(len(window) - 1)
+    assert (shorter.stop, shorter.attention_kind) == (len(shorter), BIDIRECTIONAL)
+
+
+def test_rules_look_ahead_as_a_slow_loop_says(window):
+    words, found = window.words, picks(window)
+    assert found.shape == (len(ALL_RULES) - len(ACROSS), len(window))
+    own = dict(zip(ALL_RULES, found, strict=False))
+    for query in range(len(window)):
+        expected = query + 3 if query + 3 < window.stop else -1
+        assert own["offset+3"][query] == expected
+    for i, place in enumerate(words.last):
+        for name, members in CLASSES.items():
+            after = [k for k in range(i + 1, len(words)) if words.upos[k] in members]
+            before = [k for k in range(i) if words.upos[k] in members]
+            inside = [k for k in after if words.sentence[k] == words.sentence[i]]
+            assert own[f"later-nearest-{name}"][place] == (words.last[after[0]] if after else -1)
+            assert own[f"later-second-{name}"][place] == (
+                words.last[after[1]] if len(after) > 1 else -1
+            )
+            assert own[f"later-nearest-{name}-in-sentence"][place] == (
+                words.last[inside[0]] if inside else -1
+            )
+            sides = [words.last[side] for side in (*before[-1:], *after[:1])]
+            nearest = min(sides, key=lambda k: abs(k - place), default=-1)
+            assert own[f"nearest-{name}-on-either-side"][place] == nearest
+
+
+def test_rules_that_look_back_are_those_of_a_causal_window(window):
+    causal = replace(window, attention_kind=CAUSAL)
+    assert np.array_equal(picks(causal), picks(window)[: len(RULES)])
+
+
+def test_dependencies_count_on_both_sides_and_in_both_directions(window):
+    relations = {r.name: r for r in relations_of(["syntactic"], BIDIRECTIONAL)}
+    last, first = window.words.last, window.words.first
+    cells = {}
+    for name in ("obj:dep>head", "obj:head>dep", "det:dep>head", "det:head>dep"):
+        found = targets_of(relations[name], window)
+        cells[name] = set(zip(found.query.tolist(), found.key.tolist(), strict=True))
+    assert cells["obj:dep>head"] == {(last[5], last[3])}
+    assert cells["obj:head>dep"] == {(last[3], k) for k in range(first[5], last[5] + 1)}
+    assert {key > query for query, key in cells["det:dep>head"]} == {True}
+    assert {key > query for query, key in cells["det:head>dep"]} == {False}
+    causal = targets_of(relations["obj:head>dep"], replace(window, attention_kind=CAUSAL))
+    assert len(causal) == 0
+
+
+@pytest.mark.parametrize("relation", relations_of(None, BIDIRECTIONAL), ids=lambda r: r.id)
+def test_no_key_but_a_sink_is_a_special_token(relation, window):
+    for seed in range(4):
+        found = find(relation, window, [seed])
+        if found is None:
+            continue
+        last = len(window) - 1
+        assert set(found.controls.key.tolist()).isdisjoint({0, last})
+        if relation.type != "sink":
+            assert set(found.targets.key.tolist()).isdisjoint({0, last})
+        targets, controls = (
+            set(zip(side.query.tolist(), side.key.tolist(), strict=True))
+            for side in (found.targets, found.controls)
+        )
+        assert targets.isdisjoint(controls)
+
+
+def test_controls_come_from_both_sides(window):
+    named = {r.id: r for r in relations_of(None, BIDIRECTIONAL)}
+    for name in ("positional/offset+1", "positional/offset-1", "delimiter/punctuation"):
+        sides = set()
+        for seed in range(20):
+            found = find(named[name], window, [seed])
+            assert found is not None
+            sides |= set(np.sign(found.controls.key - found.controls.query).tolist())
+        assert sides >= {-1, 1}
+
+
+def test_the_best_offset_may_be_ahead(window):
+    relations = [r for r in relations_of(["syntactic"], BIDIRECTIONAL) if r.name == "det:dep>head"]
+    facts = fit_baselines([window], relations).facts["syntactic/det:dep>head"]
+    # three determiners: their nouns begin two, one and two words on, and end 3, 3 and 3 tokens on
+    ends = [window.words.last[k] - window.words.last[q] for q, k in ((0, 2), (4, 5), (10, 12))]
+    assert facts["best_offset_rate"] == max(ends.count(d) for d in ends) / 3
+    assert facts["baseline_rate"] == 1

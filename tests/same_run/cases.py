@@ -1,0 +1,166 @@
+"""Commands whose tables are kept, and the models and texts that they read."""
+
+from __future__ import annotations
+
+import lzma
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.helpers.places import SMOLLM2
+
+HERE = Path(__file__).parent
+MODULES = HERE / "modules"
+"""Files of code as they once were, compressed so that nothing takes them for source."""
+
+
+class Case(NamedTuple):
+    """Commands run in one folder, and the files of it whose numbers are kept.
+
+    In a command's words `@name` is a file or folder that `INPUTS` makes, and `run` names the run
+    folder that an earlier case left in the same workplace.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    files: tuple[str, ...]
+    """Names as `Path.glob` takes them."""
+    needs: Path | None = None
+    """A model's file without which the case is left out."""
+
+
+TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
+"""Of a run folder; models with an encoder and a decoder keep no sums."""
+
+
+def _classify(
+    name: str,
+    words: str,
+    needs: Path | None = None,
+    files: tuple[str, ...] = (*TABLES, "tally.safetensors"),
+) -> Case:
+    command = f"classify {words} --out {name} --overwrite --quiet"
+    return Case(name, (command,), tuple(f"{name}/{file}" for file in files), needs)
+
+
+def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
+    return Case(name, commands, files or (f"{name}*.csv",))
+
+
+CASES = (
+    _classify("mini", "mini"),
+    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", SMOLLM2),
+    _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
+    _classify("translator", "@translator --corpus aligned --max-tokens 6000", files=TABLES),
+    _classify("code", "mini --corpus @modules --max-tokens 6000"),
+    _classify("structure", "mini --corpus structure --max-tokens 6000"),
+    _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
+    _study(
+        "languages",
+        "languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
+        "--engine-workers 0 --overwrite --quiet",
+        files=("languages/*.csv", "languages/*/evidence.csv"),
+    ),
+    _study(
+        "sweep",
+        "sweep --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
+        "--engine-workers 0 --quiet",
+        "emergence sweep --out emergence.csv --overwrite",
+        files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv"),
+    ),
+    _study("compare", "compare mini code --out compare.csv --overwrite"),
+    _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
+    _study("prune", "prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
+    _study("streaming", "streaming mini --max-tokens 2048 --out streaming.csv --overwrite --quiet"),
+    _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
+    _study("directions", "directions mini L5H3 --out directions.csv --overwrite"),
+    _study(
+        "weights",
+        "weights mini --out weights.csv --overwrite",
+        "weights mini --table composition --out weights-composition.csv --overwrite",
+        "weights mini --table writes --out weights-writes.csv --overwrite",
+        "weights mini --table related --out weights-related.csv --overwrite",
+    ),
+    _study("redundancy", "redundancy mini --windows 8 --out redundancy.csv --overwrite --quiet"),
+    _study(
+        "collapse", "collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
+    ),
+    _study("anatomy", "anatomy mini --check --format csv", files=("anatomy.out",)),
+    _study("calibrate", "calibrate --out calibrate.csv --overwrite --quiet"),
+    _study("zoo", "calibrate --zoo --max-tokens 6000 --out zoo.csv --overwrite --quiet"),
+    _study(
+        "effects", "calibrate mini --writes --seeds 1 --out effects.csv --overwrite --quiet"
+    ),
+    _study(
+        "headvis",
+        "headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "
+        "--quiet",
+        files=("headvis/**/*.json",),
+    ),
+    _study("ablate", "ablate mini --queries 16 --overwrite --quiet", files=("mini/causal.csv",)),
+    _study("listed", "heads mini --format csv", files=("listed.out",)),
+)  # fmt: skip
+
+
+def modules(folder: Path) -> None:
+    """The kept files of code."""
+    folder.mkdir()
+    for path in sorted(MODULES.glob("*.py.xz")):
+        (folder / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+
+
+def encoder(folder: Path) -> None:
+    """The encoder built by hand."""
+    from tests.helpers.encoders import save_hand_built
+
+    save_hand_built(folder)
+
+
+def pairs(path: Path) -> None:
+    """Text for that encoder."""
+    from tests.helpers.encoders import corpus
+
+    path.mkdir()
+    (path / "pairs.conllu").write_text(corpus(32, seed=1), encoding="utf-8")
+
+
+def translator(folder: Path) -> None:
+    """The translator built by hand."""
+    import headscope as hs
+
+    hs.save_translator(folder)
+
+
+def scores(path: Path) -> None:
+    """Scores as a paper might publish them, of `mini`'s 6 layers × 8 heads."""
+    rows = ["model,revision,metric,layer,head,value"]
+    for metric in ("induction_next_token_random", "retrieval_score"):
+        values = (f"{metric},{i // 8},{i % 8},{i * 37 % 100 / 100}" for i in range(48))
+        rows += [f"mini,main,{value}" for value in values]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def treebanks(folder: Path) -> None:
+    """Parallel treebanks made by hand."""
+    from tests.helpers.treebanks import save_treebanks
+
+    save_treebanks(folder)
+
+
+INPUTS: dict[str, Callable[[Path], None]] = {
+    make.__name__: make for make in (modules, encoder, pairs, translator, scores, treebanks)
+}
+
+
+def words_of(command: str, inputs: Path) -> list[str]:
+    """A command's words, with the inputs that it names made where they are not yet."""
+    words = [sys.executable, "-m", "headscope"]
+    for word in command.split():
+        if word.startswith("@"):
+            target = inputs / word[1:]
+            if not target.exists():
+                INPUTS[word[1:]](target)
+            word = str(target)
+        words.append(word)
+    return words

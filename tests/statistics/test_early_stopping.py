@@ -1,0 +1,224 @@
+"""Whether to read on: what the rest of a text is expected to change, and what it does change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headscope as hs
+from headscope.corpus.window import Window
+from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
+from headscope.relations import relations_of
+from headscope.relations.contested import NATURAL, part_name
+from headscope.statistics import early_stopping as module
+from headscope.statistics.early_stopping import StoppingRule, expected_tag_changes
+from headscope.statistics.estimates import weigh
+from headscope.statistics.tags import TAGGED, verdicts
+
+(SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
+HEADS = 4000
+
+
+def near_the_floor(rng: np.random.Generator) -> Tally:
+    """Heads whose masses lie around the floor, in blocks that differ from one another."""
+    tally = Tally.zeros((SINK.id,), 1, HEADS)
+    queries = rng.integers(20, 60, BLOCKS)
+    mass = rng.uniform(SINK.rule.floor - 0.1, SINK.rule.floor + 0.1, HEADS)
+    of_block = np.clip(mass + rng.normal(0, 0.15, (BLOCKS, HEADS)), 0, 1)
+    tally.queries[:, 0] = queries
+    tally.target[:, 0, 0] = queries[:, None] * of_block
+    return tally
+
+
+def windows(count: int, stimulus: str = "text") -> list[Window]:
+    return [
+        Window(f"{stimulus}{i}#0", np.arange(50), ("a",) * 50, document=i, stimulus=stimulus)
+        for i in range(count)
+    ]
+
+
+def beginning(tally: Tally, blocks: int) -> Tally:
+    """The same sums as far as some documents have been read."""
+    part = replace(tally, **{n: a.copy() for n, a in tally.arrays().items() if "." not in n})
+    for name in ("target", "control", "hits", "queries", "chance"):
+        getattr(part, name)[blocks:] = 0
+    return part
+
+
+@pytest.mark.parametrize("blocks", [16, 32, 48])
+def test_as_many_tags_change_as_were_expected(blocks):
+    whole = near_the_floor(np.random.default_rng(blocks))
+    part = beginning(whole, blocks)
+    rules = {SINK.id: SINK.rule}
+    then, now = (
+        verdicts(weigh(each, [SINK], seed=0), rules).to_numpy() == TAGGED for each in (part, whole)
+    )
+    expected = expected_tag_changes(part, [SINK], blocks / BLOCKS)
+    changed = int((then != now).sum())
+    assert 40 < changed < HEADS / 6
+    assert expected.tags == then.sum()
+    assert abs(expected.changes - changed) < 4 * changed**0.5
+
+
+def test_contested_queries_that_come_later_than_the_text_was_looked_through_do_no_harm():
+    (relation,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
+    names = (relation.id, part_name(relation.id, NATURAL))
+    tally = Tally.zeros(names, 1, 3)
+    tally.queries[:] = 2
+    tally.target[:] = 1.6
+    tally.hits[:] = 1.6
+    none = {relation.id: {"contested_queries": 0, "natural_rules": ()}}
+    found = expected_tag_changes(tally, [relation], 0.5, none)
+    assert found.decidable == 1
+    assert 0 <= found.changes <= 3
+
+
+def test_far_from_every_threshold_nothing_is_expected_to_change():
+    tally = near_the_floor(np.random.default_rng(0))
+    tally.target[:, 0, 0, : HEADS // 2] = 0
+    tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
+    assert expected_tag_changes(tally, [SINK], 0.25).should_stop
+    assert expected_tag_changes(tally, [SINK], 0.25).tags == HEADS // 2
+    assert not expected_tag_changes(
+        near_the_floor(np.random.default_rng(0)), [SINK], 0.25
+    ).should_stop
+
+
+def test_without_any_tag_reading_goes_on():
+    assert not expected_tag_changes(Tally.zeros((SINK.id,), 1, 3), [SINK], 0.25).should_stop
+
+
+def test_one_looks_three_times_and_not_before_there_is_some_text():
+    assert StoppingRule([SINK], {}, 40_000).interim_tokens == [10_000, 20_000, 30_000]
+    assert StoppingRule([SINK], {}, 20_000).interim_tokens == [10_000, 15_000]
+    assert StoppingRule([SINK], {}, 8_000).interim_tokens == []
+    assert StoppingRule([SINK], {}, 40_000, read_all=True).interim_tokens == []
+
+
+def test_what_is_read_beside_a_text_comes_in_portions_that_can_say_how_sure_they_are():
+    beside = windows(64, "repeat")
+    assert StoppingRule([SINK], {}, 8_000, beside).rounds == {
+        "text": [1.0],
+        "repeat": [0.25, 0.5, 0.75, 1.0],
+    }
+    assert StoppingRule([SINK], {}, 8_000, beside[:20]).rounds["repeat"] == [0.8, 1.0]
+    assert StoppingRule([SINK], {}, 8_000, beside[:16]).rounds["repeat"] == [1.0]
+    assert StoppingRule([SINK], {}, 8_000, beside, read_all=True).rounds["repeat"] == [1.0]
+
+
+REPEAT = replace(SINK, stimuli=("repeat",))
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_another_stimulus_ends_when_its_rest_would_change_next_to_nothing(near):
+    rule = StoppingRule([REPEAT], {}, 8_000, windows(64, "repeat"))
+    tally = near_the_floor(np.random.default_rng(0))
+    if not near:
+        tally.target[:, 0, 0, : HEADS // 2] = 0
+        tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
+    found = rule.should_stop(beginning(tally, 16), 0)
+    assert set(found) == (set() if near else {"repeat"})
+    assert all(changes < 1 for changes in found.values())
+    # nothing is left to end after the last round
+    assert rule.should_stop(tally, 3) == {}
+
+
+def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
+    stopped = {"repeat": StoppedEarly(2, 0.3)}
+    rule = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
+    tally = near_the_floor(np.random.default_rng(0))
+    tally.target[:] = 0.9 * tally.queries[..., None, None]
+    assert "repeat" not in rule.should_stop(tally, 2)
+    assert rule.record(39_990) == {
+        "tokens": 39_990,
+        "of": 40_000,
+        "looks": 4,
+        "expected_changes": None,
+        "repeat": {"documents": 32, "of": 64, "expected_changes": 0.3},
+    }
+
+
+def counting(read: list[str], stop_after: int | None = None) -> Any:
+    """Reads steps by adding up their windows; breaks off after some batches."""
+
+    def reader(steps: Any, twin: bool) -> Iterator[BatchResult]:
+        for step in steps:
+            if stop_after is not None and len(read) >= stop_after:
+                raise KeyboardInterrupt
+            names = [w.name for w in step.batch.windows]
+
+            def add_to(tally: Tally, size: int = len(names)) -> None:
+                tally.queries[0, 0] += size
+
+            read.append(("twin " if twin else "") + ",".join(names))
+            yield BatchResult([step], add_to, 0)
+
+    return reader
+
+
+@pytest.mark.parametrize("text_ends", [0, 1, None])
+@pytest.mark.parametrize("beside_ends", [0, 2, None])
+def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text_ends, beside_ends):
+    looks = [400, 800, 1200]
+    ends = {"text": text_ends, "repeat": beside_ends}
+
+    def plan(model: ReadState, twin: ReadState) -> Plan:
+        class Stopping:
+            interim_tokens = looks
+
+            def should_stop(self, tally: Tally, number: int) -> dict[str, float]:
+                return {name: 0.5 for name, last in ends.items() if last == number}
+
+        text, beside = windows(32), windows(64, "repeat")
+        return Plan(text, beside, [SINK], 0, model, twin=twin, stopping=Stopping())
+
+    def empty() -> ReadState:
+        return ReadState(Tally.zeros((SINK.id,), 1, 1))
+
+    model, twin, whole = empty(), empty(), list[str]()
+    read_plan(plan(model, twin), counting(whole), batch_tokens=100)
+    tokens = 1600 if text_ends is None else looks[text_ends]
+    tokens += 50 * 64 if beside_ends is None else 50 * 16 * (beside_ends + 1)
+    assert model.tokens == tokens == 50 * model.tally.queries.sum()
+    assert 0 < twin.tokens < tokens
+    stopped = {name: StoppedEarly(last + 1, 0.5) for name, last in ends.items() if last is not None}
+    assert model.stopped == stopped
+    for broken_after in range(0, len(whole), 3):
+        model, twin, read = empty(), empty(), list[str]()
+        with pytest.raises(KeyboardInterrupt):
+            read_plan(plan(model, twin), counting(read, broken_after), batch_tokens=100)
+        read_plan(plan(model, twin), counting(read), batch_tokens=100)
+        assert read == whole
+        assert model.tokens == tokens
+        assert model.stopped == stopped
+
+
+def test_a_run_says_how_much_it_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "LEAST_TOKENS", 500)
+    monkeypatch.setattr(module, "TOLERATED", 10.0)
+    how: dict[str, Any] = {"types": ("sink", "positional"), "max_tokens": 4_000, "examples": False}
+    run = hs.classify("mini", "gold", out=tmp_path / "part", **how)
+    read = run.info["text_read"]
+    assert read["looks"] < 4
+    assert 0 <= read["tokens"] - read["looks"] * read["of"] // 4 < 256
+    assert read["of"] >= 4_000
+    assert read["expected_changes"] >= 0
+    assert run.evidence.loc[run.evidence["relation"] == "first-token", "n"].max() < read["tokens"]
+    assert hs.load(tmp_path / "part").info["text_read"] == read
+    said = (tmp_path / "part" / "report.html").read_text()
+    assert "tags that the rest would change" in said
+    assert read["repeat"]["documents"] <= read["repeat"]["of"]
+    whole = hs.classify("mini", "gold", all=True, **how)
+    count = read["repeat"]["of"]
+    assert whole.info["text_read"] == {
+        "tokens": read["of"],
+        "of": read["of"],
+        "looks": 1,
+        "expected_changes": None,
+        "repeat": {"documents": count, "of": count, "expected_changes": None},
+    }

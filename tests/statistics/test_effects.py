@@ -1,0 +1,160 @@
+"""Effects weighed: lifts, intervals, conditions, and the direction that is asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headscope.measure.tally import BLOCKS, Tally
+from headscope.relations import relations_of
+from headscope.relations.relation import EffectRule, Relation, TagThresholds
+from headscope.relations.writes import EFFECTS, effects_of, sum_names
+from headscope.relations.writes.effect import Effect, no_tokens
+from headscope.statistics.estimates import weigh
+from headscope.statistics.judge_heads import Judging
+from headscope.statistics.write_tags import effect_facts, with_writes, write_lines
+
+NAMES = sum_names(EFFECTS)
+COPY, SECOND = NAMES.index("writes/copy/looked-at"), NAMES.index("writes/copy/looked-at/matched")
+SUPPRESS = NAMES.index("writes/suppress/looked-at")
+SUPPRESS_SECOND = NAMES.index("writes/suppress/looked-at/matched")
+INDUCTION = NAMES.index("writes/induction/repeat")
+
+
+def tally_of(lift: list[float], second: list[float], *, spread: float = 0.1) -> Tally:
+    """One layer's heads with these mean lifts over both controls, four queries in each block."""
+    tally = Tally.zeros(tuple(NAMES), 1, len(lift))
+    rng, each = np.random.default_rng(0), 4
+    for index, other in ((COPY, SECOND), (SUPPRESS, SUPPRESS_SECOND)):
+        noise = rng.normal(0, 0.2, (BLOCKS, 1, len(lift)))
+        for row, mean in ((index, lift), (other, second)):
+            tally.hits[:, row] = each
+            tally.queries[:, row] = each
+            tally.target[:, row] = each * (2.0 + np.array(lift) + noise)
+            tally.control[:, row] = tally.target[:, row] - each * (np.array(mean) + noise)
+        tally.target[:, other] = each * spread
+    return tally
+
+
+def table_of(tally: Tally, **how) -> pd.DataFrame:
+    table = Judging(tally, seed=0, **how).effects(EFFECTS)
+    return table.set_index(["type", "effect", "head"])
+
+
+def test_a_head_over_the_floor_on_both_controls_is_tagged_with_its_numbers():
+    table = table_of(tally_of([1.0, 0.2, 1.0], [0.8, 0.2, 0.0]))
+    row = table.loc[("copy", "looked-at", 0)]
+    assert row["lift"] == pytest.approx(1.0, abs=0.1)
+    assert row["on"] - row["control"] == pytest.approx(row["lift"])
+    assert row["ci_low"] < row["lift"] < row["ci_high"]
+    assert row["n"] == 4 * BLOCKS
+    assert table.loc["copy"]["tagged"].tolist() == [True, False, False]
+    assert row["confirmed"] == 1
+
+
+def test_suppression_is_the_same_below_zero():
+    table = table_of(tally_of([1.0, -1.0], [1.0, -0.9]))
+    assert table.loc["copy"]["tagged"].tolist() == [True, False]
+    assert table.loc[("suppress", "looked-at")]["tagged"].tolist() == [False, True]
+    assert table.loc[("suppress", "looked-at", 1), "q_value"] < 1e-6
+
+
+def test_a_head_whose_writes_are_large_everywhere_is_not_tagged():
+    tally = tally_of([1.0], [1.0], spread=3.0)
+    assert not table_of(tally)["tagged"].any()
+
+
+def test_few_queries_give_no_tag():
+    tally = tally_of([1.0], [1.0])
+    for array in (tally.hits, tally.target, tally.control):
+        array[8:] = 0
+    assert not table_of(tally)["tagged"].any()  # 32 queries in 8 blocks
+
+
+def test_a_tag_must_beat_the_twin():
+    tally = tally_of([1.0], [1.0])
+    assert table_of(tally, twin=tally_of([0.9], [0.0])).loc[("copy", "looked-at", 0), "tagged"]
+    beaten = table_of(tally, twin=tally_of([1.5], [0.0]))
+    assert not beaten.loc[("copy", "looked-at", 0), "tagged"]
+
+
+def test_a_share_is_of_all_heads():
+    tally = Tally.zeros(tuple(NAMES), 1, 2)
+    tally.hits[:, INDUCTION] = tally.queries[:, INDUCTION, None, None] = 3
+    tally.target[:, INDUCTION] = 3 * np.array([3.0, 1.0])
+    table = table_of(tally)
+    assert table.loc[("induction", "repeat")]["share"].tolist() == [0.75, 0.25]
+    # heads that cancel leave little to be a share of
+    tally.target[:, INDUCTION] = 3 * np.array([3.0, -1.0])
+    assert table_of(tally).loc[("induction", "repeat")]["share"].tolist() == [0.75, -0.25]
+
+
+def test_a_second_control_of_named_tokens_can_refuse_a_tag():
+    second = NAMES.index("writes/induction/repeat/matched")
+    tally, noise = Tally.zeros(tuple(NAMES), 1, 2), np.random.default_rng(0).normal(0, 0.1, BLOCKS)
+    for row in (INDUCTION, second):
+        tally.hits[:, row] = tally.queries[:, row, None, None] = 3
+    tally.target[:, INDUCTION] = 3 * (2 + noise[:, None, None])
+    tally.control[:, INDUCTION] = 3.0
+    # the second head raises what stands nowhere in the text as much
+    tally.control[:, second] = 3 * np.array([0.0, 2.0])
+    table = table_of(tally).loc[("induction", "repeat")]
+    assert table["lift"].tolist() == pytest.approx([1, 1], abs=0.1)
+    assert table["second_lift"].tolist() == pytest.approx([2, 0], abs=0.1)
+    assert table["tagged"].tolist() == [True, False]
+    assert table["spread"].isna().all()
+    assert (table["n"] == 3 * BLOCKS).all()
+
+
+def test_more_interim_tests_make_q_values_larger():
+    tally = tally_of([0.02], [0.0])
+    once, thrice = (table_of(tally, interim_tests=tests)["q_value"] for tests in (1, 3))
+    assert (once < 1 / 3).any()
+    assert thrice.to_numpy() == pytest.approx(np.minimum(1, 3 * once.to_numpy()))
+
+
+def test_what_heads_write_stands_beside_them_and_in_words():
+    tally = tally_of([1.0, 0.3, 0.0], [0.8, 0.3, 0.0])
+    table = Judging(tally, seed=0).effects(EFFECTS)
+    heads = with_writes(pd.DataFrame({"layer": [0, 0, 0], "head": [0, 1, 2]}), table)
+    assert heads["writes"].tolist() == ["copy", "", ""]
+    assert heads["write_lift"].isna().tolist() == [False, True, True]
+    facts = effect_facts(EFFECTS)
+    (line,) = write_lines(table, facts, 0, 0)
+    assert line.startswith("copy/looked-at: it raises the token that it looks at: +")
+    assert "from elsewhere +0.7" in line
+    assert write_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
+    assert write_lines(table, facts, 0, 2) == ["nothing that was asked for"]
+    (line,) = write_lines(None, {}, 0, 2)
+    assert line.startswith("not measured: headscope classify --writes measures ")
+
+
+def test_the_same_sums_are_weighed_alike_as_attention_and_as_logits():
+    rule, rng = TagThresholds(0.0, "a source", "a thing"), np.random.default_rng(3)
+    relation = Relation("a", "one", no_tokens, no_tokens, rule)
+    effect = Effect("a", "one", rule=EffectRule(0.0, "a source", "does a thing"))
+    tally = Tally.zeros((relation.id, effect.id), 2, 5)
+    tally.queries[:] = rng.integers(1, 9, (BLOCKS, 1))
+    tally.hits[:] = tally.queries[..., None, None]
+    tally.target[:] = rng.random((BLOCKS, 1, 2, 5)) * tally.hits
+    tally.control[:] = rng.random((BLOCKS, 1, 2, 5)) * tally.hits * 0.9
+    attention, logits = (weigh(tally, [row], seed=0, twin=tally) for row in (relation, effect))
+    same = ["layer", "head", "n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"]
+    for column in (*same, "p_value", "twin_p999"):
+        assert logits[column].to_numpy() == pytest.approx(attention[column].to_numpy(), rel=1e-4)
+
+
+def test_nothing_measured_is_an_empty_table_with_the_columns_of_the_file():
+    table = Judging(Tally.zeros(tuple(NAMES), 1, 2), seed=0).effects(EFFECTS)
+    assert table.empty
+    columns = "layer head type effect n on control lift ci_low ci_high q_value spread "
+    columns += "second_lift second_low second_high moved moved_low moved_high share twin_p999 "
+    assert [*table.columns] == [*columns.split(), "floor", "tagged", "confirmed"]
+
+
+def test_effects_are_chosen_by_type_and_by_what_is_read():
+    text, both = relations_of(["lexical"]), relations_of(["induction"])
+    assert {e.type for e in effects_of(["induction"], both)} == {"induction"}
+    assert {e.name for e in effects_of(["induction"], text)} == {"natural"}
+    assert effects_of(["positional"], both) == []

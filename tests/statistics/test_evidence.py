@@ -1,0 +1,260 @@
+"""Evidence from tallies whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from headscope.measure.tally import BLOCKS, Tally
+from headscope.relations import relations_of
+from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.relation import Relation, TagThresholds
+from headscope.statistics.estimates import weigh
+from headscope.statistics.tags import (
+    NO,
+    TAGGED,
+    UNIDENTIFIABLE,
+    countable_types,
+    head_table,
+    reasons,
+    verdicts,
+    with_rules,
+)
+
+
+def nothing(*_: object) -> Pairs:
+    """These relations are never looked for: their tallies are made up."""
+    return no_pairs()
+
+
+NAMES = ("a/one", "a/two")
+RELATIONS = [
+    Relation(
+        "a",
+        name,
+        pairs=nothing,
+        control=nothing,
+        rule=TagThresholds(0.1, "a source", f"thing {name}"),
+    )
+    for name in ("one", "two")
+]
+
+
+def simulated(lift: float, heads: int, rng: np.random.Generator, blocks: int = BLOCKS) -> Tally:
+    """Blocks of 20 to 60 queries whose excess mass has this mean and a spread between blocks."""
+    tally = Tally.zeros(NAMES, 1, heads)
+    queries = rng.integers(20, 60, blocks)
+    tally.queries[:blocks] = queries[:, None]
+    excess = rng.normal(lift, 0.05, (blocks, 2, 1, heads)) * queries[:, None, None, None]
+    tally.control[:blocks] = 0.2 * queries[:, None, None, None]
+    tally.target[:blocks] = tally.control[:blocks] + excess
+    return tally
+
+
+def test_means_are_sums_over_queries_and_not_means_of_blocks():
+    tally = Tally.zeros(NAMES, 1, 1)
+    tally.queries[0, 0], tally.queries[1, 0] = 10, 30
+    tally.target[0, 0], tally.target[1, 0] = 10, 6
+    tally.control[0, 0], tally.control[1, 0] = 2, 2
+    tally.hits[0, 0], tally.chance[0, 0] = 8, 2
+    (row,) = weigh(tally, RELATIONS, seed=0).to_dict("records")
+    assert (row["n"], row["mass"], row["control"], row["lift"]) == (
+        40,
+        0.4,
+        0.1,
+        pytest.approx(0.3),
+    )
+    assert (row["hit_rate"], row["chance"]) == (0.2, 0.05)
+    assert np.isnan(row["best_offset_rate"])  # this relation has no simple rule to beat
+
+
+def test_too_few_blocks_give_no_interval_and_no_q_value():
+    evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=7), RELATIONS, seed=0)
+    assert evidence[["ci_low", "ci_high", "q_value"]].isna().all(axis=None)
+    assert (verdicts(evidence, {r.id: r.rule for r in RELATIONS}) == NO).all()
+    evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=8), RELATIONS, seed=0)
+    assert evidence[["ci_low", "ci_high", "q_value"]].notna().all(axis=None)
+
+
+def test_intervals_cover_the_truth_at_their_rate():
+    evidence = weigh(simulated(0.15, 1000, np.random.default_rng(1)), RELATIONS, seed=0)
+    covered = (evidence["ci_low"] <= 0.15) & (evidence["ci_high"] >= 0.15)
+    assert 0.93 <= covered.mean() <= 0.97
+
+
+def test_p_values_are_those_of_a_t_test_when_blocks_are_of_one_size():
+    rng = np.random.default_rng(2)
+    tally = simulated(0.01, 50, rng)
+    tally.queries[:] = 1
+    excess = (tally.target - tally.control)[:, 0, 0]
+    expected = stats.ttest_1samp(excess, 0, alternative="greater").pvalue
+    found = weigh(tally, RELATIONS, seed=0)
+    assert found.loc[found["relation"] == "one", "p_value"].to_numpy() == pytest.approx(expected)
+
+
+def test_heads_without_lift_are_rarely_significant_and_heads_with_lift_are():
+    null = weigh(simulated(0.0, 1000, np.random.default_rng(3)), RELATIONS, seed=0)
+    assert (null["q_value"] < 0.01).mean() < 0.005
+    real = weigh(simulated(0.1, 1000, np.random.default_rng(3)), RELATIONS, seed=0)
+    assert (real["q_value"] < 0.01).all()
+
+
+def test_the_same_seed_gives_the_same_evidence():
+    tally = simulated(0.1, 5, np.random.default_rng(4))
+    first, again = (weigh(tally, RELATIONS, seed=7) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again)
+
+
+GOOD = {
+    "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 500, "mass": 0.5, "control": 0.1,
+    "lift": 0.4, "ci_low": 0.35, "ci_high": 0.45, "q_value": 1e-9, "hit_rate": 0.6,
+    "best_offset_rate": 0.4, "twin_p999": np.nan, "chance": 0.05,
+}  # fmt: skip
+RULE = TagThresholds(0.2, "a source", "what it is about", times_chance=3.0, beat_baseline_by=0.1)
+
+
+CONTESTED = GOOD | {
+    "baseline": "nearest-VERB", "contested_n": 80, "contested_mass": 0.4, "rival": 0.1,
+    "contested_lift": 0.3, "contested_low": 0.2, "contested_hit_rate": 0.5,
+    "contested_rule_rate": 0.3, "matched": 0.1,
+}  # fmt: skip
+
+
+def tag(evidence: pd.DataFrame, rules: dict) -> pd.Series:
+    return verdicts(evidence, rules) == TAGGED
+
+
+def tagged(row: dict, rule: TagThresholds = RULE) -> bool:
+    return bool(tag(pd.DataFrame([row]), {"t/r": rule}).iloc[0])
+
+
+def test_a_row_for_which_everything_holds_is_tagged():
+    assert tagged(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"n": 49}, "49 queries, needs 50"),
+        ({"mass": 0.19}, "mass 0.190, floor 0.2"),
+        ({"ci_low": -0.01}, "must lie above 0"),
+        ({"ci_low": np.nan}, "must lie above 0"),
+        ({"q_value": 0.01}, "q 0.01, must be below 0.01"),
+        ({"q_value": np.nan}, "must be below 0.01"),
+        ({"control": 0.35}, "mass 0.500, 1.5 × control 0.350"),
+        ({"hit_rate": 0.49}, "hit rate 0.490, best fixed distance 0.400 + 0.10"),
+        ({"chance": 0.2}, "mass 0.500, 3 × chance 0.200"),
+        ({"twin_p999": 0.4}, "shuffled twin's 99.9th percentile 0.400"),
+    ],
+)
+def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
+    row = GOOD | change
+    assert_only_this_fails(row, condition)
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"contested_low": -0.01}, "where “nearest verb” is wrong, lift 0.300 over what it picks"),
+        ({"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
+        ({"contested_hit_rate": 0.39}, "there hit rate 0.390, any simple rule 0.300 + 0.10"),
+        ({"matched": 0.4}, "1.5 × control 0.400 elsewhere"),
+    ],
+)
+def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, condition):
+    assert tagged(CONTESTED)
+    assert tagged(CONTESTED | {"hit_rate": 0.41})  # there, and not everywhere
+    assert_only_this_fails(CONTESTED | change, condition)
+
+
+def test_too_few_contested_queries_decide_nothing():
+    few = CONTESTED | {"contested_n": 49, "contested_low": -0.5, "tagged": False}
+    (verdict,) = verdicts(pd.DataFrame([few]), {"t/r": RULE})
+    assert verdict == UNIDENTIFIABLE
+    table = with_rules(pd.DataFrame([few | {"verdict": verdict}]), {"t/r": RULE})
+    (said,) = reasons(table, {"t/r": RULE})
+    assert said.startswith("t/r, or nearest-VERB: this text does not tell them apart; 0.50 of")
+    # a fixed distance that does as well, or another condition, says no
+    for change in ({"hit_rate": 0.49}, {"mass": 0.1}):
+        assert verdicts(pd.DataFrame([few | change]), {"t/r": RULE}).tolist() == [NO]
+
+
+def assert_only_this_fails(row: dict, condition: str) -> None:
+    assert not tagged(row)
+    evidence = pd.DataFrame([row | {"tagged": False}])
+    (sentence,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
+    assert sentence.startswith("closest to t/r: ")
+    assert condition in sentence.split("fails: ")[1]
+    assert ";" not in sentence.split("fails: ")[1]
+
+
+def test_a_type_that_no_head_could_earn_is_not_counted():
+    def counted(row: dict) -> list[str]:
+        return countable_types(pd.DataFrame([row]), {"t/r": RULE})
+
+    assert counted(GOOD) == counted(CONTESTED) == ["t"]
+    assert counted(CONTESTED | {"mass": 0.0}) == ["t"]  # measured, and no
+    for change in ({"n": 49}, {"ci_low": np.nan}, {"contested_n": 49}):
+        assert counted(CONTESTED | change) == []
+
+
+def test_a_type_without_heads_has_no_reasons():
+    nobody = pd.DataFrame([GOOD])[:0].astype({"type": str, "relation": str})
+    assert reasons(with_rules(nobody, {"t/r": RULE}), {"t/r": RULE}) == []
+
+
+def test_a_relation_that_is_only_reported_is_never_tagged():
+    assert not tagged(GOOD, TagThresholds(0.2, "s", "m", taggable=False))
+
+
+def test_a_companion_must_clear_the_floor_where_it_was_measured():
+    rules = {
+        "t/r": TagThresholds(0.2, "s", "m", companion="t/other"),
+        "t/other": TagThresholds(0.2, "s", "m", companion="t/r"),
+    }
+    alone = pd.DataFrame([GOOD])
+    assert tag(alone, rules).tolist() == [True]
+    weak = pd.DataFrame([GOOD, GOOD | {"relation": "other", "mass": 0.1}])
+    assert tag(weak, rules).tolist() == [False, False]
+    strong = pd.DataFrame([GOOD, GOOD | {"relation": "other", "mass": 0.3}])
+    assert tag(strong, rules).tolist() == [True, True]
+
+
+def heads_of(rows: list[dict]) -> pd.DataFrame:
+    evidence = pd.DataFrame(rows)
+    rules = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}
+    evidence["tagged"] = tag(evidence, rules)
+    profile = evidence[["layer", "head"]].drop_duplicates().assign(
+        first_token_mass=0.1, sink_share=np.nan, entropy=1.0, mean_distance=2.0, variability=0.3, shape="mixed"
+    )  # fmt: skip
+    return head_table(evidence, rules, profile, kv_group_size=2)
+
+
+def test_the_primary_tag_is_the_largest_lift_and_the_sink_comes_last():
+    sink = GOOD | {"type": "sink", "relation": "first-token", "lift": 0.9, "mass": 0.9}
+    syntax = GOOD | {"type": "syntactic", "relation": "obj:dep>head", "lift": 0.3}
+    induction = GOOD | {"type": "induction", "relation": "repeat", "lift": 0.4}
+    (head,) = heads_of([sink, syntax, induction]).to_dict("records")
+    assert (head["primary"], head["relation"]) == ("induction", "repeat")
+    assert set(head["tags"].split(";")) == {"sink", "syntactic", "induction"}
+    (head,) = heads_of([sink, syntax | {"mass": 0.1}]).to_dict("records")
+    assert (head["primary"], head["tags"]) == ("sink", "sink")
+
+
+def test_a_head_without_a_tag_is_unclassified_and_says_what_came_closest():
+    near = GOOD | {"mass": 0.15, "head": 3}
+    far = GOOD | {"relation": "far", "mass": 0.01, "q_value": 0.5, "head": 3}
+    (head,) = heads_of([far, near]).to_dict("records")
+    assert (head["primary"], head["tags"], head["relation"]) == ("unclassified", "", "r")
+    assert head["reason"].startswith("closest to t/r")
+    assert head["kv_group"] == 1
+
+
+def test_the_shipped_table_names_a_source_for_every_floor():
+    for relation in relations_of():
+        assert 0 < relation.rule.floor < 1
+        assert len(relation.rule.source) > 30
+        companion = relation.rule.companion
+        assert companion is None or companion in {r.id for r in relations_of()}

@@ -1,0 +1,126 @@
+"""The strongest head of a type is the same one wherever heads are listed.
+
+Five heads are tagged by hand. L0H1 is a syntactic head above all, and still the strongest
+coreference head; L0H0 is a weak coreference head and nothing else. L0H3 only rests.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+import headscope as hs
+from headscope.heads import head_name
+from headscope.measure.example import ExampleRequest
+from headscope.relations import relations_of
+from headscope.runs.listing import list_heads
+from headscope.statistics.columns import EVIDENCE_COLUMNS
+from headscope.statistics.ranking import best_heads, strongest, wanted_examples
+from headscope.statistics.tags import head_table
+from headscope.views.figures import relations_figure
+from headscope.views.report import report_html
+from headscope.views.report.data import page_data
+from headscope.views.summary import summary
+from tests.browser import visit
+
+LIFTS = {
+    "coreference/pronoun": [0.08, 0.20, 0.00, 0.00, 0.01],
+    "coreference/same-word": [0.02, 0.28, 0.30, 0.00, 0.00],  # L0H2 fails for another reason
+    "syntactic/obj:dep>head": [0.00, 0.60, 0.01, 0.00, 0.00],
+    "sink/first-token": [0.00, 0.00, 0.00, 0.95, 0.90],
+    "delimiter/newline": [0.00, 0.00, 0.00, 0.00, 0.30],
+}
+ORDER = {
+    "coreference": [("L0H1", "same-word"), ("L0H0", "pronoun")],
+    "syntactic": [("L0H1", "obj:dep>head")],
+    "delimiter": [("L0H4", "newline")],
+    "sink": [("L0H3", "first-token"), ("L0H4", "first-token")],
+}
+RELATIONS = [relation for relation in relations_of() if relation.id in LIFTS]
+
+
+@pytest.fixture(scope="module")
+def run() -> hs.Run:
+    rows = []
+    for name, lifts in LIFTS.items():
+        kind, relation = name.split("/")
+        for head, lift in enumerate(lifts):
+            tagged = lift > 0.05 and head != 2
+            rows.append(
+                dict.fromkeys(EVIDENCE_COLUMNS, float("nan"))
+                | {"layer": 0, "head": head, "type": kind, "relation": relation, "n": 900}
+                | {"mass": lift, "control": 0.0, "lift": lift, "ci_low": lift, "ci_high": lift}
+                | {"q_value": 0.001, "chance": 0.0, "tagged": tagged}
+                | {"verdict": "tagged" if tagged else "no", "baseline": "", "contested_text": ""}
+            )
+    evidence = pd.DataFrame(rows)
+    rules = {relation.id: relation.rule for relation in RELATIONS}
+    names = ("first_token_mass", "entropy", "mean_distance", "variability", "sink_share")
+    profile = pd.DataFrame({"layer": 0, "head": range(5), **dict.fromkeys(names, 0.5), "shape": ""})
+    heads = head_table(evidence, rules, profile, 1)
+    info = {"model": {"name": "five heads"}, "provenance": {"versions": {}}, "thresholds": {}}
+    return hs.Run(heads, evidence, rules, info)
+
+
+def names(table: pd.DataFrame) -> list[tuple[str, str]]:
+    return [(head_name(row.layer, row.head), row.relation) for row in table.itertuples()]
+
+
+@pytest.mark.parametrize("kind", ORDER)
+def test_every_list_of_a_type_has_the_same_heads_in_the_same_order(run, kind):
+    found = strongest(run.evidence)
+    assert names(found[found["type"] == kind]) == ORDER[kind]
+    assert names(list_heads(run, kind)) == ORDER[kind]
+    assert names(run.tagged(kind)) == ORDER[kind]
+    told = page_data(run)["strongest"][kind]
+    assert [(f"L0H{place}", name) for place, name in told] == [
+        (head, f"{kind}/{relation}") for head, relation in ORDER[kind]
+    ]
+
+
+def test_the_summary_and_the_report_name_the_same_strongest_head(run, tmp_path):
+    console = Console(width=100, no_color=True)
+    with console.capture() as capture:
+        console.print(summary(run))
+    printed = [line.split() for line in capture.get().splitlines()]
+    script = """
+      await go("");
+      const rows = $$("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
+      await go("type=coreference");
+      const first = [...$("#main tbody tr").children].map((cell) => cell.textContent);
+      return { rows, first };
+    """
+    seen = visit(report_html(run), script, tmp_path)
+    assert seen.errors == []
+    table = {row[0]: row[-2:] for row in seen.found["rows"]}
+    spoken_of = {each["id"]: each["spoken"] for each in page_data(run)["relations"]}
+    for kind, [(head, relation), *_] in ORDER.items():
+        assert [kind, head, relation] in [line[:3] for line in printed]
+        assert table[kind][0] == head
+        assert table[kind][1].startswith(f"{spoken_of[f'{kind}/{relation}']}, lift ")
+    head, relation = seen.found["first"][:2]
+    assert head == "L0H1"
+    assert relation.endswith(" same-word")  # in words, and by its name in grey
+
+
+def test_the_best_head_of_a_relation_is_the_same_in_the_picture_and_the_report(run):
+    best = {f"{row.type}/{row.relation}": row.head for row in best_heads(run.evidence).itertuples()}
+    expected = {name: int(np.argmax(lifts)) for name, lifts in LIFTS.items()}
+    assert best == expected == page_data(run)["best"]
+    labels = {text.get_text() for text in relations_figure(run).axes[0].get_yticklabels()}
+    assert labels == {f"{name}  L0H{head}" for name, head in expected.items()}
+
+
+def test_a_head_is_shown_by_its_best_relations_and_resting_by_need(run):
+    number = {relation.id: i for i, relation in enumerate(RELATIONS)}
+    assert wanted_examples(run.evidence, RELATIONS) == [
+        ExampleRequest(0, 0, number["coreference/pronoun"]),
+        ExampleRequest(0, 1, number["syntactic/obj:dep>head"]),
+        ExampleRequest(0, 1, number["coreference/same-word"]),
+        ExampleRequest(0, 1, number["coreference/pronoun"]),
+        ExampleRequest(0, 2, number["syntactic/obj:dep>head"]),  # no tag: what it comes closest to
+        ExampleRequest(0, 3, number["sink/first-token"]),
+        ExampleRequest(0, 4, number["delimiter/newline"]),
+    ]

@@ -1,0 +1,113 @@
+"""What `why` prints must be understood by who reads it alone: each word is explained once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headscope as hs
+from headscope.relations.cross_attention_heuristics import ACROSS
+from headscope.relations.heuristics import ALL_RULES
+from headscope.relations.relation import TagThresholds
+from headscope.statistics.conditions import CONDITIONS
+from headscope.statistics.explain_tags import explain_tags
+from headscope.statistics.heuristic_words import rule_in_words
+
+RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
+LINE = re.compile(r"  (?:yes|no ) (?P<name>[a-z ]+?)(?: \((?P<means>[^()]+)\))?: (?P<said>.+)")
+ROW = {
+    "layer": 0, "head": 0, "type": "t", "relation": "r", "n": 80, "mass": 0.5, "control": 0.1,
+    "lift": 0.4, "ci_low": 0.3, "ci_high": 0.5, "q_value": 1e-6, "hit_rate": 0.9,
+    "best_offset_rate": 0.4, "twin_p999": 0.1, "chance": 0.05, "matched": 0.1, "baseline": "own",
+    "baseline_rate": 0.4, "contested_n": 60.0, "contested_lift": 0.3, "contested_low": 0.2,
+    "contested_high": 0.4, "contested_mass": 0.4, "rival": 0.1, "contested_hit_rate": 0.8,
+    "contested_rule_rate": 0.3, "verdict": "tagged", "tagged": True,
+}  # fmt: skip
+
+
+def told(*changes: dict) -> str:
+    rows = [ROW | {"relation": f"r{i}"} | change for i, change in enumerate(changes)]
+    return explain_tags(pd.DataFrame(rows), {f"t/r{i}": RULE for i in range(len(rows))}, 0, 0)
+
+
+def conditions(text: str) -> list[re.Match[str]]:
+    found = [LINE.fullmatch(line) for line in text.splitlines()]
+    return [each for each in found if each is not None]
+
+
+def test_each_condition_is_explained_where_it_is_first_named_and_only_there():
+    text = told({}, {"tagged": False, "verdict": "no", "mass": 0.1}, {"contested_n": 7.0})
+    seen: set[str] = set()
+    lines = conditions(text)
+    assert len(lines) == sum(line.startswith(("  yes ", "  no  ")) for line in text.splitlines())
+    for line in lines:
+        assert (line["means"] is None) == (line["name"] in seen), line.group()
+        seen.add(line["name"])
+    assert {"mass", "twin", "second control", "contested lift", "best offset"} <= seen
+    assert text.count("(on other keys, which a head with a simpler habit hits as often)") == 1
+    assert text.count("(were its attention spread evenly)") == 1
+
+
+def test_every_condition_has_words_for_it_and_the_glossary_has_its_terms():
+    assert all(3 <= len(c.means.split()) <= 24 and "(" not in c.means for c in CONDITIONS)
+    glossary = Path("docs/glossary.md").read_text(encoding="utf-8")
+    for term in ("companion", "twin", "q value", "interval", "second control", "best offset",
+                 "contested query", "control", "chance", "floor", "hit rate", "decile"):  # fmt: skip
+        assert f"\n{term}\n  " in glossary, term
+
+
+def test_no_number_that_is_missing_is_printed():
+    few = {"ci_low": np.nan, "ci_high": np.nan, "q_value": np.nan}
+    text = told(few | {"verdict": "tagged"})
+    assert "nan" not in text
+    assert "lift 0.400 (no interval: too few documents), must lie above 0" in text
+    assert "q not known (too few documents), must be below 0.01" in text
+    # what has no interval is no near miss
+    assert "closest to nothing" in told(few | {"tagged": False, "verdict": "no"})
+
+
+def test_a_simple_rule_in_words_has_no_code():
+    words = {name: rule_in_words(name) for name in ALL_RULES if name not in ACROSS}
+    assert words["nearest-CCONJ-in-sentence"] == "nearest conjunction of the sentence"
+    assert words["offset+3"] == "3 tokens ahead"
+    codes = [said for said in words.values() if re.search(r"[-+_{}]|[A-Z]", said)]
+    assert codes == []
+    assert len(set(words.values())) == len(words)
+
+
+def test_an_undecided_head_says_how_many_queries_a_verdict_asks_for(tiny_run):
+    evidence = tiny_run.evidence.copy()
+    bare = tiny_run.heads.index[tiny_run.heads["tags"] == ""][0]
+    own = evidence.index[
+        (evidence["layer"] == tiny_run.heads.at[bare, "layer"])
+        & (evidence["head"] == tiny_run.heads.at[bare, "head"])
+    ]
+    columns = ["verdict", "baseline", "contested_n"]
+    evidence.loc[own[0], columns] = ["not identifiable", "same-class", 7.0]
+    text = replace(tiny_run, evidence=evidence).why(bare)
+    assert re.search(
+        r"They differ at 7 of \d+ queries of this text, and a verdict asks for 50", text
+    )
+    assert ", or nearest word of the same class" in text
+
+
+def test_examples_say_how_they_are_marked_and_whose_they_are(tiny_run):
+    for name, row in tiny_run.heads.iterrows():
+        text = tiny_run.why(name)
+        assert ("It has no tag: they are of the relation" in text) == (
+            row["tags"] == "" and "Examples" in text
+        )
+        if "Examples" in text:
+            assert "\n[[query]], «target», … left out" in text
+
+
+@pytest.fixture(scope="module")
+def tiny_run(gpt2_folder, tmp_path_factory) -> hs.Run:
+    corpus = tmp_path_factory.mktemp("told") / "a.txt"
+    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
+    return hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional"], twin=False)

@@ -1,0 +1,72 @@
+"""Prompts as windows: what is asked where, and which a tokenizer cannot ask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headscope.corpus.controlled.prompts import draws
+from headscope.corpus.shipped import mini_folder
+from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.relations.writes import EFFECTS, prompt_kinds
+from headscope.stimuli.prompts import prompt_windows
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return Tokenizer(load_tokenizer("mini", mini_folder()), name="mini")
+
+
+def asked(encoder, kind: str):
+    effects = [each for each in EFFECTS if each.prompt == kind]
+    return prompt_windows(encoder, prompt_kinds(effects), 128, seed=0, count=12)
+
+
+def test_every_answer_is_a_first_token_of_its_word_and_of_no_other(encoder):
+    found = asked(encoder, "indirect-object")
+    texts = {p.text: p for _, ps in draws(12, seed=0) for p in ps if p.kind == "indirect-object"}
+    assert len(found.windows) == found.usable["indirect-object"] > 0
+    for window in found.windows:
+        (question,) = window.questions
+        assert question.query == len(window) - 1
+        prompt = texts["".join(window.strings[1:])]
+        sides = [set(each.tolist()) for each in (question.right, question.wrong, question.other)]
+        assert not sides[0] & (sides[1] | sides[2])
+        for tokens, words in zip(sides, (prompt.right, prompt.wrong, prompt.other), strict=True):
+            for spelled in encoder.spell(sorted(tokens)):
+                assert any(word.startswith(spelled.strip()) for word in words)
+
+
+def test_what_cannot_be_asked_is_counted(encoder):
+    found = prompt_windows(encoder, prompt_kinds(EFFECTS), 128, seed=0, count=12)
+    assert all(found.usable.get(kind, 0) <= count for kind, count in found.sampled.items())
+    assert sum(len(w.questions) for w in found.windows) == sum(found.usable.values())
+    missing = [k for k, count in found.sampled.items() if found.usable.get(k, 0) < count]
+    assert missing
+    assert all(kind in found.notes[0] for kind in missing)
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_each_half_of_the_documents_has_every_version(half):
+    texts = [p for document, ps in draws(24, seed=0) for p in ps if document % 2 == half]
+    forms = [p.right[0] for p in texts if p.kind == "agreement"]
+    assert forms.count("open") == forms.count("opens")
+    due = [p.text.index(p.right[0]) < p.text.index(p.wrong[0]) for p in texts if p.kind[0] == "i"]
+    assert due.count(True) == due.count(False) == 6
+
+
+def test_longer_prompts_than_a_model_reads_are_left_out(encoder):
+    effects = [each for each in EFFECTS if each.prompt]
+    assert all(
+        len(w) <= 12
+        for w in prompt_windows(encoder, prompt_kinds(effects), 12, seed=0, count=4).windows
+    )
+
+
+def test_no_effect_asks_for_no_prompts(encoder):
+    assert prompt_windows(encoder, [], 128, seed=0).windows == []
+
+
+def test_the_same_seed_gives_the_same_prompts(encoder):
+    one, two = (asked(encoder, "retrieval").windows for _ in range(2))
+    assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(one, two, strict=True))

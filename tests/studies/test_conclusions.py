@@ -1,0 +1,159 @@
+"""What a table's last sentence says of it, on tables that are made by hand."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
+from headscope.studies.ablate.ablate_view import causes_table
+from headscope.studies.collapse.collapse_result import Collapse
+from headscope.studies.collapse.collapse_view import collapse_lines
+from headscope.studies.directions.directions_result import COLUMNS, Directions
+from headscope.studies.directions.directions_view import directions_lines
+from headscope.studies.sweep.languages.languages_result import Languages
+from headscope.studies.sweep.languages.languages_view import languages_lines
+from headscope.studies.sweep.sweep_view import emergence_lines
+from headscope.studies.validation.calibrate_view import planted_table, random_table
+from headscope.studies.weights.weights_result import WeightEvidence
+from headscope.studies.weights.weights_view import weight_lines
+
+
+def printed(what: object) -> str:
+    drawn = io.StringIO()
+    Console(file=drawn, width=300).print(what)
+    return drawn.getvalue()
+
+
+def test_collapse_names_the_layer_that_pays_most_and_those_that_pay_nothing():
+    nothing = float("nan")
+    rows = [
+        ("", "untouched", 3.0, 0.0, nothing, nothing),
+        ("0", "mean", 3.5, 0.5, 0.4, 0.6), ("0", "uniform", 9.0, 6.0, 5.0, 7.0),
+        ("1", "mean", 3.0, 0.01, -0.1, 0.2), ("2", "mean", 3.2, 0.2, 0.1, 0.3),
+        ("all", "mean", 8.0, 5.0, 4.0, 6.0),
+    ]  # fmt: skip
+    columns = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
+    said = printed(collapse_lines(Collapse("m", pd.DataFrame(rows, columns=columns))))
+    assert "the heads of layer 0 need patterns of their own the most" in said
+    assert "costs +0.500 nats per token; no cost can be seen in layer 1\n" in said
+    sure = pd.DataFrame([row for row in rows if row[0] != "1"], columns=columns)
+    assert "no layer goes without a cost" in printed(collapse_lines(Collapse("m", sure)))
+
+
+@pytest.mark.parametrize(
+    ("random_left", "words"),
+    [
+        (0.7, "the relation goes by these directions"),
+        (0.05, "these carry no relation"),
+        (0.15, "cannot be told from random ones"),
+    ],
+)
+def test_directions_say_whether_the_relation_goes_by_them(random_left, words):
+    rows = [(0, 0.0, 0.9, 0.1, 0.8, 0.7, 0.9, 0.8), (4, 0.9, 0.3, 0.1, 0.15, 0.1, 0.2, random_left)]
+    found = Directions("m L1H0", "positional/offset-1", pd.DataFrame(rows, columns=COLUMNS), 4)
+    said = printed(directions_lines(found))
+    assert "without them +0.150 of a lift of +0.800 is left" in said
+    assert words in said
+
+
+def test_emergence_says_when_each_type_is_first_held():
+    counts = {"induction": (0, 2, 5), "positional": (1, 1, 1), "coreference": (0, 0, 0)}
+    rows = [
+        ("m", "c", revision, step, name, count, count, 8)
+        for step, revision in enumerate(("step1", "step2", "step4"))
+        for name, count in ((name, counts[name][step]) for name in counts)
+    ]
+    columns = ["model", "corpus", "revision", "step", "type", "heads", "primary", "all_heads"]
+    said = printed(emergence_lines(pd.DataFrame(rows, columns=columns)))
+    first = next(line for line in said.splitlines() if line.startswith("first held"))
+    assert set(first.removeprefix("first held ").strip().split("; ")) == {
+        "at step2: induction", "at step1: positional", "never: coreference",
+    }  # fmt: skip
+
+
+def test_a_calibration_says_what_was_found_with_the_least_and_the_most_noise():
+    rows = [("sink", 0.0, 2, 2, 0), ("sink", 0.2, 2, 1, 0), ("lexical", 0.0, 3, 3, 0)]
+    rows.append(("lexical", 0.2, 3, 0, 1))
+    counts = pd.DataFrame(rows, columns=["type", "noise", "planted", "found", "false_tags"])
+    assert "found: 5 of 5 with noise 0 and 1 of 5 with noise 0.2; 1 tags are untrue" in printed(
+        planted_table(counts)
+    )
+    assert "no tag is untrue" in printed(planted_table(counts.assign(false_tags=0)))
+    drawn = pd.DataFrame({"seed": [0, 1], "heads": [8, 8], "tagged": [0, 1], "tags": ["", "x"]})
+    assert "got a tag in 1 of 2 draws" in printed(random_table(drawn))
+
+
+def test_an_ablation_counts_its_verdicts():
+    blank = dict.fromkeys(
+        ["moved", "effect", "control", "times", "times_low", "times_high", "loss", "loss_excess",
+         "q_value", "clean", "ablated", "ci_low", "ci_high", "excess"], 0.0,
+    )  # fmt: skip
+    row = blank | {"type": "induction", "relation": "repeat", "heads": "L1H0"}
+    verdicts = [BREAKS, BREAKS, NO_CAUSE, f"{UNTESTED}: too few", IDLE]
+    rows = [row | {"behaviour": "edges", "kind": "tag", "verdict": each} for each in verdicts]
+    rows.append(row | {"behaviour": "repeat", "kind": "head", "verdict": NO_CAUSE})
+    said = printed(causes_table(pd.DataFrame(rows)))
+    assert f"of 4 tags, by their own edges: 2 “{BREAKS}”, 1 “{IDLE}”, 1 “{NO_CAUSE}”; 1 not" in said
+    assert f"of 1 heads: 0 “{BREAKS}”" in said
+    assert "types" not in said
+
+
+def weights_of_two_heads() -> WeightEvidence:
+    numbers = dict.fromkeys(["ov_norm", "write_norm", "write_dim", "write_cosine"], 1.0)
+    own = {
+        "ov_copying": 0.5, "ov_copying_mlp0": float("nan"), "write_alike": "", "k_random_p999": 0.1,
+        "k_random_mean": 0.05, "mass": 0.05,
+    }  # fmt: skip
+    first = {"layer": 0, "head": 0, "k_from": "", "k_composition": float("nan")}
+    first |= {"primary": "unclassified", "relation": "first-token", "k_from_relation": ""}
+    second = {"layer": 1, "head": 0, "k_from": "L0H0", "k_composition": 0.3}
+    second |= {"primary": "induction", "relation": "repeat", "k_from_relation": "first-token"}
+    second |= {"ov_copying_mlp0": -0.2}
+    heads = pd.DataFrame([numbers | own | first, numbers | own | second])
+    return WeightEvidence("m", heads, heads, heads, (), None)
+
+
+def test_weights_say_of_a_head_without_a_tag_that_it_has_none():
+    said = printed(weight_lines(weights_of_two_heads(), "heads"))
+    first, second = (line for line in said.splitlines() if line.startswith(("L0H0", "L1H0")))
+    assert "unclassified  no tag, closest to first-token" in first
+    # its own relation is a tag, and that of the head that it reads is none
+    assert "no tag, closest to first-token  induction     repeat" in second
+
+
+def test_weights_say_how_many_heads_copy_and_read_earlier_ones():
+    said = printed(weight_lines(weights_of_two_heads(), "heads"))
+    assert "1 of 2 heads raise on the whole what they attend to; 1 read" in said
+    assert "most L1H0 those of L0H0" in said
+
+
+def languages(lift: float, *, decidable: bool) -> Languages:
+    key = {"layer": 3, "head": 1, "type": "syntactic", "relation": "nsubj:dep>head"}
+    numbers = {"lift": lift, "ci_low": lift - 0.1, "ci_high": lift + 0.1}
+    rows = [key | numbers | {"language": name, "decidable": decidable} for name in ("de", "en")]
+    rows[1]["lift"] += 0.2
+    evidence = pd.DataFrame([row | {"tagged": False, "n": 30} for row in rows])
+    heads = pd.DataFrame(
+        [key | numbers | {"tagged": 0, "decidable": 2, "highest_lift": lift + 0.2}]
+        if decidable
+        else [],
+        columns=[*key, *numbers, "tagged", "decidable", "highest_lift"],
+    )
+    return Languages("m", heads, evidence, evidence, ("de", "en"))
+
+
+def test_languages_in_which_no_head_holds_anything_say_what_came_closest_and_what_is_next():
+    said = printed(languages_lines(languages(0.05, decidable=True)))
+    assert "no head holds a relation in any of them" in said
+    assert "closest: L3H1 syntactic/nsubj:dep>head in en, lift 0.25" in said
+    assert "next: --types" in said
+
+
+def test_languages_whose_texts_can_decide_nothing_say_how_little_they_hold():
+    said = printed(languages_lines(languages(0.05, decidable=False)))
+    assert "the most frequent has 30 queries; read more text" in said
+    assert "closest" not in said

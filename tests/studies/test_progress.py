@@ -1,0 +1,422 @@
+"""Progress: who sees a bar, and what is told of the time and the room that long work takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import headscope as hs
+from headscope.errors import ArgumentError
+from headscope.measure import progress as module
+from headscope.measure.progress import ProgressBar, ProgressOutput, progress_bar
+from headscope.measure.progress_steps import RunSteps, Steps
+from tests.helpers.treebanks import save_treebanks
+
+SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def in_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Standard error as a terminal; in the test itself, as pytest puts its own there before it."""
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    return stderr
+
+
+def program(model: Path, text: Path, progress: str) -> list[str]:
+    code = (
+        "import sys, headscope as hs; hs.classify(sys.argv[1], sys.argv[2], twin=False, "
+        f"examples=False, types=['delimiter'], progress={progress})"
+    )
+    return [sys.executable, "-c", code, str(model), str(text)]
+
+
+def seen_in_terminal(command: list[str]) -> tuple[str, str]:
+    """What a program writes to a terminal on standard error, and to a pipe on standard output."""
+    reader, writer = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer) as running:
+        os.close(writer)
+        seen = bytearray()
+        while True:
+            try:
+                part = os.read(reader, 4096)
+            except OSError:  # the other side is closed
+                break
+            if not part:
+                break
+            seen += part
+        out, _ = running.communicate(timeout=240)
+    os.close(reader)
+    assert running.returncode == 0, seen.decode()
+    return seen.decode(), out.decode()
+
+
+def test_python_shows_a_bar_in_a_terminal_and_leaves_nothing_there(gpt2_folder, story):
+    seen, out = seen_in_terminal(program(gpt2_folder, story, "True"))
+    assert "loading the model" in seen
+    assert re.search(r"reading attention: +\d+%", seen)
+    assert "tokens/s" in seen
+    assert seen.rstrip(" \r\n").endswith("\r") or seen.rsplit("\r", 1)[-1].strip() == ""
+    assert out == ""
+
+
+def test_progress_false_shows_nothing_in_a_terminal(gpt2_folder, story):
+    assert seen_in_terminal(program(gpt2_folder, story, "False")) == ("", "")
+
+
+def test_nothing_is_printed_where_nobody_waits(gpt2_folder, story):
+    done = subprocess.run(
+        program(gpt2_folder, story, "True"), capture_output=True, timeout=240, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_the_command_shows_the_same_bar(gpt2_folder, story, tmp_path):
+    command = [sys.executable, "-m", "headscope", "classify", str(gpt2_folder)]
+    command += ["--corpus", str(story), "--types", "delimiter", "--no-twin", "--no-examples"]
+    seen, _ = seen_in_terminal([*command, "--out", str(tmp_path / "one")])
+    assert re.search(r"reading attention: +\d+%", seen)
+    quiet, _ = seen_in_terminal([*command, "--out", str(tmp_path / "two"), "--quiet"])
+    assert quiet == ""
+
+
+def test_a_notebook_shows_the_bar_and_progress_false_none(gpt2_folder, story, tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = [
+        f"import headscope as hs\nhs.classify({str(gpt2_folder)!r}, {str(story)!r}, twin=False, "
+        f"examples=False, types=['delimiter'], progress={progress}); None"
+        for progress in (True, False)
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3").execute(cwd=tmp_path)
+    shown, silent = (json.dumps(cell.outputs) for cell in notebook.cells)
+    assert "reading attention" in shown
+    assert silent == "[]"
+
+
+def test_a_stand_in_for_a_notebooks_kernel_is_one_who_waits(monkeypatch, capsys):
+    def shown() -> str:
+        with progress_bar(True, "counting") as bar:
+            bar(1, 2)
+        return capsys.readouterr().err
+
+    assert shown() == ""
+    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(config={}))
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    assert shown() == ""  # IPython in a terminal whose stderr is piped is no notebook
+    monkeypatch.setitem(sys.modules, "ipykernel.zmqshell", SimpleNamespace())
+    assert "counting" in shown()
+
+
+def test_there_may_be_no_standard_error_at_all(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress_bar(True) as bar:
+        bar(1, 2)
+
+
+def test_progress_is_what_it_may_be(gpt2_folder):
+    with pytest.raises(ArgumentError, match="progress is 3, expected True for a bar"):
+        hs.classify(str(gpt2_folder), progress=3)
+
+
+def test_lines_stand_above_a_bar_and_the_bar_comes_back(monkeypatch):
+    terminal = in_terminal(monkeypatch)
+    from headscope.cli.terminal import warn
+
+    with progress_bar(True, "counting", loads=True) as bar:
+        bar(1, 2)
+        warn("a line")
+        bar(2, 2)
+    cleared = terminal.getvalue().split("a line\n")
+    assert len(cleared) == 2
+    assert cleared[0].rsplit("\r", 1)[-1].strip() == ""  # the bar's own line is empty by then
+    assert "counting" in cleared[1]
+
+
+# every study
+
+
+@pytest.fixture(scope="module")
+def run_folder(gpt2_folder, story, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("progress") / "run"
+    hs.classify(str(gpt2_folder), story, out=folder, progress=False, **SMALL)
+    return folder
+
+
+def _pattern_run(**how):
+    import numpy as np
+
+    previous = np.eye(9, k=-1)
+    previous[0, 0] = 1
+    return hs.score_patterns(previous[None, None], None, ["<s>", *"abcdefgh"], **how)
+
+
+def with_a_tag(folder: str) -> hs.Run:
+    """The run, one of whose heads looks at punctuation."""
+    run = hs.load(folder)
+    own = run.evidence[["layer", "head", "relation"]].astype(str).agg("/".join, axis=1)
+    run.evidence["tagged"] = own == "0/0/punctuation"
+    run.heads.loc["L0H0", ["primary", "tags"]] = "delimiter"
+    return run
+
+
+LANGUAGES = ["ar", "en", "fr", "ja", "zh"]
+STUDIES = {
+    "ablate": lambda run, model, text, out, **how: hs.ablate(
+        with_a_tag(run), only="edges", queries=2, **how
+    ),
+    "anatomy": lambda run, model, text, out, **how: hs.anatomy(model, check=True, **how),
+    "calibrate": None,
+    "classify": lambda run, model, text, out, **how: hs.classify(model, text, **SMALL, **how),
+    "collapse": lambda run, model, text, out, **how: hs.collapse(model, text, **how),
+    "compare": lambda run, model, text, out, **how: hs.compare(run, run, **how),
+    "directions": lambda run, model, text, out, **how: hs.directions(
+        run, "L0H0", relation="positional/offset-1-random", **how
+    ),
+    "explain": lambda run, model, text, out, **how: hs.explain(
+        model, text, windows=8, rank=0, each="none", twin=False, **how
+    ),
+    "gallery": lambda run, model, text, out, **how: hs.gallery(run, out=out, light=True, **how),
+    "headvis": lambda run, model, text, out, **how: hs.headvis(
+        run, out, heads="L0H0", sequences=3, **how
+    ),
+    "languages": lambda run, model, text, out, **how: hs.languages(
+        model, save_treebanks(out.parent / "pud", LANGUAGES, documents=8), out=out,
+        max_tokens=1_200, twin=False, examples=False, **how,
+    ),
+    "prune": lambda run, model, text, out, **how: hs.prune(model, text, max_tokens=600, **how),
+    "redundancy": lambda run, model, text, out, **how: hs.redundancy(
+        run, windows=2, queries=2, **how
+    ),
+    "score_patterns": lambda run, model, text, out, **how: _pattern_run(**how),
+    "streaming": lambda run, model, text, out, **how: hs.streaming(
+        model, text, sinks=1, recent=2, max_length=48, **how
+    ),
+    "sweep": lambda run, model, text, out, **how: hs.sweep(
+        models=[model], corpora=[[str(text)]], out=out, **SMALL, **how
+    ),
+    "verify": None,
+    "weights": lambda run, model, text, out, **how: hs.weights(model, **how),
+    "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
+    "zoo": None,
+}  # fmt: skip
+"""A small call of each; None of those that take long or need a published model."""
+INSTANT = {"emergence", "load", "windows"}
+"""Functions that read a folder or a text, and run nothing."""
+
+
+def studies_of_the_package() -> set[str]:
+    """Public functions that give back a study, a run, or where a site lies."""
+    import inspect
+
+    from headscope.studies.sweep.sweep_result import Sweep
+
+    found = set()
+    for name in hs.__all__:
+        value = getattr(hs, name)
+        if inspect.isfunction(value):
+            kind = str(inspect.signature(value).return_annotation)
+            result = getattr(hs, kind, None)
+            known = isinstance(result, type) and issubclass(result, hs.Study | hs.Run | Sweep)
+            if known or "progress" in inspect.signature(value).parameters:
+                found.add(name)
+    return found - INSTANT
+
+
+def test_every_study_takes_progress_and_shows_a_bar_unless_it_is_off():
+    import inspect
+
+    assert studies_of_the_package() == set(STUDIES)
+    for name in STUDIES:
+        parameters = inspect.signature(getattr(hs, name)).parameters
+        if "progress" in parameters:
+            assert parameters["progress"].default is True, name
+        else:
+            assert any(each.kind is each.VAR_KEYWORD for each in parameters.values()), name
+
+
+@pytest.mark.parametrize("name", [name for name, call in STUDIES.items() if call])
+def test_a_study_shows_its_bar_in_a_terminal_and_none_when_it_is_off(
+    name, run_folder, gpt2_folder, story, tmp_path, monkeypatch
+):
+    terminal = in_terminal(monkeypatch)
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0)
+    call = STUDIES[name]
+    call(str(run_folder), str(gpt2_folder), story, tmp_path / "off", progress=False)
+    assert terminal.getvalue() == ""
+    call(str(run_folder), str(gpt2_folder), story, tmp_path / "on", progress=True)
+    assert re.search(r"[a-z]+: +\d+%", terminal.getvalue()) or "100%" in terminal.getvalue()
+    amounts: list[tuple[int, int]] = []
+    call(
+        str(run_folder), str(gpt2_folder), story, tmp_path / "function",
+        progress=lambda done, total: amounts.append((done, total)),
+    )  # fmt: skip
+    assert amounts
+    assert all(0 <= done <= total for done, total in amounts)
+
+
+# what is told before
+
+
+class Seconds:
+    """A clock that goes on when it is told to."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def seconds(monkeypatch) -> Seconds:
+    clock = Seconds()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def told_by(rates: list[float], seconds: Seconds, **how) -> list[str]:
+    """What is told of work whose steps take so many seconds each."""
+    lines: list[str] = []
+    bar = ProgressBar(lambda done, total: None, lines.append, **how)
+    steps = Steps(bar, len(rates))
+    for rate in rates:
+        seconds.now += rate
+        steps.advance()
+    return lines
+
+
+def test_long_work_says_once_how_long_it_takes_by_its_first_part(seconds):
+    # 4 of 100 seconds are watched: 96 are left
+    assert told_by([1.0] * 100, seconds) == ["about 2 minutes to go, estimated from the first part"]
+    assert told_by([1.0] * 100, seconds, at_most=True)[0].startswith("at most about 2 minutes")
+    assert told_by([60.0] * 100, seconds)[0].startswith("about 1.6 hours")
+
+
+def test_short_work_says_nothing(seconds):
+    assert told_by([1.0] * 15, seconds) == []
+    assert told_by([], seconds) == []
+
+
+def test_each_part_with_a_sum_of_its_own_is_estimated(seconds):
+    lines: list[str] = []
+    bar = ProgressBar(lambda done, total: None, lines.append)
+    for rate in (1.0, 2.0):
+        steps = Steps(bar, 100)
+        for _ in range(100):
+            seconds.now += rate
+            steps.advance()
+    assert [line.split()[1:3] for line in lines] == [["2", "minutes"], ["3", "minutes"]]
+
+
+def test_runs_to_come_count_like_the_last_one(seconds):
+    seen: list[tuple[int, int]] = []
+    runs = RunSteps(lambda done, total: seen.append((done, total)), 3)
+    for run, tokens in enumerate((10, 30, 20)):
+        runs.of(run)(tokens, tokens)
+    assert seen == [(10, 30), (40, 70), (60, 60)]
+
+
+def test_the_room_of_several_runs_is_that_of_the_first_for_each(capsys):
+    lines: list[str] = []
+    with progress_bar(ProgressOutput(lines.append)) as bar:
+        runs = RunSteps(bar, 5, "runs/all")
+        for run in range(5):
+            with progress_bar(runs.of(run)) as own:
+                own.writes(30_000_000, f"runs/{run}")
+    assert lines == ["about 150 MB will be written to runs/all"]
+    assert capsys.readouterr().err == ""
+
+
+def test_few_bytes_are_not_worth_a_line():
+    lines: list[str] = []
+    with progress_bar(ProgressOutput(lines.append)) as bar:
+        bar.writes(2_000_000, "runs/small")
+    assert lines == []
+
+
+@pytest.fixture
+def work(monkeypatch) -> Seconds:
+    """A clock that counts what models do: tokens that are embedded."""
+    clock = Seconds()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "SAMPLE_SECONDS", 1.0)
+    monkeypatch.setattr(module, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(module, "duration", lambda left: f"{left} at {clock.now}")
+    embed = torch.nn.Embedding.forward
+
+    def counted(self, tokens):
+        clock.now += tokens.numel()
+        return embed(self, tokens)
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
+    return clock
+
+
+@pytest.mark.parametrize(
+    "name", ["collapse", "headvis", "languages", "prune", "streaming", "sweep"]
+)
+def test_the_estimate_is_what_then_happens_within_a_factor(
+    name, run_folder, gpt2_folder, story, tmp_path, work
+):
+    lines: list[str] = []
+    call = STUDIES[name]
+    output = ProgressOutput(lines.append)
+    call(str(run_folder), str(gpt2_folder), story, tmp_path / "out", progress=output)
+    told = re.fullmatch(r"(?:at most )?about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
+    assert told is not None
+    left, at = float(told[1]), float(told[2])
+    # batches of short texts are padded
+    factor = 2.5 if name == "sweep" else 1.5
+    assert 1 / factor < left / (work.now - at) < factor
+
+
+def test_a_run_that_may_end_early_says_how_long_it_takes_at_most(gpt2_folder, story, work):
+    lines: list[str] = []
+    hs.classify(str(gpt2_folder), story, progress=ProgressOutput(lines.append), **SMALL)
+    told = re.fullmatch(r"at most about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
+    assert told is not None
+    assert float(told[1]) > 0.9 * (work.now - float(told[2]))
+    whole: list[str] = []
+    hs.classify(str(gpt2_folder), story, all=True, progress=ProgressOutput(whole.append), **SMALL)
+    assert whole[0].startswith("about ")
+
+
+def test_a_run_says_how_large_its_sums_are(gpt2_folder, story, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    monkeypatch.setattr(module, "data_size", lambda count: f"{count} bytes")
+    lines: list[str] = []
+    out = tmp_path / "run"
+    hs.classify(str(gpt2_folder), story, out=out, progress=ProgressOutput(lines.append), **SMALL)
+    told = re.fullmatch(r"about (\d+) bytes will be written to .*run", lines[0])
+    assert told is not None
+    assert int(told[1]) == pytest.approx((out / "tally.safetensors").stat().st_size, rel=0.02)
+
+
+def test_an_export_for_headvis_says_how_large_it_will_be(run_folder, story, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LARGE_BYTES", 1)
+    monkeypatch.setattr(module, "data_size", lambda count: f"{count} bytes")
+    lines: list[str] = []
+    out = tmp_path / "data"
+    hs.headvis(str(run_folder), out, progress=ProgressOutput(lines.append))
+    told = re.fullmatch(r"about (\d+) bytes will be written to .*data", lines[0])
+    assert told is not None
+    actual = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert 0.5 < int(told[1]) / actual < 2

@@ -1,0 +1,299 @@
+"""Habits and oracles look where their names say, and the zoo counts what they earned."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.corpus.window import Window
+from headscope.errors import ArgumentError, CorpusError
+from headscope.relations import relations_of
+from headscope.studies.validation.heuristic_benchmark import benchmark
+from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
+from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo
+from headscope.studies.validation.heuristic_benchmark.benchmark_view import zoo_lines
+from headscope.studies.validation.heuristic_benchmark.heuristics import Heuristic, heuristics
+from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, Oracle, noisy, oracles
+from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures
+from tests.helpers.zoo import other_windows, zoo_windows
+
+EVERY = {relation.id for relation in relations_of()}
+
+
+@cache
+def some() -> list[Window]:
+    """Prose, random tokens, related words, a window without words, and beginnings of prose."""
+    text = zoo_windows(1_000)
+    other = other_windows()
+    beginnings = [text[0].cut(length) for length in (1, 2, 3, 5, 9, 17, 40)]
+    return [*text, other[0], *other[-2:], Window("bare", np.arange(5), ("a",) * 5), *beginnings]
+
+
+ALL = heuristics(zoo_windows(1_000))
+
+
+def is_attention(rows: np.ndarray) -> bool:
+    """Causal, no share negative, each row sums to 1."""
+    later = np.triu(rows, 1).any()
+    return not later and bool((rows >= 0).all()) and np.allclose(rows.sum(1), 1, atol=1e-5)
+
+
+def test_there_are_many_habits_of_different_names():
+    assert len(ALL) >= 60
+    assert len({habit.name for habit in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("habit", ALL, ids=lambda habit: habit.name)
+def test_a_habit_is_attention_on_any_window(habit):
+    for window in some():
+        rows = habit(window)
+        assert rows.shape == (len(window), len(window))
+        assert is_attention(rows), window.name
+
+
+def test_an_oracle_is_attention_on_any_window_at_any_noise():
+    for oracle in oracles(zoo_windows(1_000), EVERY):
+        for window in some():
+            parts = oracle.parts(WindowFeatures(window))
+            assert all(is_attention(noisy(parts, noise)) for noise in NOISES), oracle.name
+
+
+def test_what_is_no_attention_would_be_seen():
+    assert is_attention(np.tri(3) / [[1], [2], [3]])
+    assert not is_attention(np.tri(3))
+    assert not is_attention(np.full((3, 3), 1 / 3))
+
+
+def without_annotation(window: Window) -> Window:
+    """The same text with no tree, and all its mentions of one entity."""
+    words, mentions = window.words, window.mentions
+    bare = replace(words, head=np.full(len(words), -1), deprel=np.full(len(words), "", "U1"))
+    one = replace(mentions, entity=np.full(len(mentions), "e", "U1"))
+    return replace(window, words=bare, mentions=one)
+
+
+def test_no_habit_reads_a_tree_or_an_entity_and_oracles_do():
+    window = zoo_windows(1_000)[1]
+    bare = without_annotation(window)
+    for habit in ALL:
+        assert np.array_equal(habit(window), habit(bare)), habit.name
+    (reader,) = oracles([window], {"syntactic/det:head>dep"})
+    assert not np.array_equal(
+        reader.parts(WindowFeatures(window))[0], reader.parts(WindowFeatures(bare))[0]
+    )
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory, tokenizer) -> Window:
+    """Two sentences with trees and entities."""
+    rows = [
+        "1 Anna Anna PROPN 2 nsubj (e1)", "2 told tell VERB 0 root _", "3 the the DET 5 det (e2",
+        "4 old old ADJ 5 amod _", "5 king king NOUN 2 obj e2)", "6 that that SCONJ 8 mark _",
+        "7 she she PRON 8 nsubj (e1)", "8 lost lose VERB 2 ccomp _", "9 , , PUNCT 8 punct _",
+        "10 and and CCONJ 11 cc _", "11 found find VERB 8 conj _", "12 keys key NOUN 11 obj (e3)",
+        "13 . . PUNCT 2 punct _", "", "1 He he PRON 2 nsubj (e2)", "2 sold sell VERB 0 root _",
+        "3 the the DET 4 det (e3", "4 keys key NOUN 2 obj e3)", "5 . . PUNCT 2 punct _",
+    ]  # fmt: skip
+    lines = ["# newdoc id = story", "# global.Entity = eid"]
+    for row in rows:
+        n, form, lemma, upos, head, deprel, entity = row.split(" ") if row else [""] * 7
+        misc = "_" if entity in ("_", "") else f"Entity={entity}"
+        cells = [n, form, lemma, upos, "_", "PronType=Prs" if upos == "PRON" else "_"]
+        lines.append("\t".join([*cells, head, deprel, "_", misc]) if row else "")
+    path = tmp_path_factory.mktemp("zoo") / "story.conllu"
+    path.write_text("\n".join([*lines, "", ""]))
+    (window,) = hs.windows(path, tokenizer)
+    return window
+
+
+def looked_at(window: Window, rows: np.ndarray, query: int) -> list[int]:
+    """The words that a query word looks at, by their places in the text."""
+    words = window.words
+    row = rows[words.last[query]]
+    spans = zip(words.first, words.last, strict=True)
+    return [k for k, (a, b) in enumerate(spans) if row[a : b + 1].sum() > 1e-6]
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "keys"),
+    [
+        ("nearest VERB", 11, [10]),
+        ("nearest VERB", 8, [7]),
+        ("second nearest VERB", 11, [7]),
+        ("first VERB of the sentence", 11, [1]),
+        ("first VERB of the sentence", 16, [14]),
+        ("first nominal of the text", 11, [0]),
+        ("every verb or auxiliary of the sentence", 11, [1, 7, 10]),
+        ("VERB → nearest NOUN|PROPN", 7, [4]),
+        ("VERB → nearest NOUN|PROPN", 11, []),
+        ("verb → first nominal of the sentence", 10, [0]),
+        ("noun → verb, verb → nominal", 11, [10]),
+        ("noun → verb, verb → nominal", 14, [13]),
+        ("first word of the sentence", 16, [13]),
+        ("previous word", 4, [3]),
+        ("3 words back", 4, [1]),
+        ("nearest of the same class", 16, [11]),
+        ("nearest of the same lemma", 16, [11]),
+        ("nearest of the same lemma", 12, []),
+        ("word after the last comma", 11, [9]),
+        ("word before the last comma", 11, [7]),
+        ("word after the last clause opener", 8, [6]),
+        ("longest word so far", 12, [10]),
+        ("last word of the previous sentence", 14, [11]),
+        ("end of the previous sentence", 14, [12]),
+        ("first nominal of the previous sentence", 14, [0]),
+        ("pronoun → nearest mention", 6, [4]),
+        ("pronoun → nearest mention", 7, []),
+        ("nearest word with a capital", 14, [13]),
+        ("commonest word so far", 17, [16]),  # "the" and "key" twice each: the nearer one
+    ],
+)
+def test_a_habit_looks_where_its_name_says(story, name, query, keys):
+    (habit,) = [each for each in ALL if each.name == name]
+    rows = habit(story)
+    assert looked_at(story, rows, query) == keys
+    assert rows[story.words.last[query], 0] == (0 if keys else 1)
+
+
+@pytest.mark.parametrize(
+    ("relation", "query", "keys"),
+    [
+        ("syntactic/obj:dep>head", 4, [1]),
+        ("syntactic/obj:dep>head", 11, [10]),
+        ("syntactic/obj:head>dep", 14, []),
+        ("syntactic/nsubj:head>dep", 7, [6]),
+        ("syntactic/det:head>dep", 4, [2]),
+        ("coreference/pronoun", 6, [0]),
+        ("coreference/pronoun", 13, [4]),
+        ("coreference/pronoun", 16, []),
+    ],
+)
+def test_an_oracle_looks_at_the_partner(story, relation, query, keys):
+    (oracle,) = oracles([story], {relation})
+    right, wrong, _ = oracle.parts(WindowFeatures(story))
+    assert looked_at(story, right, query) == keys
+    assert not set(looked_at(story, wrong, query)) & set(keys)
+
+
+def test_an_oracle_of_words_finds_their_pair_and_its_mistake_is_another(story):
+    """In sentences made around pairs one of the words before the last is related to it."""
+    found = 0
+    (oracle,) = oracles([], {"semantic/antonym"})
+    for window in other_windows()[-40:]:
+        right, wrong, _ = oracle.parts(WindowFeatures(window))
+        for query in np.flatnonzero(right[:, 0] == 0):
+            found += 1
+            assert not (right[query] * wrong[query])[1:].any()
+    assert found >= 20
+
+
+def scored(members: list[Heuristic], readers: list[Oracle], windows: list[Window]) -> pd.DataFrame:
+    heads = BenchmarkHeads(members, readers)
+    return heads.table(hs.score_patterns(heads, windows))
+
+
+def test_habits_earn_the_tags_that_are_their_own():
+    # numbers and particles are too rare in so little text
+    rare = ("nearest NUM", "nearest PART")
+    members = [habit for habit in ALL if habit.earns and habit.name not in rare]
+    table = scored(members, [], [*zoo_windows(6_000), *other_windows()[:64]])
+    asked = table[table["relation"] != ""]
+    assert len(asked) >= 10
+    assert asked["found"].all(), asked.loc[~asked["found"].astype(bool), "name"].tolist()
+
+
+def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
+    asked = {
+        "syntactic/obj:dep>head", "syntactic/nsubj:head>dep", "syntactic/det:head>dep",
+        "coreference/pronoun", "semantic/antonym",
+    }  # fmt: skip
+    readers = list(oracles(zoo_windows(6_000), asked))
+    windows = [*zoo_windows(6_000), *other_windows()[64:]]
+    table = scored([habit for habit in ALL if habit.name == "first token"], readers, windows)
+    clean = table[(table["noise"] == 0) & (table["relation"] != "")]
+    assert len(clean) == len(asked)
+    assert (clean["found"].astype(bool) | (clean["verdict"] == "not identifiable")).all()
+    assert clean["found"].any()
+    assert table.loc[table["kind"] == "habit", "false"].tolist() == [""]
+
+
+def zoo_of(rows: list[tuple[object, ...]]) -> Zoo:
+    judged = pd.DataFrame(
+        [("syntactic/obj:dep>head", 100, 2), ("syntactic/det:head>dep", 80, 2)],
+        columns=["relation", "n", "habits"],
+    )
+    return Zoo(pd.DataFrame(rows, columns=HEADS), judged, 1_000)
+
+
+OBJ, DET = "syntactic/obj:dep>head", "syntactic/det:head>dep"
+NONE = float("nan")
+ROWS = [
+    ("habit", "nearest verb", "", NONE, 0, "", None, OBJ, OBJ),
+    ("habit", "previous token", "positional/offset-1", NONE, 90, "", False, "", ""),
+    ("oracle", OBJ, OBJ, 0.0, 100, "", True, OBJ, ""),
+    ("oracle", OBJ, OBJ, 0.2, 100, "", True, OBJ, ""),
+    ("oracle", OBJ, OBJ, 0.5, 100, "", False, "", ""),
+    ("oracle", DET, DET, 0.0, 80, "not identifiable", False, "", ""),
+    ("oracle", DET, DET, 0.2, 80, "not identifiable", False, OBJ, OBJ),
+    ("oracle", DET, DET, 0.5, 80, "", False, "", ""),
+    ("oracle", "semantic/antonym", "", 0.0, 0, "", None, "", ""),
+]
+
+
+def test_what_the_text_cannot_tell_is_counted_apart():
+    found = zoo_of(ROWS)
+    assert found.false_rate == 1 / 4
+    assert found.found_share == 1
+    assert found.false_tags.to_numpy().tolist() == [[OBJ, "nearest verb"]]
+    counts = found.by_noise.set_index("noise")
+    assert counts.loc[0.2].tolist() == [2, 1, 1, 1, 1]
+    assert counts.loc[0.5].tolist() == [2, 0, 0, 0, 0]
+    assert found.by_type.to_numpy().tolist() == [["syntactic", 4, 1, 0.25]]
+    rows = found.by_relation.set_index("relation")
+    assert rows.loc[OBJ, ["false_tags", "false_rate", "found_up_to"]].tolist() == [1, 0.5, 0.2]
+    assert np.isnan(rows.loc[DET, "found_up_to"])
+
+
+def test_the_terminal_shows_rates_and_each_false_tag():
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(zoo_lines(zoo_of(ROWS)))
+    shown = console.export_text()
+    assert "not true of a habit: 1 of 4 habit × relation (25.00%)" in shown
+    assert "habits without their own tag: previous token" in shown
+    assert "not identifiable" in shown
+    assert "nearest verb" in shown
+
+
+def test_the_command_reads_the_corpus_and_writes_each_head(keys_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "pair_windows", lambda *a, **k: [])
+    out = tmp_path / "zoo.csv"
+    done = CliRunner().invoke(
+        app, ["calibrate", "--zoo", "--corpus", str(keys_file), "--out", str(out), "--quiet"]
+    )
+    assert done.exit_code == 0, done.exception
+    assert f"{len(ALL)} habits" in done.stdout
+    table = pd.read_csv(out)
+    assert table.columns.tolist() == HEADS
+    assert set(table["kind"]) >= {"habit"}
+
+
+def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tmp_path):
+    (tmp_path / "plain.txt").write_text("No trees grow here. " * 20)
+    with pytest.raises(CorpusError, match="no trees in this text"):
+        hs.zoo(tmp_path / "plain.txt")
+    for words, message in (
+        (["mini", "--zoo"], "--zoo tries no model"),
+        (["--corpus", "gum"], "--corpus is what --zoo reads"),
+    ):
+        refused = CliRunner().invoke(app, ["calibrate", *words]).exception
+        assert isinstance(refused, ArgumentError)
+        assert message in str(refused)

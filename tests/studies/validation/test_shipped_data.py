@@ -1,0 +1,135 @@
+"""What ships: corpora that are valid Universal Dependencies with balanced entities."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from headscope.cli import app
+from headscope.corpus.census import census
+from headscope.corpus.controlled.sentences import controlled_corpus
+from headscope.corpus.deprels import own_label
+from headscope.corpus.read import read_corpus
+from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
+from headscope.corpus.word_pairs import shipped_pairs
+from headscope.studies.validation.shipped_data import ITEMS, check_all
+from tests.helpers.texts import SENTENCES
+
+UPOS = set("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
+# https://universaldependencies.org/u/dep/
+DEPRELS = set(
+    "acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse "
+    "dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan "
+    "parataxis punct reparandum root vocative xcomp".split()
+)
+corpora = pytest.mark.parametrize("path", built_corpora(), ids=lambda path: path.stem)
+
+
+@corpora
+def test_every_sentence_is_one_tree_with_known_labels(path):
+    for document in read_corpus(path):  # which refuses cycles and unbalanced brackets
+        roots = Counter(word.sentence for word in document.words if word.head < 0)
+        assert all(count == 1 for count in roots.values()), document.name
+        assert len(roots) == document.sentences
+        for word in document.words:
+            assert word.upos in UPOS, (document.name, word)
+            assert word.deprel.split(":")[0] in DEPRELS, (document.name, word)
+            assert (word.deprel == "root") == (word.head < 0), (document.name, word)
+            if word.head >= 0:
+                assert document.words[word.head].upos != "PUNCT", (document.name, word)
+
+
+@corpora
+def test_the_words_spell_the_text(path):
+    documents = read_corpus(path)
+    sentences = re.findall(r"^# text = (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(sentences) == sum(document.sentences for document in documents)
+    remaining = iter(sentences)
+    for document in documents:
+        assert all(document.text[w.start : w.end] == w.form for w in document.words)
+        place = 0
+        for _ in range(document.sentences):
+            sentence = next(remaining)
+            place = document.text.index(sentence, place) + len(sentence)
+
+
+def test_the_corpora_hold_queries_for_many_relations_and_for_pronouns():
+    links, pronouns = Counter(), 0
+    for path in built_corpora():
+        for document in read_corpus(path):
+            named = set()
+            for i, word in enumerate(document.words):
+                if word.head >= 0:
+                    direction = "head>dep" if word.head > i else "dep>head"
+                    links[f"{own_label(word.deprel)}:{direction}"] += 1
+            for mention in document.mentions:
+                if document.words[mention.head].upos != "PRON":
+                    named.add(mention.entity)
+                else:
+                    pronouns += mention.entity in named
+    assert sum(count >= 50 for count in links.values()) >= 16
+    assert pronouns >= 350
+
+
+def test_the_readme_states_the_checksum_of_every_file():
+    readme = (data_folder() / "README.md").read_text(encoding="utf-8")
+    files = [*built_corpora(), *data_folder().glob("*.csv"), *data_folder().glob("*/documents.csv")]
+    files += data_folder().glob("*/*.npz")
+    files += [path for path in mini_folder().iterdir() if path.suffix in (".safetensors", ".json")]
+    assert len(files) > 6
+    for path in files:
+        assert path.name in readme
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in readme, path
+
+
+@pytest.fixture(scope="module")
+def checks():
+    return check_all()
+
+
+def test_every_file_passes_every_check(checks):
+    assert {check.file for check in checks} == {item.path.name for item in ITEMS}
+    assert [check for check in checks if not check.holds] == []
+
+
+@pytest.mark.parametrize("least", ["sentences", "documents", "pronouns", "pairs,"])
+def test_the_counts_that_are_asked_for_are_among_the_checks(checks, least):
+    assert any(
+        check.requirement.startswith(least) and " at least " in check.requirement
+        for check in checks
+    )
+
+
+def test_the_controlled_corpus_is_what_its_generator_writes_and_depends_on_its_seed():
+    shipped = (data_folder() / "corpora" / "controlled.conllu").read_text(encoding="utf-8")
+    assert controlled_corpus() == shipped
+    assert controlled_corpus(2, seed=12) != controlled_corpus(2)
+
+
+def test_a_census_counts_words_between_a_query_and_its_key(tmp_path):
+    path = tmp_path / "keys.conllu"
+    path.write_text(SENTENCES)
+    found = census(path)
+    assert (found.documents, found.sentences, found.mentions) == (1, 2, 6)
+    assert found.links["amod:head>dep"] == 1
+    assert found.offsets["det:head>dep"] == {2: 1}
+    assert found.best_offset("nsubj:head>dep") == 1 / 3  # 1, 2 and 3 words back
+    # she → Anna with Maria between, they → the keys
+    assert (found.pronouns, found.nearest_wrong) == (2, 1)
+
+
+def test_a_pair_that_shares_its_spelling_would_reward_matching_letters():
+    for pair in shipped_pairs().pairs:
+        first, second = pair.first.lower(), pair.second.lower()
+        shared = [first[i : i + 3] for i in range(len(first) - 2) if first[i : i + 3] in second]
+        assert not shared, pair
+
+
+def test_data_lists_and_checks_what_ships():
+    listed = CliRunner().invoke(app, ["data"])
+    assert listed.exit_code == 0
+    assert all(item.file in listed.output for item in ITEMS)

@@ -1,0 +1,266 @@
+"""Heads without a tag: one of two words, and one count of each, in every output of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.serve.live import Live
+from headscope.serve.live_page import _data
+from headscope.statistics.tags import countable_types
+from headscope.studies.compare.compare_page import compare_html
+from headscope.studies.sweep.film import reel
+from headscope.studies.sweep.sweep_cells import (
+    COMPLETE,
+    PLAN,
+    Cell,
+    cell_table,
+    counted,
+    read_sweep_cells,
+)
+from headscope.views.figures import atlas_figure, layers_figure
+from headscope.views.report.inline import atlas_html
+from headscope.views.summary import summary
+from tests.browser import visit
+
+NI, UN = "not identifiable", "unclassified"
+COUNTS = {"positional": 1, "sink": 1, NI: 3, UN: 2}
+"""By hand: what each of the seven heads below does."""
+N, DOCUMENTS = 30, 10
+LETTERS = "P R ? ? ? · ·"
+
+
+def made() -> hs.Run:
+    """One layer: the token before, the first token, and five heads that look at every token.
+
+    The verdict on one relation of three of these is set by hand, as of a text that cannot tell.
+    """
+    size = 2 * N + 1
+    a = np.zeros((1, 7, size, size))
+    place = np.arange(1, size)
+    a[0, 0, place, place - 1] = 0.9
+    a[0, 1, :, 0] = 1
+    a[0, 2:] = np.tril(np.ones((size, size))) / np.arange(1, size + 1)[:, None]
+    a[..., 0] += 1 - a.sum(-1)
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(2 * N)]] for i in range(DOCUMENTS)]
+    run = hs.score_patterns([a] * DOCUMENTS, None, tokens, name="seven heads")
+    evidence = run.evidence.copy()
+    row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
+    columns = ["verdict", "baseline", "contested_n"]
+    evidence.loc[row, columns] = [NI, "nearest-VERB", 7.0]
+    return replace(run, evidence=evidence)
+
+
+def older(folder: Path) -> None:
+    """A run folder as an older headscope wrote it: `unclassified` is said of all without a tag."""
+    heads = folder / "heads.csv"
+    text = heads.read_text(encoding="utf-8")
+    assert text.count(f",{NI},") == COUNTS[NI]
+    heads.write_text(text.replace(f",{NI},", f",{UN},"), encoding="utf-8")
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    del facts["files"], facts["provenance"]["sha256"]
+    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+@pytest.fixture(scope="module", params=["as it is written", "of an older headscope"])
+def folder(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("counted") / "run"
+    made().save(folder)
+    if request.param == "of an older headscope":
+        older(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder) -> hs.Run:
+    return hs.load(folder)
+
+
+def printed(what) -> str:
+    out = io.StringIO()
+    Console(file=out, width=160).print(what)
+    return out.getvalue()
+
+
+def shell(*words: object) -> str:
+    done = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "160"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def of_a_table(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    hs.load(folder).save(tmp / "again")
+    table = pd.read_csv(tmp / "again" / "heads.csv")
+    return table["primary"].value_counts().to_dict()
+
+
+def of_the_terminal(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    said = printed(summary(run))
+    assert f"L0  {LETTERS}" in said
+    rows = (re.match(rf"({NI}|{UN}) +(\d+) *$", line) for line in said.splitlines())
+    return {found[1]: int(found[2]) for found in rows if found}
+
+
+def of_repr(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    return {name: int(n) for n, name in re.findall(rf"(\d+) ({NI}|{UN})", repr(run))}
+
+
+def of_heads(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    listed = shell("heads", folder)
+    by_word = {name: sum(f" {name} " in line for line in listed.splitlines()) for name in (NI, UN)}
+    for name, count in by_word.items():
+        own = json.loads(shell("heads", folder, "--type", name, "--format", "json"))
+        assert [row["primary"] for row in own] == [name] * count
+    return by_word
+
+
+def of_why(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    return dict(
+        Counter(run.why(name).splitlines()[0].partition(": ")[2] for name in run.heads.index)
+    )
+
+
+def of_a_notebook(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    legend, _, table = atlas_html(run).partition("<table")
+    counts = {name: int(n) for name, n in re.findall(rf"({NI}|{UN}) (\d+)<", legend)}
+    assert {name: table.count(f": {name}, lift") for name in counts} == counts
+    return counts
+
+
+def of_the_report(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    script = """
+      const cells = $$(".cell").map((c) => c.dataset.primary);
+      const filters = Object.fromEntries($$(".filter").map((b) => [b.dataset.type, Number(b.querySelector(".count").textContent)]));
+      const classes = { undecided: $$(".cell.type-undecided").length, unclassified: $$(".cell.type-unclassified").length };
+      const listed = $$(".undecided li a").length;
+      const rows = $$("table").flatMap((t) => [...t.rows]).map((r) => [...r.cells].map((c) => c.textContent));
+      return { cells, filters, classes, listed, rows, findings: $(".findings").textContent };
+    """
+    seen = visit(run.report(), script, tmp)
+    assert seen.errors == []
+    found = seen.found
+    counts = dict(Counter(found["cells"]))
+    assert {name: found["filters"][name] for name in (NI, UN)} == {NI: counts[NI], UN: counts[UN]}
+    assert found["classes"] == {"undecided": counts[NI], "unclassified": counts[UN]}
+    assert found["listed"] == counts[NI]
+    assert {row[0]: int(row[1]) for row in found["rows"] if row and row[0] in (NI, UN)} == {
+        name: counts[name] for name in (NI, UN)
+    }
+    assert f"{counts[NI]} {NI} (this text" in found["findings"]
+    assert f"{counts[UN]} {UN}." in found["findings"]
+    return counts
+
+
+def of_the_live_page(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    live = object.__new__(Live)  # whose model the page of a run is not asked for
+    live.run = run
+    rows = _data(live)["rows"]
+    assert [row["undecided"] is not None for row in rows] == [row["primary"] == NI for row in rows]
+    return dict(Counter(row["primary"] for row in rows))
+
+
+def of_a_gallery(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    index = hs.gallery(folder, out=tmp / "site").read_text(encoding="utf-8")
+    (row,) = pd.read_csv(tmp / "site" / "runs.csv").to_dict("records")
+    heads = pd.read_csv(tmp / "site" / "heads.csv")["primary"].value_counts().to_dict()
+    counts = {name: row[name] for name in (NI, UN)}
+    assert counts == {name: heads[name] for name in counts}
+    for name, count in counts.items():
+        assert f'title="{name} {count}' in index
+    return counts
+
+
+def of_compare(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    found = hs.compare(folder, run)
+    assert found.changed.empty
+    page = compare_html(found)
+    counts = found.depth.groupby(["run", "type"])["count"].sum().unstack()
+    assert (counts.iloc[0] == counts.iloc[1]).all()
+    own = {name: int(counts[name].iloc[0]) for name in (NI, UN)}
+    assert page.count('class="cell type-undecided') == 2 * own[NI]
+    assert page.count('class="cell type-unclassified') == 2 * own[UN]
+    return own
+
+
+def of_a_sweep(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    types = countable_types(run.evidence, run.rules)
+    cell = counted(Cell("m", "step1", (), "run"), run.heads, types)
+    (row,) = cell_table([cell]).to_dict("records")
+    assert {name: cell.primary[name] for name in (NI, UN)} == {name: row[name] for name in (NI, UN)}
+    (frame,) = reel("m", [("step1", run)]).frames
+    return dict(Counter(frame["types"]))
+
+
+def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
+    letters = Counter(text.get_text() for text in atlas_figure(run).axes[0].texts)
+    axes = layers_figure(run).axes[0]
+    hatched = sum(p.get_height() for p in axes.patches if p.get_hatch() == "////")
+    assert hatched == letters["?"]
+    return {NI: letters["?"], UN: letters["·"]}
+
+
+OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
+    of_a_table, of_the_terminal, of_repr, of_heads, of_why, of_a_notebook, of_the_report,
+    of_the_live_page, of_a_gallery, of_compare, of_a_sweep, of_pictures,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.__name__)
+def test_every_output_counts_both_words_alike(run, folder, output, tmp_path):
+    counts = output(run, folder, tmp_path)
+    assert {name: counts.get(name) for name in (NI, UN)} == {NI: COUNTS[NI], UN: COUNTS[UN]}
+    assert run.heads["primary"].value_counts().to_dict() == COUNTS
+
+
+def test_a_sweep_that_an_older_headscope_counted_is_counted_anew(tmp_path):
+    made().save(tmp_path / "run")
+    older(tmp_path / "run")
+    counts = {"positional": 1, UN: COUNTS[NI] + COUNTS[UN]}
+    cell = {
+        "model": "m", "revision": None, "corpus": [], "folder": "run", "status": COMPLETE, "error": "",
+        "heads": 7, "counts": counts, "primary": counts,
+    }  # fmt: skip
+    plan = {
+        "settings": {},
+        "models": {},
+        "corpora": {},
+        "cells": [cell, {**cell, "folder": "gone"}],
+    }
+    (tmp_path / PLAN).write_text(json.dumps(plan))
+    known, gone = read_sweep_cells(tmp_path)
+    assert (known.counts[NI], known.counts[UN]) == (COUNTS[NI], COUNTS[UN])
+    assert gone.counts == counts  # nothing is left to count
+
+
+def test_what_a_text_can_decide_is_no_change_of_a_head(tmp_path):
+    before = made()
+    evidence = before.evidence.copy()
+    evidence.loc[evidence["verdict"] == NI, "verdict"] = "no"
+    after = replace(before, evidence=evidence)
+    assert (after.heads["primary"] == UN).sum() == COUNTS[NI] + COUNTS[UN]
+    assert hs.compare(before, after).changed.empty
+
+
+def test_no_page_nor_document_has_another_word_for_the_verdict():
+    root = Path(hs.__file__).parents[1]
+    texts = [p for p in (root / "headscope").rglob("*") if p.suffix in (".py", ".js", ".html")]
+    texts += [root / "README.md", *(root / "docs").glob("*.md")]
+    for path in texts:
+        with suppress(UnicodeDecodeError):
+            said = " ".join(path.read_text(encoding="utf-8").split()).lower()
+            assert "cannot be told apart here" not in said, path
+            assert "cannot be told from a simple rule by this text" not in said, path
