@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
 from headscope.models.engines.engine import Tile
 from headscope.models.load import load_model
@@ -40,6 +41,7 @@ class Engine:
     """Two layers: the late queries of the second rest on columns that are given."""
 
     name, layers, logarithms = "planted", 2, False
+    attention_kind = CAUSAL
 
     def __init__(self, columns: Callable[[int], int]) -> None:
         self.columns = columns
@@ -50,7 +52,7 @@ class Engine:
     def matrices(self) -> list[torch.Tensor]:
         return []
 
-    def run(self, tokens, tiles, on_layer, layers=None) -> None:
+    def run(self, tokens, tiles, on_layer, layers=None, *, on=False) -> None:
         for layer in range(self.layers):
             rows = []
             for tile in tiles:
