@@ -75,6 +75,15 @@ class AttentionKind:
         """Mask of the pairs of positions whose key the query sees."""
         return np.asarray(key < self.row_end(query, UNLIMITED))
 
+    def hidden(self, length: int) -> Bool[ndarray, "query key"]:
+        """Mask of the cells of a whole pattern whose key the query does not see.
+
+        >>> CAUSAL.hidden(2).tolist()
+        [[False, True], [False, False]]
+        """
+        position = np.arange(length)
+        return ~self.sees(position[:, None], position[None, :])
+
     def count_seen(
         self, pool: Int[ndarray, " key"], query: Int[ndarray, " query"]
     ) -> Int[ndarray, " query"]:

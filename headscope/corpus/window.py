@@ -215,6 +215,16 @@ class Window:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def keys_seen(self, query: _Positions) -> _Positions:
+        """Number of tokens that each query may look at: of the source alone, where there is one.
+
+        Args:
+            query: positions.
+        """
+        source = np.full(len(query), self.source)
+        ends = source if self.source else self.attention_kind.row_end(query, len(self))
+        return ends - int(self.tokens[0] == NOTHING)
+
     def cut(self, length: int) -> Window:
         """The window's first tokens, with the words and mentions that lie among them whole."""
         if length >= len(self):

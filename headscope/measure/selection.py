@@ -227,7 +227,7 @@ def _side(
 def _chance(window: Window, pairs: PairSet) -> float:
     """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
     targets = pairs.targets
-    return float((targets.weight / window.attention_kind.row_end(targets.query, len(window))).sum())
+    return float((targets.weight / window.keys_seen(targets.query)).sum())
 
 
 def _numpy(sums: Tensor) -> ndarray:

@@ -15,6 +15,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.errors import PatternError
+from headscope.models.engines.engine import attends_to_hidden
 
 TOLERANCE = 1e-2
 """How far a row's sum may be from 1: what half-precision storage loses over a long row."""
@@ -204,7 +205,7 @@ def _check(array: Tensor, window: Window, where: str) -> None:
         raise PatternError(
             f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g})"
         )
-    if not window.attention_kind.sees_future and bool(array.triu(1).any()):
+    if attends_to_hidden(array, window.attention_kind):
         raise PatternError(
             f"{where}: a query attends to a later key; for an encoder's patterns take the windows "
             "of hs.windows(…, attention_kind='bidirectional')"

@@ -63,7 +63,7 @@ SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "points": {"0", "5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
-    "languages": {"None"}, "documents": {"None", "5"}, "corpus of zoo": {"None", "no list", "up"}, "corpus of streaming": {"None", "no list", "up"}, "recent": {"5"}, "sinks": {"0", "5"}, "corpus": {"no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
+    "languages": {"None"}, "documents": {"None", "5"}, "recent": {"5"}, "sinks": {"0", "5"}, "corpus": {"None", "no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
     "max_tokens of sweep": {"None", "5"}, "seed of sweep": {"None", "0", "5"},
     "corpora of sweep": NAMED - {"0", "5", "ids", "tuple"} | {"None", "no list"},

@@ -10,6 +10,7 @@ import pytest
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, KINDS, AttentionKind
 from headscope.corpus.shipped import mini_folder
+from headscope.corpus.window import NOTHING, Window
 from headscope.errors import ArgumentError
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
@@ -47,6 +48,22 @@ def test_masks_counts_and_spans_agree_with_the_rows(kind):
                 one = np.array([query])
                 found = kind.sees_apart((one, one), (np.array([first]), np.array([last])))
                 assert bool(found[0]) == apart
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "first", "seen"),
+    [
+        (CAUSAL, 0, 7, [3, 6]),
+        (BIDIRECTIONAL, 0, 7, [12, 12]),
+        (BIDIRECTIONAL, 0, NOTHING, [11, 11]),
+        (CROSS, 4, 7, [4, 4]),
+        (CROSS, 4, NOTHING, [3, 3]),
+    ],
+)
+def test_an_even_head_spreads_over_the_tokens_that_are_there_to_see(kind, source, first, seen):
+    tokens = np.array([first, *range(1, LENGTH)])
+    window = Window("w", tokens, ("x",) * LENGTH, attention_kind=kind, source=source)
+    assert window.keys_seen(np.array([2, 5])).tolist() == seen
 
 
 def test_an_encoders_distances_have_two_sides_and_so_have_those_to_a_source():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Engine, stream_patterns
+from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.engines.probe import check_numbers
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
@@ -62,7 +62,7 @@ def check_patterns(
         worst = float(excess.abs().nan_to_num(nan=torch.inf).max())
         if worst > TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
-        if not engine.attention_kind.sees_future and bool(pattern.triu(1).any()):
+        if attends_to_hidden(pattern, engine.attention_kind):
             raise ModelError(f"{title} attends to later positions: not a causal model")
 
     tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size

@@ -171,6 +171,17 @@ def row_sums(rows: Float[Tensor, "*_ key"]) -> Float[Tensor, "*_"]:
     return torch.where((sums - 1).abs() < ROUNDING, torch.ones_like(sums), sums)
 
 
+def attends_to_hidden(pattern: Float[Tensor, "*_ query key"], kind: AttentionKind) -> bool:
+    """True where a query of whole patterns has attention on a key that it does not see.
+
+    >>> from headscope.attention_kind import CAUSAL
+    >>> attends_to_hidden(torch.eye(2), CAUSAL), attends_to_hidden(torch.ones(2, 2), CAUSAL)
+    (False, True)
+    """
+    hidden = torch.from_numpy(kind.hidden(pattern.shape[-1])).to(pattern.device)
+    return bool(pattern[..., hidden].any())
+
+
 def full_tile(windows: int, length: int) -> Tile:
     """All rows of a batch as one tile."""
     return Tile(slice(0, windows), slice(0, length))

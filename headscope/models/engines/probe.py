@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.engine import Engine, stream_patterns
+from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.modules import attention_modules
 
@@ -67,7 +67,7 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
                 f"configuration says {dimensions.heads} heads, {length} × {length}"
             )
         check_numbers(f"{name}: layer {layer}", pattern)
-        if not dimensions.attention_kind.sees_future and bool(pattern.triu(1).any()):
+        if attends_to_hidden(pattern, dimensions.attention_kind):
             raise ModelError(f"{name}: layer {layer} attends to later positions: no causal model")
     # the layers of a large model may lie on several devices
     on_processor = tuple(pattern.float().cpu() for pattern in patterns)
