@@ -103,7 +103,11 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope languages bigscience/bloom-560m --corpus pud/",
             "headscope languages model/ --corpus pud/ --languages de,ja,zh --figure languages.svg",
         ),
-        tables=(Table("languages.csv"), Table("relations.csv", "relations")),
+        tables=(
+            Table("languages.csv"),
+            Table("relations.csv", "relations"),
+            Table("agreement.csv", "agreement"),
+        ),
     ),
     StudyRow(
         name="weights",

@@ -77,7 +77,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
         "rules.csv": runs[0], "effects.csv": runs[0], "keys_from.csv": runs[0],
         "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
-        "languages.csv": home / "spoken", "relations.csv": home / "spoken",
+        "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
     }  # fmt: skip
     groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
 

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
+from headscope.errors import RunError
 from headscope.views.report.data import page_data, shortened, to_json
 from headscope.views.report.mean_pictures import pack_picture
 from headscope.views.report.packed import packed
@@ -71,4 +72,10 @@ def test_numbers_of_the_page_are_what_four_digits_say(decimals):
     odd = np.array([0.0, -0.0, 99995.0, 9.9995, 1e-300, 5e-324])
     every = np.concatenate([values, plain, odd])
     assert shortened(every) == [float(f"{value:.4g}") for value in every]
-    assert shortened(np.array([np.nan])) == [None]
+    assert shortened(np.array([np.nan, np.inf, -np.inf])) == [None] * 3
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_number_that_is_out_of_range_is_refused_in_words(number):
+    with pytest.raises(RunError, match="cannot be shown"):
+        to_json({"floor": number})

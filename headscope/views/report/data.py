@@ -14,6 +14,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
+from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.runs.redact_paths import shareable
 from headscope.settings import not_default
@@ -79,8 +80,16 @@ def to_json(data: Any) -> str:
     """JSON that may stand inside a script element: no `<`, and nothing outside ASCII.
 
     Tokens are untrusted text. Half of an emoji's surrogate pair stays an escape.
+
+    Raises:
+        RunError: a number is infinite or none at all, as in tables that were altered.
     """
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise RunError(
+            f"this run cannot be shown, a number in it is out of range: {error}"
+        ) from error
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -261,4 +270,4 @@ _POWERS = np.array([float(f"1e{power}") for power in range(23)])
 def _short(value: Any) -> float | None:
     """Four significant digits, as a person reads them; None where nothing was measured."""
     number = float(value)
-    return None if math.isnan(number) else float(f"{number:.4g}")
+    return float(f"{number:.4g}") if math.isfinite(number) else None

@@ -38,7 +38,7 @@ _NO_SETTINGS = {
     "progress": KINDS["progress"],
     "tell": KINDS["tell"],
 }
-TABLES = ("languages.csv", "relations.csv")
+TABLES = ("languages.csv", "relations.csv", "agreement.csv")
 
 
 @takes(model=NAME, corpus=PATHS, out=maybe(PATH), languages=maybe(NAMES))
@@ -61,7 +61,7 @@ def languages(
         corpus: treebanks, or folders of them, whose files are called after their language as in
             Universal Dependencies: `de_pud-ud-test.conllu`.
         languages: the codes of those that are wanted; all when None.
-        out: the folder of the runs and of `languages.csv` and `relations.csv`;
+        out: the folder of the runs and of `languages.csv`, `relations.csv` and `agreement.csv`;
             `runs/languages` when None.
         settings: `workers`, `address`, `progress` and `tell` as for `headscope.sweep`, and settings
             as for `classify`; only `syntactic` is asked unless `types` says more.
@@ -116,7 +116,9 @@ def languages(
 
 
 def _write(comparison: Languages, folder: Path) -> None:
-    tables = zip(TABLES, (comparison.heads, comparison.relations), strict=True)
+    tables = zip(
+        TABLES, (comparison.heads, comparison.relations, comparison.agreement), strict=True
+    )
     files = {folder / name: encoded(table_to_csv(table)) for name, table in tables}
     write_files(files, overwrite=True)
 

@@ -12,6 +12,7 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.statistics.result import Result
 from headscope.studies.sweep.languages.across import evidence_of, heads_table, relations_table
+from headscope.studies.sweep.languages.lift_agreement import agreement_table
 from headscope.views.study import Study
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Languages(Study):
     """A row per head × relation; see `headscope.studies.sweep.languages.across.heads_table`."""
     relations: pd.DataFrame
     """A row per relation × language; see `relations_table`, there too."""
+    agreement: pd.DataFrame
+    """A row per relation: how far heads agree between languages; see `agreement_table`."""
     evidence: pd.DataFrame
     """The evidence of all runs, each row with its `language`."""
     languages: tuple[str, ...]
@@ -67,6 +70,7 @@ class Languages(Study):
             next(iter(runs.values())).name,
             heads,
             relations_table(evidence),
+            agreement_table(evidence, runs, parallel=together, seed=seed),
             evidence,
             tuple(runs),
             parallel,

@@ -26,14 +26,21 @@ MAX_ROWS = 40
 MAX_COLUMNS = 8
 """Languages that have a column each in the terminal."""
 NOT_DECIDED = "–"
+SURE = 0.01
+"""p value below which heads agree more than their layers explain."""
 
 
 def languages_lines(comparison: Languages) -> RenderableType:
-    """The languages, the heads of each relation in each of them, and the most widely held."""
+    """The languages, how far heads agree between them, and the heads that hold a relation."""
     held = comparison.heads[comparison.heads["tagged"] > 0]
     languages = comparison.languages
     title = f"{comparison.model} in {len(languages)} languages: {', '.join(languages)}"
     parts: list[RenderableType] = [Text(title, style="bold"), Text(_texts(comparison), style="dim")]
+    if len(comparison.agreement):
+        parts += [
+            Text(f"\n{_agreement(comparison.agreement)}"),
+            _correlations(comparison.agreement),
+        ]
     if held.empty:
         parts.append(Text("\nno head holds a relation in any of them", style="bold"))
         parts += map(Text, _next_steps(comparison))
@@ -89,6 +96,38 @@ def languages_figure(comparison: Languages) -> Figure:
     )
     figure.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=6)
     return figure
+
+
+def _agreement(agreement: pd.DataFrame) -> str:
+    """How much the heads' lifts agree between languages, over all relations."""
+    surely = int((agreement["p_value"] < SURE).sum())
+    return (
+        f"heads act alike in these languages: the rank correlation of their lifts is "
+        f"{agreement['correlation'].median():.2f} (median of {len(agreement)} relations), "
+        f"{agreement['shuffled'].median():.2f} with heads shuffled within layers; above that "
+        f"(p < {SURE:g}) for {surely} of {len(agreement)}"
+        if surely
+        else f"of no relation do the heads' lifts agree more between languages than those of heads "
+        f"shuffled within layers (p < {SURE:g})"
+    )
+
+
+def _correlations(agreement: pd.DataFrame) -> Table:
+    titles = ("languages", "correlation", "95 %", "shuffled", "p")
+    table = plain_table("relation", *titles, right=titles)
+    for row in agreement.head(LISTED).itertuples():
+        ends = "" if np.isnan(row.ci_low) else f"{row.ci_low:.2f} … {row.ci_high:.2f}"
+        table.add_row(
+            row.relation,
+            str(row.languages),
+            f"{row.correlation:.2f}",
+            ends,
+            f"{row.shuffled:.2f}",
+            f"{row.p_value:.3f}",
+        )
+    if len(agreement) > LISTED:
+        table.add_row(f"and {len(agreement) - LISTED} more")
+    return table
 
 
 def _conclusion(held: pd.DataFrame) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from scipy.stats import spearmanr
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
 from headscope.studies.sweep.languages.languages_view import languages_lines
+from headscope.studies.sweep.languages.lift_agreement import mean_correlation, shuffle
 from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 
@@ -142,10 +145,40 @@ def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
     console.print(languages_lines(found))
     said = console.export_text()
     assert "the same 24 documents in every language" in said
-    line = next(each for each in said.splitlines() if each.startswith(SUBJECT))
+    correlation, line = (each for each in said.splitlines() if each.startswith(SUBJECT))
     assert line.split() == [SUBJECT, "4", "of", "4", "–", "2", "2", "1", "1"]
+    assert correlation.split()[1] == "4"
     line = next(each for each in said.splitlines() if each.startswith("L0H2"))
     assert line.split()[-2:] == ["ja", "zh"]
+
+
+def test_heads_agree_between_languages_as_far_as_their_lifts_rank_alike(found):
+    one = found.agreement.set_index("relation").loc[SUBJECT]
+    rows = found.evidence[found.evidence["relation"] == SUBJECT]
+    lifts = rows.pivot(index="head", columns="language", values="lift")
+    pairs = [spearmanr(lifts[a], lifts[b])[0] for a, b in combinations(lifts.columns, 2)]
+    assert one["languages"] == len(lifts.columns) == 4
+    assert one["correlation"] == pytest.approx(np.mean(pairs))
+    assert one["ci_low"] < one["correlation"] < one["ci_high"]
+    assert abs(one["shuffled"]) < 0.1
+    assert one["p_value"] == pytest.approx(0.001)
+
+
+def layered(seed: int, *, alike: bool) -> np.ndarray:
+    """Lifts [language head] of three layers that differ, with heads alike or not within them."""
+    rng = np.random.default_rng(seed)
+    within = rng.random((1 if alike else 4, 24)) / 2
+    return np.broadcast_to(np.repeat(np.arange(3.0), 8) + within, (4, 24))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_layers_that_differ_agree_by_themselves_and_shuffling_within_them_shows_it(alike):
+    lifts = layered(3, alike=alike)
+    layer, rng = np.repeat(np.arange(3), 8), np.random.default_rng(0)
+    seen = float(mean_correlation(lifts))
+    shuffled = [float(mean_correlation(shuffle(lifts, layer, rng))) for _ in range(300)]
+    assert min(shuffled) > 0.6
+    assert (seen > max(shuffled)) == alike
 
 
 def test_the_figure_has_a_row_for_each_head_that_holds_a_relation(found):
