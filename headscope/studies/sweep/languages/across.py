@@ -160,7 +160,7 @@ def _bounds(
     """The interval of each head's mean lift over the languages that decide a relation."""
     tables = []
     for relation, languages in decided.groupby("id", sort=False)["language"].unique().items():
-        tallies = [tally_of(language, runs[language]) for language in languages]
+        tallies = [language_tally(language, runs[language]) for language in languages]
         means = _means(tallies, str(relation), parallel=parallel, seed=seed)
         sides = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
         low, high = np.nanquantile(means, sides, axis=1)
@@ -175,7 +175,7 @@ def _bounds(
     return pd.concat(tables, ignore_index=True)
 
 
-def tally_of(language: str, run: Result) -> Tally:
+def language_tally(language: str, run: Result) -> Tally:
     """The sums of the run on a language.
 
     Raises:
@@ -190,7 +190,7 @@ def _means(
     tallies: Sequence[Tally], relation: str, *, parallel: bool, seed: int
 ) -> Float[ndarray, "head resample"]:
     """Each head's lift, averaged over languages, in every resample of their documents."""
-    sums = [block_sums(tally, relation) for tally in tallies]
+    sums = [lift_sums(tally, relation) for tally in tallies]
     used = np.any([queries > 0 for _, queries in sums], axis=0)
     total: Any = 0.0
     for number, (excess, queries) in enumerate(sums):
@@ -203,7 +203,7 @@ def _means(
     return np.asarray(total / len(sums))
 
 
-def block_sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
+def lift_sums(tally: Tally, relation: str) -> tuple[ndarray, ndarray]:
     """Sums of each block: mass on targets less that on controls, block × head, and queries."""
     index = tally.relations.index(relation)
     excess = tally.target[:, index] - tally.control[:, index]

@@ -14,7 +14,7 @@ from headscope.measure.bootstrap import resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import Result
-from headscope.studies.sweep.languages.across import block_sums, tally_of
+from headscope.studies.sweep.languages.across import lift_sums, language_tally
 
 AGREEMENT_COLUMNS = [
     "type",
@@ -57,7 +57,7 @@ def agreement_table(
     rows = []
     for relation, rows_of_relation in often:
         languages = rows_of_relation["language"].unique()
-        tallies = [tally_of(language, runs[language]) for language in languages]
+        tallies = [language_tally(language, runs[language]) for language in languages]
         if len(languages) < 2 or tallies[0].layers * tallies[0].heads < FEWEST_HEADS:
             continue
         numbers = _agreement(tallies, str(relation), parallel=parallel, seed=seed)
@@ -73,7 +73,7 @@ def _agreement(
 ) -> tuple[float, float, float, float, float]:
     """The columns from `correlation` to `p_value` of one relation."""
     rng = np.random.default_rng([seed, 1])
-    sums = [block_sums(tally, relation) for tally in tallies]
+    sums = [lift_sums(tally, relation) for tally in tallies]
     lifts = np.stack([excess.sum(0) / queries.sum() for excess, queries in sums])
     correlation = float(mean_correlation(lifts))
     error = _standard_error(sums, parallel=parallel, seed=seed)
