@@ -14,7 +14,7 @@ from headscope.measure.bootstrap import resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import Result
-from headscope.studies.sweep.languages.across import lift_sums, language_tally
+from headscope.studies.sweep.languages.across import language_tally, lift_sums
 
 AGREEMENT_COLUMNS = [
     "type",
