@@ -4,6 +4,8 @@ from __future__ import annotations
 
 FIRST_EVIDENCE_COLUMNS = 16
 """Those that headscope 0.1.0 wrote."""
+MARGIN_COLUMNS = 8
+"""The last columns of the evidence, which headscope 0.2 did not write yet."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -12,6 +14,8 @@ EVIDENCE_COLUMNS = [
     *("verdict", "confirmed", "matched"),
     *("contested_mass", "contested_low", "contested_high"),
     *("contested_hit_rate", "contested_rule_rate", "contested_text"),
+    *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
+    *("mass_error", "control_error", "hit_error", "contested_error"),
 ]
 """A row per head and relation."""
 

@@ -5,30 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from headscope.statistics.heuristic_words import rule_in_words
 
 MAX_Q = 0.01
+MAX_P = MAX_Q
+"""Least sure that a tag may be at contested queries: eight blocks of documents can reach it."""
 TIMES_CONTROL = 1.5
 """Least mass in units of the control. A lift can be sure and still be small: a head that puts
 0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
 for prepositions."""
 SECOND = 0.5
 """Least share of the floor that a head's effect must have over the second control, too."""
+_ROUNDING = 1e-9
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head that writes much raises whatever it looks at by chance: with random V and O the
 lift's mean over a hundred tokens is some tenths of it, and of either sign."""
 QUERIES, UNDECIDED = "queries", "contested queries"
-"""The conditions that say nothing of the head: its text holds too few queries, or too few that
+"""The conditions that say nothing of the head: its text holds too few queries, or none that
 could tell the relation from a simple rule."""
 
 Row = Mapping[str, Any]
 """A row of `headscope.statistics.tags.with_rules` by its columns' names. Of effects, whose rule has
 a `sign`, numbers count upwards in the direction that is asked for."""
+
+
+class Margin(NamedTuple):
+    """Distance of a condition's number above its threshold in each row, with its 95 % interval."""
+
+    value: pd.Series
+    low: pd.Series
+    high: pd.Series
+
+
+def _within(value: pd.Series, error: pd.Series) -> Margin:
+    return Margin(value, value - error, value + error)
+
+
+def _above(threshold: pd.Series | float, *numbers: pd.Series) -> Margin:
+    """A number and the ends of its interval, each less the threshold."""
+    return Margin(*(number - threshold for number in numbers))
 
 
 @dataclass(frozen=True)
@@ -42,6 +62,29 @@ class Condition:
     """Where it is asked at all; everywhere when None."""
     means: str = ""
     """What it asks, in a few words for who reads it the first time."""
+    margin: Callable[[pd.DataFrame], Margin] | None = None
+    """How far above its threshold the number lies; None where no interval can be had of that."""
+    says_interval: bool = False
+    """True where `say` gives the interval of the margin."""
+
+    def is_narrow(self, table: pd.DataFrame) -> pd.Series:
+        """Rows where the interval of the margin holds 0: it would not refuse a head for sure."""
+        if self.margin is None:
+            return pd.Series(False, table.index)
+        margin = self.margin(table)
+        return (margin.high >= 0).astype(bool)
+
+    def margin_in_words(self, row: Row) -> str:
+        """The margin of a row that fails, with its interval; empty where there is none to add.
+
+        >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
+        >>> CONDITIONS[1].margin_in_words(row)
+        ', margin -0.002 [-0.022, +0.018]'
+        """
+        if self.margin is None or self.says_interval:
+            return ""
+        value, low, high = (float(end.iloc[0]) for end in self.margin(pd.DataFrame([row])))
+        return "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
     def fails(self, table: pd.DataFrame) -> pd.Series:
         """Rows where it is asked and does not hold."""
@@ -57,9 +100,28 @@ def _of_attention(table: pd.DataFrame) -> pd.Series:
     return table["sign"].isna()
 
 
+def _decides(table: pd.DataFrame) -> pd.Series:
+    """Rows with contested queries in enough blocks for the test to say anything.
+
+    Tables of an older headscope do not have it; it asked for as many queries as of a relation.
+    """
+    is_older = table["contested_least_p"].isna()
+    enough = table["contested_low"].notna() & (table["contested_least_p"] < MAX_P)
+    return enough | (is_older & (table["contested_n"] >= table["fewest"]))
+
+
+def _reachable(table: pd.DataFrame) -> pd.Series:
+    """Rows whose bound of hits at contested queries a head that is always right exceeds."""
+    return ~(table["contested_rule_rate"] + table["beat_baseline_by"] > 1 + _ROUNDING)
+
+
+def _offset_bound(table: pd.DataFrame) -> pd.Series:
+    return table["best_offset_rate"] + table["beat_baseline_by"]
+
+
 def _contested(table: pd.DataFrame) -> pd.Series:
     """Rows where a simple rule is to be beaten, and the text holds enough queries to tell."""
-    return table["beat_baseline_by"].notna() & (table["contested_n"] >= table["fewest"])
+    return table["beat_baseline_by"].notna() & _decides(table)
 
 
 def _interval(low: float, high: float) -> str:
@@ -72,6 +134,27 @@ def _q_value(q: float) -> str:
 
 def _lift(row: Row, lift: str, ends: str) -> str:
     return f"{row[lift]:+.2f} [{row[f'{ends}_low']:+.2f}, {row[f'{ends}_high']:+.2f}]"
+
+
+def _hit_interval(row: Row) -> str:
+    low, high = row["contested_hit_low"], row["contested_hit_high"]
+    return "" if isnan(low) else f" [{low:.3f}, {high:.3f}]"
+
+
+def open_in_words(row: Row) -> str:
+    """Why a text cannot tell a relation from simple rules, or that it can."""
+    wrong = f"{row['contested_n']:.0f} queries where “{rule_in_words(row['baseline'])}” is wrong"
+    bound = row["contested_rule_rate"] + (row.get("beat_baseline_by") or 0.0)
+    if isnan(row["contested_least_p"]) or isnan(row["contested_low"]):
+        return f"{wrong}, in too few documents to tell them apart"
+    if row["contested_least_p"] >= MAX_P:
+        return (
+            f"{wrong}, in so few documents that p cannot fall below "
+            f"{row['contested_least_p']:.2g}, needs {MAX_P:g} to tell them apart"
+        )
+    if bound > 1:
+        return f"{wrong}, and another has {row['contested_rule_rate']:.0%} of them right"
+    return f"{wrong}, in documents enough to tell them apart"
 
 
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
@@ -96,18 +179,23 @@ CONDITIONS = (
         lambda r: f"mass {r['mass']:.3f}, floor {r['floor']:g}",
         _of_attention,
         means="the share of its attention on what is asked for; the floor is the least for a tag",
+        margin=lambda t: _within(t["mass"] - t["floor"], t["mass_error"]),
     ),
     Condition(
         "interval",
         lambda t: t["ci_low"] > 0,
         lambda r: f"lift {r['lift']:.3f} {_interval(r['ci_low'], r['ci_high'])}, must lie above 0",
         means="lift is mass less control; in brackets its 95 % interval, documents drawn anew",
+        margin=lambda t: _above(0, t["lift"], t["ci_low"], t["ci_high"]),
+        says_interval=True,
     ),
     Condition(
         "q value",
         lambda t: t["q_value"] < MAX_Q,
         lambda r: f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}",
         means="of all lifts as clear as this one, the share that would be chance",
+        margin=lambda t: _above(0, t["lift"], t["ci_low"], t["ci_high"]),
+        says_interval=True,
     ),
     Condition(
         "control",
@@ -115,6 +203,7 @@ CONDITIONS = (
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
         _of_attention,
         means=f"the mass must be {TIMES_CONTROL:g} times the control at least",
+        margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["control"], t["control_error"]),
     ),
     Condition(
         "second control",
@@ -122,6 +211,7 @@ CONDITIONS = (
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['matched']:.3f} elsewhere",
         lambda t: t["matched"].notna(),
         means="the same distance and class of word, from other queries",
+        margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
     ),
     Condition(
         "chance",
@@ -129,6 +219,7 @@ CONDITIONS = (
         lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
         lambda t: t["times_chance"].notna(),
         means="the mass must be several times what evenly spread attention has",
+        margin=lambda t: _within(t["mass"] - t["times_chance"] * t["chance"], t["mass_error"]),
     ),
     Condition(
         "companion",
@@ -137,6 +228,7 @@ CONDITIONS = (
         lambda t: t["companion_mass"].notna(),
         means="another relation, whose mass must reach the floor too: a head of position looks "
         "there on random tokens as on text",
+        margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
     ),
     Condition(
         "twin",
@@ -145,16 +237,18 @@ CONDITIONS = (
         lambda t: t["twin_p999"].notna(),
         means="the same model with shuffled attention weights, which has learned nothing; the lift "
         "must be above 99.9 % of its lifts",
+        margin=lambda t: _above(t["twin_p999"], t["lift"], t["ci_low"], t["ci_high"]),
     ),
     Condition(
         "best offset",
-        lambda t: ~(t["hit_rate"] < t["best_offset_rate"] + t["beat_baseline_by"]),
+        lambda t: ~(t["hit_rate"] < _offset_bound(t)),
         lambda r: (
             f"hit rate {r['hit_rate']:.3f}, best fixed distance {r['best_offset_rate']:.3f} "
             f"+ {r['beat_baseline_by']:.2f}"
         ),
-        lambda t: t["beat_baseline_by"].notna() & ~_contested(t),
+        lambda t: t["beat_baseline_by"].notna() & ~_contested(t) & (_offset_bound(t) <= 1),
         means=f"the best rule that always looks the same distance back; {_HITS}",
+        margin=lambda t: _within(t["hit_rate"] - _offset_bound(t), t["hit_error"]),
     ),
     Condition(
         "contested lift",
@@ -166,6 +260,18 @@ CONDITIONS = (
         ),
         _contested,
         "contested are the queries where the simple rule that fits the text best is wrong",
+        margin=lambda t: _above(0, t["contested_lift"], t["contested_low"], t["contested_high"]),
+        says_interval=True,
+    ),
+    Condition(
+        "contested p value",
+        lambda t: t["contested_p"] < MAX_P,
+        lambda r: f"there p {_q_value(r['contested_p'])}, must be below {MAX_P:g}",
+        lambda t: _contested(t) & t["contested_p"].notna(),
+        "signs of the lift flipped document by document: the share of such changes that leave "
+        "as much",
+        margin=lambda t: _above(0, t["contested_lift"], t["contested_low"], t["contested_high"]),
+        says_interval=True,
     ),
     Condition(
         "contested mass",
@@ -176,26 +282,34 @@ CONDITIONS = (
         ),
         _contested,
         "the mass at these queries, against that on what the rule picks",
+        margin=lambda t: _within(
+            t["contested_mass"] - TIMES_CONTROL * t["rival"], t["contested_error"]
+        ),
     ),
     Condition(
         "contested hits",
-        lambda t: ~(t["contested_hit_rate"] < t["contested_rule_rate"] + t["beat_baseline_by"]),
+        lambda t: (
+            ~(t["contested_hit_rate"] < t["contested_rule_rate"] + t["beat_baseline_by"])
+            & ~(t["contested_hit_low"] <= t["contested_rule_rate"])
+        ),
         lambda r: (
-            f"there hit rate {r['contested_hit_rate']:.3f}, any simple rule "
+            f"there hit rate {r['contested_hit_rate']:.3f}{_hit_interval(r)}, any simple rule "
             f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
         ),
-        _contested,
-        f"{_HITS}; no simple rule may come close",
+        lambda t: _contested(t) & _reachable(t),
+        f"{_HITS}; no simple rule may come close, nor lie within the interval",
+        margin=lambda t: _above(
+            t["contested_rule_rate"] + t["beat_baseline_by"],
+            *(t[f"contested_hit_{end}"] for end in ("rate", "low", "high")),
+        ),
     ),
     Condition(
         UNDECIDED,
-        lambda t: t["contested_n"] >= t["fewest"],
-        lambda r: (
-            f"{r['contested_n']:.0f} queries where “{rule_in_words(r['baseline'])}” is wrong, "
-            f"needs {r['fewest']} to tell them apart"
-        ),
+        lambda t: _decides(t) & _reachable(t),
+        lambda r: open_in_words(r),
         lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
-        means="how many queries there are where the simple rule that fits the text best is wrong",
+        means="queries where the simple rule that fits the text best is wrong, in as many blocks "
+        f"of documents as can give a p value below {MAX_P:g}, and which no other rule has right",
     ),
     Condition(
         "effect",
@@ -203,6 +317,7 @@ CONDITIONS = (
         lambda r: f"lift {r['lift']:+.2f}, floor {r['floor']:g}",
         lambda t: t["sign"].notna(),
         means="what it writes on the tokens asked about, beyond what it writes on control tokens",
+        margin=lambda t: _above(t["floor"], t["lift"], t["ci_low"], t["ci_high"]),
     ),
     Condition(
         "second control tokens",
@@ -237,3 +352,17 @@ CONDITIONS = (
 def failures(table: pd.DataFrame) -> pd.DataFrame:
     """For each row of `with_rules`, a column per condition: True where it fails."""
     return pd.DataFrame({c.name: c.fails(table) for c in CONDITIONS})
+
+
+def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> pd.Series:
+    """Rows where the intervals of the margins hold 0 of all conditions that fail, but `UNDECIDED`.
+
+    Args:
+        table: from `with_rules`.
+        failed: its `failures`.
+    """
+    open_rows = ~failed[QUERIES]
+    for condition in CONDITIONS:
+        if condition.name != UNDECIDED:
+            open_rows &= ~failed[condition.name] | condition.is_narrow(table)
+    return open_rows

@@ -11,12 +11,14 @@ import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.measure.tally import Tally
+from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.relations.writes.effect import Effect
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS
+from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, ratio, twin_lift
+from headscope.statistics.sign_flips import least_p
 
 Facts = Mapping[str, Mapping[str, Any]]
 """What a text says of simple rules; see `facts` of `headscope.measure.fit_baselines`."""
@@ -59,9 +61,14 @@ def weigh(
       that it gets right; `best_offset_rate`: the same of the best fixed distance.
     - `contested_n`: queries where that rule is wrong. There: `contested_mass` on the targets,
       `rival` on what the rule picks, `contested_lift` their difference with its interval
-      `contested_low`, `contested_high`; `contested_hit_rate`, and `contested_rule_rate`, what the
-      best of all simple rules gets right there whose hit rate over all queries the head does not
-      exceed by the margin. `contested_text`: `natural` or `built` sentences.
+      `contested_low`, `contested_high`; `contested_hit_rate` with its interval, and
+      `contested_rule_rate`, what the best of all simple rules gets right there whose hit rate over
+      all queries the head does not exceed by the margin. `contested_text`: `natural` or `built`
+      sentences. `contested_p`: one-sided p value of that lift, signs of blocks flipped;
+      `contested_least_p`: the smallest that so many blocks can give.
+    - `mass_error`, `control_error`, `hit_error`, `contested_error`: half the width of Student's
+      95 % interval of the mass, of mass − 1.5 × control, of the hit rate, and of
+      `contested_mass` − 1.5 × `rival`.
     - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
     - `chance`: the mass of a head that spreads its attention evenly.
 
@@ -130,6 +137,7 @@ def _lift_columns(
         "ci_low": low,
         "ci_high": high,
         "p_value": p_value,
+        "control_error": sums.margin_of_error(sums.target - TIMES_CONTROL * sums.control),
     }
 
 
@@ -143,6 +151,8 @@ def _attention_columns(
         "n": int(queries),
         "hit_rate": hit_rate if relation.has_hits else np.full_like(hit_rate, np.nan),
         "chance": float(sums.chance.sum() / queries),
+        "mass_error": sums.margin_of_error(sums.target),
+        "hit_error": sums.margin_of_error(sums.hits),
     }
     columns |= {
         "baseline": facts.get("baseline", ""),
@@ -168,22 +178,38 @@ def _contested_columns(
         "contested_n": 0.0 if relation.baseline is not None else np.nan,
         "contested_rule_rate": np.nan,
         "contested_text": "",
+        "contested_p": np.nan,
+        "contested_least_p": np.nan,
     }
-    natural, built = (tally_sums.of(relation, part) for part in (NATURAL, BUILT))
-    few_natural = natural is None or natural.weight.sum() < MIN_QUERIES
-    enough_built = built is not None and built.weight.sum() >= MIN_QUERIES
-    contested, text = (built, "built") if few_natural and enough_built else (natural, "natural")
+    sums = {part: tally_sums.of(relation, part) for part in (NATURAL, BUILT)}
+    text = _deciding_text(sums)
+    contested = sums[text]
     if contested is not None:
         there = _lift_columns(contested, tally_sums.tally, bounded)
         there["hit_rate"] = contested.mean(contested.hits)
+        there["hit_low"], there["hit_high"] = contested.hit_interval()
         margin = relation.rule.beat_baseline_by or 0.0
         columns |= {column: there[source] for column, source in _CONTESTED.items()}
         columns |= {
             "contested_n": float(contested.weight.sum()),
-            "contested_rule_rate": rule_rate(hit_rate, facts.get(f"{text}_rules", ()), margin),
-            "contested_text": text,
+            "contested_rule_rate": rule_rate(hit_rate, facts.get(f"{_TEXTS[text]}_rules", ()), margin),
+            "contested_text": _TEXTS[text],
+            "contested_p": contested.contested_p(there["p_value"], bounded),
+            "contested_least_p": least_p(contested.blocks),
         }
     return columns
+
+
+def _deciding_text(sums: Mapping[str, RelationSums | None]) -> str:
+    """The part whose contested queries decide: natural text where it has enough.
+
+    Else built sentences, where they are enough, and then whatever can decide at all.
+    """
+    for fewest in (MIN_QUERIES, 1):
+        for text, part in sums.items():
+            if part is not None and part.weight.sum() >= fewest and part.blocks >= MIN_BLOCKS:
+                return text
+    return NATURAL
 
 
 def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -> _Columns:
@@ -222,6 +248,7 @@ def rule_rate(
     return best_rate
 
 
+_TEXTS = {NATURAL: "natural", BUILT: "built"}
 _CONTESTED = {
     "contested_mass": "mass",
     "rival": "control",
@@ -229,6 +256,9 @@ _CONTESTED = {
     "contested_low": "ci_low",
     "contested_high": "ci_high",
     "contested_hit_rate": "hit_rate",
+    "contested_hit_low": "hit_low",
+    "contested_hit_high": "hit_high",
+    "contested_error": "control_error",
 }
 
 

@@ -14,7 +14,10 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import part_name
 from headscope.relations.relation import Relation
 from headscope.relations.writes.effect import Effect
+from headscope.statistics.sign_flips import sign_flip_p
 
+_Z = 1.959964
+"""Standard deviations from the mean of a normal distribution that 95 % of it are within."""
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
 TWIN_QUERIES = 8
@@ -35,6 +38,11 @@ class RelationSums:
     seed: int
     draws: dict[int, Float[ndarray, "resample used"]] = field(default_factory=dict, repr=False)
     """Resamples by the number of blocks, the same for every relation that has as many."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of documents with a query of some head."""
+        return int((self.weight > 0).any(1).sum())
 
     @property
     def excess(self) -> Float[ndarray, "block head"]:
@@ -75,6 +83,47 @@ class RelationSums:
         counts = weight[:, 0] if weight.shape[1] == 1 else weight[:, bounded]
         low[bounded], high[bounded] = interval(excess[:, bounded], counts, self._resamples(used))
         return tuple(np.where(too_few, np.nan, values) for values in (low, high, p_value))  # type: ignore[return-value]
+
+    def margin_of_error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
+        """Half the width of Student's 95 % interval of Σ sums / Σ weight over blocks.
+
+        NaN for a head that was asked in fewer than eight blocks.
+        """
+        used = np.asarray((self.weight > 0).any(1))
+        weight = self.weight[used]
+        blocks = np.broadcast_to((weight > 0).sum(0), sums.shape[1:])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = stdtrit(np.maximum(blocks - 1, 1), (1 + LEVEL) / 2) * ratio_error(
+                sums[used], weight
+            )
+        return np.where(blocks < MIN_BLOCKS, np.nan, error)
+
+    def hit_interval(self) -> tuple[Float[ndarray, " head"], Float[ndarray, " head"]]:
+        """The 95 % interval of the hit rate: the wider of Wilson's and Student's over blocks.
+
+        Where every query is hit, blocks do not differ and would seem sure; Wilson's interval of a
+        proportion knows how few they are (Wilson 1927). NaN with fewer than eight blocks.
+        """
+        rate, queries = self.mean(self.hits), self.weight.sum(0)
+        error = self.margin_of_error(self.hits)
+        centre = (rate + _Z**2 / (2 * queries)) / (1 + _Z**2 / queries)
+        spread = rate * (1 - rate) / queries + _Z**2 / (4 * queries**2)
+        half = _Z * np.sqrt(spread.clip(0)) / (1 + _Z**2 / queries)
+        low, high = np.minimum(rate - error, centre - half), np.maximum(rate + error, centre + half)
+        return low.clip(0), high.clip(None, 1)
+
+    def contested_p(
+        self, p_value: Float[ndarray, " head"], bounded: Bool[ndarray, " head"]
+    ) -> Float[ndarray, " head"]:
+        """One-sided p value of the excess by flipping signs of blocks; see `sign_flip_p`.
+
+        Args:
+            p_value: of Student's test, kept for heads that no tag hangs on.
+            bounded: the others.
+        """
+        p_values = p_value.copy()
+        p_values[bounded] = sign_flip_p(self.excess[self.weight[:, 0] > 0][:, bounded], self.seed)
+        return p_values
 
     def _resamples(self, used: Bool[ndarray, " block"]) -> Float[ndarray, "resample used"]:
         blocks = int(used.sum())

@@ -9,20 +9,23 @@ import pandas as pd
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HEAD_COLUMNS
-from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures
+from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures, narrow
 
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
 """Before the relation that a head without a tag is shown with, wherever it is shown."""
-TAGGED, UNIDENTIFIABLE, NO = "tagged", "not identifiable", "no"
-VERDICTS = (TAGGED, UNIDENTIFIABLE, NO)
-"""The three verdicts on a head and a relation."""
+TAGGED, UNIDENTIFIABLE, NARROW, NO = "tagged", "not identifiable", "narrowly refused", "no"
+VERDICTS = (TAGGED, UNIDENTIFIABLE, NARROW, NO)
+"""The four verdicts on a head and a relation."""
+OPEN = (UNIDENTIFIABLE, NARROW)
+"""Verdicts that neither give a tag nor refuse it for sure."""
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 """What a head without a tag is; see `with_no_type`."""
 
 RESTING_PLACES = ("sink/first-token", "sink/resting-column", "delimiter/first-token")
 """Relations that are no function; the last is what headscope called the first until 0.2."""
 
+_RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
 
@@ -64,13 +67,13 @@ def with_rules(
     companion = np.array([getattr(rule, "companion", None) for rule in known], object)[row]
     table["companion"] = companion
     asking = np.flatnonzero(pd.notna(companion))
-    table["companion_mass"] = np.nan
+    table["companion_mass"] = table["companion_error"] = np.nan
     if len(asking):
         key = ["layer", "head", "id"]
-        masses = table[table["id"].isin(set(companion[asking]))].set_index(key)["mass"]
+        masses = table[table["id"].isin(set(companion[asking]))].set_index(key)
         companions = table.loc[asking, ["layer", "head"]].assign(id=companion[asking])
-        companion_mass = masses.reindex(pd.MultiIndex.from_frame(companions)).to_numpy()
-        table.loc[asking, "companion_mass"] = companion_mass
+        rows = masses[["mass", "mass_error"]].reindex(pd.MultiIndex.from_frame(companions))
+        table.loc[asking, ["companion_mass", "companion_error"]] = rows.to_numpy()
     return _upward(table) if (table["sign"] < 0).any() else table
 
 
@@ -91,16 +94,18 @@ def verdicts(
 ) -> pd.Series:
     """The `verdict` column.
 
-    `tagged` where every condition holds, `not identifiable` where only queries are missing that
-    could tell the relation from a simple rule, else `no`.
+    `tagged` where every condition holds; `not identifiable` where all hold but that the text could
+    not tell the relation from a simple rule; `narrowly refused` where the interval of the margin
+    holds 0 of every other condition that fails; else `no`.
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
-    failed = failures(with_rules(evidence, rules, fewest=fewest))
-    count = failed.sum(axis=1)
+    table = with_rules(evidence, rules, fewest=fewest)
+    failed = failures(table)
+    refuted = failed.drop(columns=UNDECIDED).any(axis=1)
     verdict = pd.Series(NO, index=failed.index)
-    verdict[count == 0] = TAGGED
-    verdict[(count == 1) & failed[UNDECIDED]] = UNIDENTIFIABLE
+    verdict[~refuted] = np.where(failed.loc[~refuted, UNDECIDED], UNIDENTIFIABLE, TAGGED)
+    verdict[refuted & narrow(table, failed)] = NARROW
     return verdict
 
 
@@ -136,7 +141,7 @@ def head_table(
 def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
-    `not identifiable` where the verdict on some relation is: only contested queries are missing.
+    `not identifiable` where the verdict on some relation is: the text cannot tell it from a rule.
     Else `unclassified`. A `Result` has them so whatever its tables said, so that every output has
     the same word, and the same count of it; an older `heads.csv` says `unclassified` of both.
     """
@@ -195,8 +200,13 @@ def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bo
         return f"{row['id']}: {numbers}"
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
-    failing = [condition.say(row) for condition in CONDITIONS if fails[condition.name]]
-    return f"closest to {row['id']}: {numbers}; fails: {'; '.join(failing)}"
+    failing = [
+        condition.say(row) + condition.margin_in_words(row)
+        for condition in CONDITIONS
+        if fails[condition.name]
+    ]
+    narrowly = "narrowly " * (row["verdict"] == NARROW)
+    return f"closest to {row['id']}: {numbers}; {narrowly}fails: {'; '.join(failing)}"
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:
@@ -204,7 +214,7 @@ def evidence_order(table: pd.DataFrame) -> pd.Index:
     tagged = table["tagged"].astype(bool)
     rank = pd.DataFrame(
         {
-            "verdict": np.select([tagged, table["verdict"] == UNIDENTIFIABLE], [0, 1], 2),
+            "verdict": table["verdict"].map(_RANKS).where(~tagged, 0),
             "failed": np.where(tagged, 0, failures(table).sum(axis=1)),
             "vague": np.select([~tagged, is_sink(table["id"]), table["broad"]], [0, 2, 1], 0),
             "lift": -table["lift"],
