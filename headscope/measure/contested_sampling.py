@@ -97,7 +97,7 @@ def take_contested(
     queries = Counter({relation.id: int(counts[relation.id]) for relation in relations})
     takings: list[_Taking] = []
     unseen = iter(windows if relations and budget else ())
-    for fewest in (MIN_QUERIES, MAX_CONTESTED):
+    for fewest in (12, 24, MIN_QUERIES, MAX_CONTESTED):
         for taking in _takings(takings, unseen):
             short = [r for r in relations if queries[r.id] < fewest]
             if not short:

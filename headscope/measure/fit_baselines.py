@@ -37,7 +37,7 @@ from headscope.relations.relation import MIN_QUERIES, Relation, backward
 from headscope.relations.writes.effect import of_attention, sum_names
 from headscope.stimuli.text import EXCERPT, TEXT
 
-HOPE = 10
+HOPE = 3
 """Contested queries that a text must hold for more to be looked for: of what is rarer than that too
 few would be found."""
 FEWEST = 20

@@ -24,6 +24,7 @@ from headscope.statistics.columns import (
     EXPLAINED_COLUMNS,
     FIRST_EVIDENCE_COLUMNS,
     HEAD_COLUMNS,
+    MARGIN_COLUMNS,
     WRITE_COLUMNS,
 )
 from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
@@ -72,12 +73,13 @@ def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
     A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
-    verdicts are its tags.
+    verdicts are its tags. One without intervals of margins has none here.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    evidence = _read(path, EVIDENCE_COLUMNS, [EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]])
+    margins, added = EVIDENCE_COLUMNS[-MARGIN_COLUMNS:], EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]
+    evidence = _read(path, EVIDENCE_COLUMNS, [margins, added[:-MARGIN_COLUMNS]])
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
         evidence["baseline"] = evidence["contested_text"] = ""

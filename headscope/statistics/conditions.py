@@ -12,8 +12,9 @@ import pandas as pd
 from headscope.statistics.heuristic_words import rule_in_words
 
 MAX_Q = 0.01
-MAX_P = MAX_Q
-"""Least sure that a tag may be at contested queries: eight blocks of documents can reach it."""
+MAX_P = 0.025
+"""Level of the test at contested queries: that of the lower end of a 95 % interval. With eight
+blocks of documents, the fewest of an interval, p can be as small as 0.004."""
 TIMES_CONTROL = 1.5
 """Least mass in units of the control. A lift can be sure and still be small: a head that puts
 0.31 on prepositions that belong to its noun and 0.25 on others at the same distance is a head
@@ -21,6 +22,8 @@ for prepositions."""
 SECOND = 0.5
 """Least share of the floor that a head's effect must have over the second control, too."""
 _ROUNDING = 1e-9
+Z_95 = 1.959964
+"""Standard deviations from the mean that 95 % of a normal distribution are within."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head that writes much raises whatever it looks at by chance: with random V and O the
@@ -111,8 +114,14 @@ def _decides(table: pd.DataFrame) -> pd.Series:
 
 
 def _reachable(table: pd.DataFrame) -> pd.Series:
-    """Rows whose bound of hits at contested queries a head that is always right exceeds."""
-    return ~(table["contested_rule_rate"] + table["beat_baseline_by"] > 1 + _ROUNDING)
+    """Rows whose bound of hits at contested queries a head that is always right exceeds.
+
+    Its hit rate must be the margin above the rule's, and the rule's below Wilson's interval.
+    """
+    rule, queries = table["contested_rule_rate"], table["contested_n"]
+    is_close = rule + table["beat_baseline_by"] > 1 + _ROUNDING
+    is_older = table["contested_least_p"].isna()
+    return ~is_close & (is_older | ~(rule >= queries / (queries + Z_95**2)))
 
 
 def _offset_bound(table: pd.DataFrame) -> pd.Series:
@@ -142,9 +151,8 @@ def _hit_interval(row: Row) -> str:
 
 
 def open_in_words(row: Row) -> str:
-    """Why a text cannot tell a relation from simple rules, or that it can."""
+    """Why a text cannot tell a relation from simple rules, of a row where it cannot."""
     wrong = f"{row['contested_n']:.0f} queries where “{rule_in_words(row['baseline'])}” is wrong"
-    bound = row["contested_rule_rate"] + (row.get("beat_baseline_by") or 0.0)
     if isnan(row["contested_least_p"]) or isnan(row["contested_low"]):
         return f"{wrong}, in too few documents to tell them apart"
     if row["contested_least_p"] >= MAX_P:
@@ -152,8 +160,17 @@ def open_in_words(row: Row) -> str:
             f"{wrong}, in so few documents that p cannot fall below "
             f"{row['contested_least_p']:.2g}, needs {MAX_P:g} to tell them apart"
         )
-    if bound > 1:
-        return f"{wrong}, and another has {row['contested_rule_rate']:.0%} of them right"
+    return (
+        f"{wrong}, and another rule has {row['contested_rule_rate']:.0%} of them right: no head "
+        "could be told apart"
+    )
+
+
+def _contested_in_words(row: Row) -> str:
+    table = pd.DataFrame([row])
+    if not (_decides(table) & _reachable(table)).iloc[0]:
+        return open_in_words(row)
+    wrong = f"{row['contested_n']:.0f} queries where “{rule_in_words(row['baseline'])}” is wrong"
     return f"{wrong}, in documents enough to tell them apart"
 
 
@@ -306,7 +323,7 @@ CONDITIONS = (
     Condition(
         UNDECIDED,
         lambda t: _decides(t) & _reachable(t),
-        lambda r: open_in_words(r),
+        _contested_in_words,
         lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
         means="queries where the simple rule that fits the text best is wrong, in as many blocks "
         f"of documents as can give a p value below {MAX_P:g}, and which no other rule has right",

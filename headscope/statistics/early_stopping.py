@@ -24,7 +24,7 @@ from headscope.measure.schedule import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.conditions import TIMES_CONTROL
+from headscope.statistics.conditions import TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
 from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import Rounds
@@ -39,7 +39,6 @@ SHARES = (0.25, 0.5, 0.75)
 LEAST_TOKENS = 10_000
 """Of text, before which one does not ask."""
 _LEAST_ERROR = 1e-9
-_NORMAL_95 = 1.96
 _NONE: Mapping[str, StoppedEarly] = MappingProxyType({})
 
 
@@ -212,7 +211,7 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
     known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
     whole_text = max(known, sums.queries(contested))
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
-    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
+    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_BLOCKS:
         return  # in the end it cannot be told from a simple rule
     yield sums.margin(name, "target", rule.floor)
     yield sums.over_control(name)
@@ -221,13 +220,14 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
         yield sums.margin(name, "target", TIMES_CONTROL * sums.mean(matched, "control"))
     if rule.times_chance is not None:
         yield sums.margin(name, "target", rule.times_chance * sums.chance(name))
-    if has_baseline and sums.decides(contested, MIN_QUERIES):
+    if has_baseline and sums.decides(contested, MIN_BLOCKS):
         share = min(1.0, sums.queries(contested) / whole_text)
         rates = facts.get("natural_rules", ())
         best = rule_rate(sums.mean(name, "hits"), rates, margin)
         yield sums.over_control(contested, share)
         yield sums.lift(contested, share)
         yield sums.margin(contested, "hits", best + margin, share)
+        yield sums.lower_end(contested, "hits", best, share)
 
 
 class _Sums:
@@ -273,9 +273,26 @@ class _Sums:
 
     def lift(self, name: str, share: float | None = None) -> _Margin:
         """Margin of the lower end of the lift's interval, as wide as it will be, above 0."""
-        rate, error = self._ratio(name, self._of(name, "target") - self._of(name, "control"))
+        excess = self._of(name, "target") - self._of(name, "control")
+        return self._lower_end(name, excess, 0.0, share)
+
+    def lower_end(
+        self, name: str, what: str, threshold: Float[ndarray, " head"], share: float
+    ) -> _Margin:
+        """Margin of the lower end of an interval of `what` for each query, as wide as it will be."""
+        return self._lower_end(name, self._of(name, what), threshold, share)
+
+    def _lower_end(
+        self,
+        name: str,
+        sums: Float[ndarray, "block head"],
+        threshold: float | Float[ndarray, " head"],
+        share: float | None,
+    ) -> _Margin:
+        rate, error = self._ratio(name, sums)
         share = self.share if share is None else share
-        return _Margin(rate - _NORMAL_95 * error * share**0.5, error * (1 - share) ** 0.5)
+        above = rate - threshold - Z_95 * error * share**0.5
+        return _Margin(above, error * (1 - share) ** 0.5)
 
     def _margin(
         self,

@@ -192,7 +192,9 @@ def _contested_columns(
         columns |= {column: there[source] for column, source in _CONTESTED.items()}
         columns |= {
             "contested_n": float(contested.weight.sum()),
-            "contested_rule_rate": rule_rate(hit_rate, facts.get(f"{_TEXTS[text]}_rules", ()), margin),
+            "contested_rule_rate": rule_rate(
+                hit_rate, facts.get(f"{_TEXTS[text]}_rules", ()), margin
+            ),
             "contested_text": _TEXTS[text],
             "contested_p": contested.contested_p(there["p_value"], bounded),
             "contested_least_p": least_p(contested.blocks),

@@ -10,6 +10,7 @@ from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.conditions import CONDITIONS, Row
 from headscope.statistics.tags import (
+    NARROW,
     NO_TAG,
     UNCLASSIFIED,
     UNIDENTIFIABLE,
@@ -35,13 +36,15 @@ def explain_tags(
     undecided = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
     near = head_evidence.drop([*tagged.index, *undecided.index])
     near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
+    is_narrow = near["verdict"] == NARROW
     word = UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED
     lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or word)]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
         ("Not identifiable:", undecided),
-        (f"{NO_TAG.capitalize()}:", near),
+        (f"{NARROW.capitalize()}:", near[is_narrow]),
+        (f"{NO_TAG.capitalize()}:", near[~is_narrow]),
     ):
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
@@ -76,6 +79,8 @@ def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> S
             continue
         means = "" if condition.name in known else f" ({condition.means})"
         known.add(condition.name)
-        holds = "no " if bool(condition.fails(one).iloc[0]) else "yes"
-        lines.append(f"  {holds} {condition.name}{means}: {condition.say(row)}")
+        fails = bool(condition.fails(one).iloc[0])
+        margin = condition.margin_in_words(row) if fails else ""
+        holds = "no " if fails else "yes"
+        lines.append(f"  {holds} {condition.name}{means}: {condition.say(row)}{margin}")
     return [head, *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]

@@ -19,7 +19,7 @@ from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PICTURED, Tally
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
 from headscope.relations.writes.effect import Effect, effects_among, of_attention
 from headscope.statistics.columns import EFFECT_COLUMNS, EFFECT_NAMES, EVIDENCE_COLUMNS
-from headscope.statistics.conditions import MAX_Q, TIMES_CONTROL
+from headscope.statistics.conditions import MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
@@ -36,9 +36,12 @@ from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
+CORRECTED = ("q_value", "contested_p", "contested_least_p")
+"""Columns of the evidence that count how often a run asked whether it had read enough."""
 THRESHOLDS = {
     "min_queries": MIN_QUERIES,
     "max_q_value": MAX_Q,
+    "max_contested_p": MAX_P,
     "times_control": TIMES_CONTROL,
     "blocks": BLOCKS,
     "min_blocks": MIN_BLOCKS,
@@ -76,7 +79,8 @@ class Judging(NamedTuple):
             return evidence, evidence
         rules = {relation.id: relation.rule for relation in relations}
         # Bonferroni's correction: a run that looked several times had as many chances
-        evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * tests)
+        for name in CORRECTED:
+            evidence[name] = np.minimum(1.0, evidence[name] * tests)
         evidence["verdict"] = verdicts(evidence, rules).to_numpy()
         evidence["tagged"] = evidence["verdict"] == TAGGED
         halves = tags_of_halves(

@@ -14,10 +14,9 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import part_name
 from headscope.relations.relation import Relation
 from headscope.relations.writes.effect import Effect
+from headscope.statistics.conditions import Z_95
 from headscope.statistics.sign_flips import sign_flip_p
 
-_Z = 1.959964
-"""Standard deviations from the mean of a normal distribution that 95 % of it are within."""
 TWIN_PERCENTILE = 0.999
 """Of the twin's heads: what a relation's lift must exceed."""
 TWIN_QUERIES = 8
@@ -106,9 +105,9 @@ class RelationSums:
         """
         rate, queries = self.mean(self.hits), self.weight.sum(0)
         error = self.margin_of_error(self.hits)
-        centre = (rate + _Z**2 / (2 * queries)) / (1 + _Z**2 / queries)
-        spread = rate * (1 - rate) / queries + _Z**2 / (4 * queries**2)
-        half = _Z * np.sqrt(spread.clip(0)) / (1 + _Z**2 / queries)
+        centre = (rate + Z_95**2 / (2 * queries)) / (1 + Z_95**2 / queries)
+        spread = rate * (1 - rate) / queries + Z_95**2 / (4 * queries**2)
+        half = Z_95 * np.sqrt(spread.clip(0)) / (1 + Z_95**2 / queries)
         low, high = np.minimum(rate - error, centre - half), np.maximum(rate + error, centre + half)
         return low.clip(0), high.clip(None, 1)
 

@@ -21,7 +21,9 @@ _ROUNDING = 1e-9
 """Share of a head's sums below which two sums are the same."""
 
 
-def sign_flip_p(differences: Float[ndarray, "block head"], seed: int = 0) -> Float[ndarray, " head"]:
+def sign_flip_p(
+    differences: Float[ndarray, "block head"], seed: int = 0
+) -> Float[ndarray, " head"]:
     """One-sided p value of a sum of differences being above 0, in (0, 1].
 
     Args:

@@ -10,7 +10,7 @@ import pandas as pd
 from headscope.measure.tally import Tally
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
-from headscope.statistics.tags import TAGGED, verdicts
+from headscope.statistics.tags import OPEN, TAGGED, verdicts
 
 _CELL = ["layer", "head", "type", "relation"]
 HALVES = (Half(slice(0, None, 2)), Half(slice(1, None, 2)))
@@ -40,14 +40,16 @@ def tags_of_halves(
 
     Returns:
         `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that both
-        halves could decide; the last two are bool.
+        halves decide, which a narrow refusal does not; the last two are bool.
     """
     rules = {relation.id: relation.rule for relation in relations}
     tables = []
     for name, half in zip(("first", "second"), halves, strict=True):
         table = weigh(tally, relations, seed=seed, facts=facts, twin=twin, half=half)
-        table[name] = verdicts(table, rules, fewest=MIN_QUERIES // 2) == TAGGED
-        table = table[(table["n"] >= half.decided) & table["ci_low"].notna()]
+        verdict = verdicts(table, rules, fewest=MIN_QUERIES // 2)
+        table[name] = verdict == TAGGED
+        is_decided = (table["n"] >= half.decided) & table["ci_low"].notna() & ~verdict.isin(OPEN)
+        table = table[is_decided]
         tables.append(table[[*_CELL, name]])
     return tables[0].merge(tables[1], on=_CELL)
 

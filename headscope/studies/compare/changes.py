@@ -10,7 +10,7 @@ from scipy import stats
 
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE
+from headscope.statistics.tags import NO_TYPE, OPEN
 
 HEADS = [
     "run",
@@ -20,6 +20,7 @@ HEADS = [
     "primary",
     "gained",
     "lost",
+    "undecided",
     "sure",
     "apart",
     "relation",
@@ -66,7 +67,8 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
 
     - `primary_first`, `primary`: its type in the first run and in the other.
     - `gained`, `lost`: tags that only the other run gives, and that only the first does; joined
-      by `;`.
+      by `;`. `undecided`: those that the run without them leaves open, as a relation that earned
+      them in the one is `narrowly refused` or `not identifiable` in the other.
     - `sure`: those of them for which a relation that earned the tag in one run has a smaller lift
       in the other, intervals apart; the rest may have passed a threshold by noise.
     - `apart`: relations of the head whose intervals are apart; `relation` and `lift_difference`
@@ -78,10 +80,22 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
     heads = first.heads[columns].merge(other.heads[columns], on=key, suffixes=("_first", ""))
     before, after = ([_split(tags) for tags in heads[c]] for c in ("tags_first", "tags"))
     both = list(zip(before, after, strict=True))
-    gained = [[tag for tag in new if tag not in old] for old, new in both]
-    lost = [[tag for tag in old if tag not in new] for old, new in both]
-    apart = relations[relations["apart"]]
     places = list(zip(heads["layer"], heads["head"], strict=True))
+    left_open = _left_open(first, other) | _left_open(other, first)
+    differing = [
+        [tag for tag in (*new, *old) if (tag in new) != (tag in old)] for old, new in both
+    ]
+    undecided = [
+        [tag for tag in tags if (*at, tag) in left_open]
+        for at, tags in zip(places, differing, strict=True)
+    ]
+    settled = [
+        [tag for tag in tags if tag not in open_tags]
+        for tags, open_tags in zip(differing, undecided, strict=True)
+    ]
+    gained = [[t for t in tags if t in new] for tags, new in zip(settled, after, strict=True)]
+    lost = [[t for t in tags if t in old] for tags, old in zip(settled, before, strict=True)]
+    apart = relations[relations["apart"]]
     largest = apart.assign(
         relation=apart["type"] + "/" + apart["relation"],
         kept=apart["tagged"] == apart["tagged_first"],
@@ -92,11 +106,22 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
         run=name,
         gained=[";".join(tags) for tags in gained],
         lost=[";".join(tags) for tags in lost],
+        undecided=[";".join(tags) for tags in undecided],
         sure=_sure(apart, places, gained, lost),
         apart=pd.Series(places).map(apart.groupby(key).size()).fillna(0).astype(int),
     ).merge(largest[[*key, "relation", "lift_difference"]], on=key, how="left")
     heads["relation"] = heads["relation"].fillna("")
     return heads.sort_values(key)[HEADS].reset_index(drop=True)
+
+
+def _left_open(run: Result, other: Result) -> set[tuple[int, int, str]]:
+    """Layer, head and type of tags of a run by a relation that the other run neither gives nor
+    refuses.
+    """
+    tags = run.evidence[run.evidence["tagged"].astype(bool)]
+    rows = tags[_KEY].merge(other.evidence[[*_KEY, "verdict"]], on=_KEY)
+    rows = rows[rows["verdict"].isin(OPEN)]
+    return set(rows[["layer", "head", "type"]].itertuples(index=False, name=None))
 
 
 def _sure(
@@ -119,10 +144,15 @@ def _sure(
 def changed(heads: pd.DataFrame) -> pd.Series:
     """True where a head has another primary type or other tags; see `head_changes`.
 
-    From `unclassified` to `not identifiable` a head does not change, but what a text can decide.
+    From `unclassified` to `not identifiable` a head does not change, but what a text can decide;
+    nor does one from or to a type that the other run leaves open.
     """
     none = heads["primary"].isin(NO_TYPE) & heads["primary_first"].isin(NO_TYPE)
-    other = (heads["primary"] != heads["primary_first"]) & ~none
+    types = heads[["primary_first", "primary", "undecided"]].itertuples(index=False, name=None)
+    left_open = [
+        {first, now} & {*undecided.split(";")} != set() for first, now, undecided in types
+    ]
+    other = (heads["primary"] != heads["primary_first"]) & ~none & ~np.array(left_open, bool)
     return other | (heads["gained"] != "") | (heads["lost"] != "")
 
 

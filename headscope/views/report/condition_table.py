@@ -37,7 +37,11 @@ def ladders(run: Result) -> list[dict[str, Any]]:
             "head": int(row["head"]),
             "relation": row["id"],
             "steps": [
-                [c.name, c.say(row), int(not fails[c.name].iloc[i])]
+                [
+                    c.name,
+                    c.say(row) + fails[c.name].iloc[i] * c.margin_in_words(row),
+                    int(not fails[c.name].iloc[i]),
+                ]
                 for c in CONDITIONS
                 if (where := applicable[c.name]) is None or where.iloc[i]
             ],

@@ -19,6 +19,7 @@ from headscope.measure.example import Example
 from headscope.runs.redact_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.conditions import open_in_words
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
@@ -165,7 +166,11 @@ def _rows(run: Result) -> list[dict[str, Any]]:
     """A row per head, with what it is drawn as, what it may be doing, and its causes."""
     untold = undecided(run.heads, run.evidence)
     sentences = {
-        name: {"said": row["said"], "few": f"{row['contested_n']:.0f} of {row['n']}"}
+        name: {
+            "said": row["said"],
+            "few": f"{row['contested_n']:.0f} of {row['n']}",
+            "why": f"Of {row['n']} queries {open_in_words(row)}.",
+        }
         for name, row in untold.iterrows()
     }
     keys = _keys_from(run)

@@ -16,7 +16,7 @@ from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import Tally
 from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.statistics.result import Result
-from headscope.statistics.tags import with_rules
+from headscope.statistics.tags import OPEN, with_rules
 
 HEAD_COLUMNS = [
     "layer",
@@ -82,9 +82,9 @@ def heads_table(
 ) -> pd.DataFrame:
     """A row per head × relation that some language decides, the most widely held first.
 
-    - `tagged`, `decidable`, `asked`: in how many languages the head holds the tag, the text could
-      decide it, and the relation has queries. `holds_in`, `not_in`: the languages that give the
-      tag, and those that could and do not.
+    - `tagged`, `decidable`, `asked`: in how many languages the head holds the tag, the text decides
+      it, and the relation has queries. `holds_in`, `not_in`: the languages that give the tag, and
+      those that refuse it. One that refuses it narrowly does neither.
     - `lift`: the mean of the lift over the languages that could decide, in [−1, 1], with its 95 %
       interval `ci_low`, `ci_high` for these languages: documents are resampled, of parallel texts
       the same ones in every language. It speaks of no other languages.
@@ -99,20 +99,20 @@ def heads_table(
     decided = evidence[evidence["decidable"]]
     if decided.empty:
         return pd.DataFrame(columns=HEAD_COLUMNS)
-    tagged = decided["tagged"].astype(bool)
+    tagged, is_open = decided["tagged"].astype(bool), decided["verdict"].isin(OPEN)
     groups = decided.groupby(_KEY, sort=False)
     table = groups.agg(
         type=("type", "first"),
         relation=("relation", "first"),
-        decidable=("language", "size"),
         lowest_lift=("lift", "min"),
         highest_lift=("lift", "max"),
         lift=("lift", "mean"),
     )
     held = _listed(decided[tagged])
-    lacking = _listed(decided[~tagged])
+    lacking = _listed(decided[~tagged & ~is_open])
     table = table.assign(
         tagged=decided[tagged].groupby(_KEY).size().reindex(table.index, fill_value=0),
+        decidable=decided[~is_open].groupby(_KEY).size().reindex(table.index, fill_value=0),
         asked=evidence.groupby(_KEY).size().reindex(table.index),
         holds_in=held.reindex(table.index, fill_value=""),
         not_in=lacking.reindex(table.index, fill_value=""),
