@@ -77,17 +77,18 @@ class Condition:
         margin = self.margin(table)
         return (margin.high >= 0).astype(bool)
 
-    def margin_in_words(self, row: Row) -> str:
-        """The margin of a row that fails, with its interval; empty where there is none to add.
+    def account(self, row: Row, *, fails: bool) -> str:
+        """What `say` says, and where it fails by how much, with an interval where there is one.
 
         >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
-        >>> CONDITIONS[1].margin_in_words(row)
-        ', margin -0.002 [-0.022, +0.018]'
+        >>> CONDITIONS[1].account(row, fails=True)
+        'mass 0.265, floor 0.267, margin -0.002 [-0.022, +0.018]'
         """
-        if self.margin is None or self.says_interval:
-            return ""
+        if not fails or self.margin is None or self.says_interval:
+            return self.say(row)
         value, low, high = (float(end.iloc[0]) for end in self.margin(pd.DataFrame([row])))
-        return "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
+        margin = "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
+        return self.say(row) + margin
 
     def fails(self, table: pd.DataFrame) -> pd.Series:
         """Rows where it is asked and does not hold."""
@@ -152,26 +153,30 @@ def _hit_interval(row: Row) -> str:
 
 def open_in_words(row: Row) -> str:
     """Why a text cannot tell a relation from simple rules, of a row where it cannot."""
-    wrong = f"{row['contested_n']:.0f} queries where “{rule_in_words(row['baseline'])}” is wrong"
+    contested = _contested_queries(row)
     if isnan(row["contested_least_p"]) or isnan(row["contested_low"]):
-        return f"{wrong}, in too few documents to tell them apart"
+        return f"{contested} lie in too few documents to tell them apart"
     if row["contested_least_p"] >= MAX_P:
         return (
-            f"{wrong}, in so few documents that p cannot fall below "
+            f"{contested} lie in so few documents that p cannot fall below "
             f"{row['contested_least_p']:.2g}, needs {MAX_P:g} to tell them apart"
         )
     return (
-        f"{wrong}, and another rule has {row['contested_rule_rate']:.0%} of them right: no head "
-        "could be told apart"
+        f"of {contested} another rule has {row['contested_rule_rate']:.0%} right: no head could be "
+        "told apart"
     )
 
 
-def _contested_in_words(row: Row) -> str:
+def _decided_in_words(row: Row) -> str:
     table = pd.DataFrame([row])
     if not (_decides(table) & _reachable(table)).iloc[0]:
         return open_in_words(row)
-    wrong = f"{row['contested_n']:.0f} queries where “{rule_in_words(row['baseline'])}” is wrong"
-    return f"{wrong}, in documents enough to tell them apart"
+    return f"{_contested_queries(row)} lie in documents enough to tell them apart"
+
+
+def _contested_queries(row: Row) -> str:
+    rule = rule_in_words(row["baseline"])
+    return f"{row['contested_n']:.0f} contested queries, where “{rule}” is wrong,"
 
 
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
@@ -203,7 +208,7 @@ CONDITIONS = (
         lambda t: t["ci_low"] > 0,
         lambda r: f"lift {r['lift']:.3f} {_interval(r['ci_low'], r['ci_high'])}, must lie above 0",
         means="lift is mass less control; in brackets its 95 % interval, documents drawn anew",
-        margin=lambda t: _above(0, t["lift"], t["ci_low"], t["ci_high"]),
+        margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
         says_interval=True,
     ),
     Condition(
@@ -211,7 +216,7 @@ CONDITIONS = (
         lambda t: t["q_value"] < MAX_Q,
         lambda r: f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}",
         means="of all lifts as clear as this one, the share that would be chance",
-        margin=lambda t: _above(0, t["lift"], t["ci_low"], t["ci_high"]),
+        margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
         says_interval=True,
     ),
     Condition(
@@ -277,7 +282,7 @@ CONDITIONS = (
         ),
         _contested,
         "contested are the queries where the simple rule that fits the text best is wrong",
-        margin=lambda t: _above(0, t["contested_lift"], t["contested_low"], t["contested_high"]),
+        margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
         says_interval=True,
     ),
     Condition(
@@ -287,7 +292,7 @@ CONDITIONS = (
         lambda t: _contested(t) & t["contested_p"].notna(),
         "signs of the lift flipped document by document: the share of such changes that leave "
         "as much",
-        margin=lambda t: _above(0, t["contested_lift"], t["contested_low"], t["contested_high"]),
+        margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
         says_interval=True,
     ),
     Condition(
@@ -323,10 +328,10 @@ CONDITIONS = (
     Condition(
         UNDECIDED,
         lambda t: _decides(t) & _reachable(t),
-        _contested_in_words,
+        _decided_in_words,
         lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
-        means="queries where the simple rule that fits the text best is wrong, in as many blocks "
-        f"of documents as can give a p value below {MAX_P:g}, and which no other rule has right",
+        means="whether queries where that rule is wrong lie in documents enough for the test, and "
+        "no other rule has them right",
     ),
     Condition(
         "effect",

@@ -80,7 +80,6 @@ def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> S
         means = "" if condition.name in known else f" ({condition.means})"
         known.add(condition.name)
         fails = bool(condition.fails(one).iloc[0])
-        margin = condition.margin_in_words(row) if fails else ""
         holds = "no " if fails else "yes"
-        lines.append(f"  {holds} {condition.name}{means}: {condition.say(row)}{margin}")
+        lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
     return [head, *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]

@@ -31,7 +31,7 @@ from headscope.statistics.split_half import (
     split_half_agreement,
     tags_of_halves,
 )
-from headscope.statistics.tags import TAGGED, head_table, verdicts
+from headscope.statistics.tags import TAGGED, decidable_relations, head_table, verdicts
 from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 
@@ -79,7 +79,7 @@ class Judging(NamedTuple):
             return evidence, evidence
         rules = {relation.id: relation.rule for relation in relations}
         # Bonferroni's correction: a run that looked several times had as many chances
-        for name in CORRECTED:
+        for name in evidence.columns.intersection(CORRECTED):
             evidence[name] = np.minimum(1.0, evidence[name] * tests)
         evidence["verdict"] = verdicts(evidence, rules).to_numpy()
         evidence["tagged"] = evidence["verdict"] == TAGGED
@@ -140,6 +140,7 @@ def judge(
     info = replace(
         info,
         thresholds=THRESHOLDS,
+        decidable=decidable_relations(evidence, rules),
         reliability=split_half_agreement(halves),
         provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
     )

@@ -165,8 +165,10 @@ def _summed(parts: Sequence[Result]) -> dict[str, Any]:
         for read_part in read
         if read_part["expected_changes"] is not None
     ]
+    decidable = [part.info["decidable"] for part in parts]
     return {
         "provenance": provenance,
+        "decidable": {name: sum(counts[name] for counts in decidable) for name in decidable[0]},
         "corpora": {**parts[0].info["corpora"], "files": files},
         "types": sorted({name for part in parts for name in part.info["types"]}),
         "text_read": {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.conditions import open_in_words
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.surrogate_summary import account_lines, explained_by
@@ -58,7 +57,7 @@ def _undecided(result: Result, name: str) -> str:
     if name not in undecided_heads.index:
         return ""
     row = undecided_heads.loc[name]
-    return f"Not identifiable: {row['said']}. Of {row['n']} queries {open_in_words(row)}."
+    return f"Not identifiable: {row['said']}: {row['why']}."
 
 
 def _rule(result: Result, layer: int, head: int) -> list[str]:

@@ -36,6 +36,8 @@ class RunInfo:
     """The model's loss on the run's text; see `headscope.measure.loss_check`."""
     text_read: Mapping[str, Any] | None = None
     """How much was read; see `headscope.statistics.early_stopping`."""
+    decidable: Mapping[str, int] | None = None
+    """Number of `relations` that the text can decide, `of` those that give tags."""
     effects: Mapping[str, Mapping[str, Any]] | None = None
     """Effects on logits that were measured, each with its rule."""
     thresholds: Mapping[str, Any] | None = None

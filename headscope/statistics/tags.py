@@ -173,11 +173,25 @@ def countable_types(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) 
     if evidence.empty:
         return []
     table = with_rules(evidence, rules)
+    return [str(name) for name in table.loc[is_decidable(table), "type"].unique()]
+
+
+def decidable_relations(
+    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
+) -> dict[str, int]:
+    """Number of `relations` that a text can decide for some head, `of` those that give tags."""
+    table = with_rules(evidence, rules)
+    taggable = sum(rule.taggable for rule in rules.values())
+    return {"relations": int(table.loc[is_decidable(table), "id"].nunique()), "of": taggable}
+
+
+def is_decidable(table: pd.DataFrame) -> pd.Series:
+    """Rows of `with_rules` with queries, blocks and contested queries enough for a tag."""
     conditions = {condition.name: condition for condition in CONDITIONS}
     able = table["ci_low"].notna()
     for name in (QUERIES, UNDECIDED):
         able &= ~conditions[name].fails(table)
-    return [str(name) for name in table.loc[able, "type"].unique()]
+    return able
 
 
 def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
@@ -201,9 +215,7 @@ def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bo
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
     failing = [
-        condition.say(row) + condition.margin_in_words(row)
-        for condition in CONDITIONS
-        if fails[condition.name]
+        condition.account(row, fails=True) for condition in CONDITIONS if fails[condition.name]
     ]
     narrowly = "narrowly " * (row["verdict"] == NARROW)
     return f"closest to {row['id']}: {numbers}; {narrowly}fails: {'; '.join(failing)}"

@@ -6,6 +6,7 @@ import re
 
 import pandas as pd
 
+from headscope.statistics.conditions import open_in_words
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import UNIDENTIFIABLE
 
@@ -21,17 +22,22 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A row per such head by its name, in the order of the heads: the evidence of the relation
-        with the largest lift of those, and in `said` what it cannot be told from.
+        with the largest lift of those, in `said` what it cannot be told from, and in `why` what the
+        text lacks.
     """
     if "verdict" not in evidence or not (evidence["verdict"] == UNIDENTIFIABLE).any():
-        return heads.head(0)[["layer", "head"]].assign(said="")
+        return heads.head(0)[["layer", "head"]].assign(said="", why="")
     candidates = evidence[evidence["verdict"] == UNIDENTIFIABLE]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
     candidates = candidates.drop_duplicates(["layer", "head"]).set_index(["layer", "head"])
     undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, ["layer", "head"]]
     rows = undecided_heads.join(candidates, on=["layer", "head"], how="inner")
     descriptions = [alternatives(*names) for names in rows[["relation", "baseline"]].to_numpy()]
-    return rows.assign(said=pd.Series(descriptions, rows.index, dtype=object))
+    lacking = [open_in_words(row) for row in rows.to_dict("records")]
+    return rows.assign(
+        said=pd.Series(descriptions, rows.index, dtype=object),
+        why=pd.Series(lacking, rows.index, dtype=object),
+    )
 
 
 def alternatives(relation: str, rule: str) -> str:

@@ -42,6 +42,7 @@ def summary(run: Result) -> RenderableType:
         else name_of(run.name)
     )
     parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run)]
+    parts += _decidable_line(run.info.get("decidable"))
     parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
     parts += [atlas_grid(run), Text(), _counts(run)]
     best = strongest(run.evidence)
@@ -86,6 +87,14 @@ def _read_line(run: Result) -> list[RenderableType]:
             f"about {_count(read['expected_changes'])} (--all reads it)"
         )
     ]
+
+
+def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]:
+    """The relations that the text can decide; nothing in runs of an older headscope."""
+    if decidable is None:
+        return []
+    sentence = "{relations} of {of} relations can be decided by this text"
+    return [Text(sentence.format_map(decidable))]
 
 
 def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:

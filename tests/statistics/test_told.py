@@ -80,19 +80,20 @@ def test_a_simple_rule_in_words_has_no_code():
     assert len(set(words.values())) == len(words)
 
 
-def test_an_undecided_head_says_how_many_queries_a_verdict_asks_for(tiny_run):
+def test_an_undecided_head_says_what_the_text_lacks(tiny_run):
     evidence = tiny_run.evidence.copy()
     bare = tiny_run.heads.index[tiny_run.heads["tags"] == ""][0]
     own = evidence.index[
         (evidence["layer"] == tiny_run.heads.at[bare, "layer"])
         & (evidence["head"] == tiny_run.heads.at[bare, "head"])
     ]
-    columns = ["verdict", "baseline", "contested_n"]
-    evidence.loc[own[0], columns] = ["not identifiable", "same-class", 7.0]
+    columns = ["verdict", "baseline", "contested_n", "contested_low", "contested_least_p"]
+    evidence.loc[own[0], columns] = ["not identifiable", "same-class", 7.0, 0.1, 0.03125]
     text = replace(tiny_run, evidence=evidence).why(bare)
-    assert re.search(
-        r"They differ at 7 of \d+ queries of this text, and a verdict asks for 50", text
-    )
+    assert (
+        ": 7 contested queries, where “nearest word of the same class” is wrong, lie in so few "
+        "documents that p cannot fall below 0.031, needs 0.025 to tell them apart."
+    ) in text
     assert ", or nearest word of the same class" in text
 
 

@@ -82,9 +82,7 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
     both = list(zip(before, after, strict=True))
     places = list(zip(heads["layer"], heads["head"], strict=True))
     left_open = _left_open(first, other) | _left_open(other, first)
-    differing = [
-        [tag for tag in (*new, *old) if (tag in new) != (tag in old)] for old, new in both
-    ]
+    differing = [[tag for tag in (*new, *old) if (tag in new) != (tag in old)] for old, new in both]
     undecided = [
         [tag for tag in tags if (*at, tag) in left_open]
         for at, tags in zip(places, differing, strict=True)
@@ -149,9 +147,7 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     """
     none = heads["primary"].isin(NO_TYPE) & heads["primary_first"].isin(NO_TYPE)
     types = heads[["primary_first", "primary", "undecided"]].itertuples(index=False, name=None)
-    left_open = [
-        {first, now} & {*undecided.split(";")} != set() for first, now, undecided in types
-    ]
+    left_open = [{first, now} & {*undecided.split(";")} != set() for first, now, undecided in types]
     other = (heads["primary"] != heads["primary_first"]) & ~none & ~np.array(left_open, bool)
     return other | (heads["gained"] != "") | (heads["lost"] != "")
 

@@ -39,7 +39,7 @@ def ladders(run: Result) -> list[dict[str, Any]]:
             "steps": [
                 [
                     c.name,
-                    c.say(row) + fails[c.name].iloc[i] * c.margin_in_words(row),
+                    c.account(row, fails=bool(fails[c.name].iloc[i])),
                     int(not fails[c.name].iloc[i]),
                 ]
                 for c in CONDITIONS

@@ -19,7 +19,6 @@ from headscope.measure.example import Example
 from headscope.runs.redact_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
-from headscope.statistics.conditions import open_in_words
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
@@ -169,7 +168,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         name: {
             "said": row["said"],
             "few": f"{row['contested_n']:.0f} of {row['n']}",
-            "why": f"Of {row['n']} queries {open_in_words(row)}.",
+            "why": row["why"],
         }
         for name, row in untold.iterrows()
     }

@@ -6,7 +6,7 @@ function headPage(row) {
     el("div", { class: "head-top" }, largeThumb(row), el("div", {},
       el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
       neighbours(row), plainSentence(row, index),
-      row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.said}. `), row.undecided.why) : "",
+      row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.said}`), `: ${row.undecided.why}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
       row.causes.length ? el("details", {}, el("summary", {}, "What silencing it did, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),

@@ -14,9 +14,8 @@ from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import Tally
-from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.statistics.result import Result
-from headscope.statistics.tags import OPEN, with_rules
+from headscope.statistics.tags import OPEN, is_decidable, with_rules
 
 HEAD_COLUMNS = [
     "layer",
@@ -60,7 +59,6 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     Raises:
         RunError: the runs are of models of different shapes, or one has no evidence.
     """
-    conditions = {condition.name: condition for condition in CONDITIONS}
     shapes = {language: _shape(run) for language, run in runs.items()}
     if len(set(shapes.values())) > 1:
         raise RunError(
@@ -70,10 +68,7 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     tables = []
     for language, run in runs.items():
         table = with_rules(run.evidence, run.rules)
-        able = table["ci_low"].notna()
-        for name in (QUERIES, UNDECIDED):
-            able &= ~conditions[name].fails(table)
-        tables.append(table.assign(language=language, decidable=able))
+        tables.append(table.assign(language=language, decidable=is_decidable(table)))
     return pd.concat(tables, ignore_index=True)
 
 
