@@ -19,6 +19,9 @@ from headscope.stimuli.text import EXCERPT
 
 MAX_CONTESTED = 100
 """Contested queries of a relation; when there are so many no more text is read for them."""
+GOALS = (12, 24, MIN_QUERIES, MAX_CONTESTED)
+"""Contested queries to which all relations are brought before any gets more: a dozen lie in as many
+documents as a test needs, and more make it surer."""
 REACH = 64
 """Tokens from a query to what it needs; farther ones would take room from many others."""
 MIN_BASELINE_QUERIES = 20
@@ -85,7 +88,7 @@ def take_contested(
     """Sentences with contested queries of which there are not enough yet.
 
     First those of relations that have too few to be decided, then those of relations that would be
-    surer with more.
+    surer with more; see `GOALS`.
 
     Args:
         relations: the relations that lack some.
@@ -97,7 +100,7 @@ def take_contested(
     queries = Counter({relation.id: int(counts[relation.id]) for relation in relations})
     takings: list[_Taking] = []
     unseen = iter(windows if relations and budget else ())
-    for fewest in (12, 24, MIN_QUERIES, MAX_CONTESTED):
+    for fewest in GOALS:
         for taking in _takings(takings, unseen):
             short = [r for r in relations if queries[r.id] < fewest]
             if not short:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,12 +13,15 @@ from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.pairs import Pairs, no_pairs
 from headscope.relations.relation import Relation, TagThresholds
+from headscope.statistics.conditions import open_in_words
 from headscope.statistics.estimates import weigh
 from headscope.statistics.tags import (
+    NARROW,
     NO,
     TAGGED,
     UNIDENTIFIABLE,
     countable_types,
+    decidable_relations,
     head_table,
     reasons,
     verdicts,
@@ -118,7 +123,9 @@ RULE = TagThresholds(0.2, "a source", "what it is about", times_chance=3.0, beat
 CONTESTED = GOOD | {
     "baseline": "nearest-VERB", "contested_n": 80, "contested_mass": 0.4, "rival": 0.1,
     "contested_lift": 0.3, "contested_low": 0.2, "contested_hit_rate": 0.5,
-    "contested_rule_rate": 0.3, "matched": 0.1,
+    "contested_rule_rate": 0.3, "matched": 0.1, "contested_p": 0.001, "contested_least_p": 0.00024,
+    "contested_hit_low": 0.42, "contested_hit_high": 0.58, "contested_high": 0.4,
+    "mass_error": 0.02, "control_error": 0.02, "hit_error": 0.02, "contested_error": 0.02,
 }  # fmt: skip
 
 
@@ -158,8 +165,13 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
     ("change", "condition"),
     [
         ({"contested_low": -0.01}, "where “nearest verb” is wrong, lift 0.300 over what it picks"),
+        ({"contested_p": 0.025}, "there p 0.025, must be below 0.025"),
         ({"rival": 0.3}, "there mass 0.400, 1.5 × what the rule picks 0.300"),
-        ({"contested_hit_rate": 0.39}, "there hit rate 0.390, any simple rule 0.300 + 0.10"),
+        (
+            {"contested_hit_rate": 0.39, "contested_hit_low": 0.31},
+            "there hit rate 0.390 [0.310, 0.580], any simple rule 0.300 + 0.10",
+        ),
+        ({"contested_hit_low": 0.3}, "there hit rate 0.500 [0.300, 0.580]"),
         ({"matched": 0.4}, "1.5 × control 0.400 elsewhere"),
     ],
 )
@@ -169,16 +181,84 @@ def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, conditio
     assert_only_this_fails(CONTESTED | change, condition)
 
 
-def test_too_few_contested_queries_decide_nothing():
-    few = CONTESTED | {"contested_n": 49, "contested_low": -0.5, "tagged": False}
-    (verdict,) = verdicts(pd.DataFrame([few]), {"t/r": RULE})
+@pytest.mark.parametrize(
+    ("change", "lacking"),
+    [
+        ({"contested_least_p": 0.03125}, "p cannot fall below 0.031, needs 0.025"),
+        ({"contested_low": np.nan}, "lie in too few documents to tell them apart"),
+        ({"contested_n": 0.0, "contested_low": np.nan, "contested_least_p": np.nan}, "too few"),
+        ({"contested_rule_rate": 1.0}, "another rule has 100% right"),
+        ({"contested_rule_rate": 0.91}, "another rule has 91% right"),  # 1.01 cannot be reached
+        # 8 of 8 hits say at least 0.68: Wilson 1927
+        ({"contested_n": 8.0, "contested_rule_rate": 0.68}, "another rule has 68% right"),
+    ],
+)
+def test_contested_queries_that_cannot_tell_decide_nothing(change, lacking):
+    row = CONTESTED | {"contested_n": 22.0, "tagged": False} | change
+    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": RULE})
     assert verdict == UNIDENTIFIABLE
-    table = with_rules(pd.DataFrame([few | {"verdict": verdict}]), {"t/r": RULE})
+    table = with_rules(pd.DataFrame([row | {"verdict": verdict}]), {"t/r": RULE})
     (said,) = reasons(table, {"t/r": RULE})
     assert said.startswith("t/r, or nearest-VERB: this text does not tell them apart; 0.50 of")
-    # a fixed distance that does as well, or another condition, says no
-    for change in ({"hit_rate": 0.49}, {"mass": 0.1}):
-        assert verdicts(pd.DataFrame([few | change]), {"t/r": RULE}).tolist() == [NO]
+    assert lacking in open_in_words(table.iloc[0].to_dict())
+    # what another condition refuses stays refused
+    for other in ({"mass": 0.1}, {"ci_low": -0.5, "ci_high": -0.1, "lift": -0.3}):
+        assert verdicts(pd.DataFrame([row | other]), {"t/r": RULE}).tolist() == [NO]
+
+
+def test_the_best_offset_is_asked_where_the_test_cannot_and_a_head_could_exceed_it():
+    few = CONTESTED | {"contested_least_p": 0.03125}
+    for change, verdict in (
+        ({"hit_rate": 0.3}, NO),
+        ({"hit_rate": 0.49}, NARROW),
+        ({"hit_rate": 0.93, "best_offset_rate": 0.93}, UNIDENTIFIABLE),  # 1.03 cannot be reached
+    ):
+        assert verdicts(pd.DataFrame([few | change]), {"t/r": RULE}).tolist() == [verdict]
+
+
+def test_few_contested_queries_give_a_tag_where_the_test_is_sure():
+    few = CONTESTED | {"contested_n": 22.0, "contested_least_p": 0.00024}
+    assert tagged(few)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"mass": 0.19}, "mass 0.190, floor 0.2, margin -0.010 [-0.030, +0.010]"),
+        ({"ci_low": -0.01}, "must lie above 0"),
+        ({"control": 0.34}, "margin -0.010 [-0.030, +0.010]"),
+        ({"twin_p999": 0.41}, "margin -0.010 [-0.060, +0.040]"),
+        ({"rival": 0.27}, "margin -0.005 [-0.025, +0.015]"),
+        (
+            {"contested_hit_rate": 0.398, "contested_hit_low": 0.31, "contested_hit_high": 0.49},
+            "margin -0.002 [-0.090, +0.090]",
+        ),
+    ],
+)
+def test_a_margin_whose_interval_holds_0_refuses_narrowly_and_says_how_far(change, sentence):
+    row = CONTESTED | change
+    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": RULE})
+    assert verdict == NARROW
+    evidence = pd.DataFrame([row | {"verdict": verdict, "tagged": False}])
+    (said,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
+    assert sentence in said.split("; narrowly fails: ")[1]
+    # beside a condition that refuses it for sure it is refused
+    sure = row | {"chance": 0.5}
+    assert verdicts(pd.DataFrame([sure]), {"t/r": RULE}).tolist() == [NO]
+
+
+def test_what_has_no_interval_is_not_narrow():
+    row = CONTESTED | {"mass": 0.19, "mass_error": np.nan}
+    assert verdicts(pd.DataFrame([row]), {"t/r": RULE}).tolist() == [NO]
+    assert verdicts(pd.DataFrame([CONTESTED | {"n": 49}]), {"t/r": RULE}).tolist() == [NO]
+
+
+def test_a_run_of_an_older_headscope_asks_for_as_many_contested_queries_as_it_did():
+    new = ("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high")
+    older = CONTESTED | dict.fromkeys((*new, "mass_error", "contested_error"), np.nan)
+    for count, verdict in ((50, TAGGED), (49, UNIDENTIFIABLE)):
+        table = pd.DataFrame([older | {"contested_n": count}])
+        assert verdicts(table, {"t/r": RULE}).tolist() == [verdict]
 
 
 def assert_only_this_fails(row: dict, condition: str) -> None:
@@ -196,8 +276,14 @@ def test_a_type_that_no_head_could_earn_is_not_counted():
 
     assert counted(GOOD) == counted(CONTESTED) == ["t"]
     assert counted(CONTESTED | {"mass": 0.0}) == ["t"]  # measured, and no
-    for change in ({"n": 49}, {"ci_low": np.nan}, {"contested_n": 49}):
+    for change in ({"n": 49}, {"ci_low": np.nan}, {"contested_least_p": 0.0625}):
         assert counted(CONTESTED | change) == []
+        assert decidable_relations(pd.DataFrame([CONTESTED | change]), {"t/r": RULE}) == {
+            "relations": 0,
+            "of": 1,
+        }
+    rules = {"t/r": RULE, "t/missing": RULE, "t/shown": replace(RULE, taggable=False)}
+    assert decidable_relations(pd.DataFrame([CONTESTED]), rules) == {"relations": 1, "of": 2}
 
 
 def test_a_type_without_heads_has_no_reasons():
