@@ -176,7 +176,7 @@ def expected_tag_changes(
 ) -> ExpectedTagChanges:
     """The tags that the rest of the text is expected to change.
 
-    Relations that the whole text cannot decide are left out.
+    Relations that the whole text cannot decide, or only by few contested queries, are left out.
 
     Args:
         tally: the sums of a part of the text.
@@ -211,8 +211,8 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
     known = int(facts.get("contested_queries", sums.queries(contested) / sums.share))
     whole_text = max(known, sums.queries(contested))
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
-    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_BLOCKS:
-        return  # in the end it cannot be told from a simple rule
+    if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
+        return  # so few change too easily to be waited for
     yield sums.margin(name, "target", rule.floor)
     yield sums.over_control(name)
     yield sums.lift(name)
@@ -220,7 +220,7 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
         yield sums.margin(name, "target", TIMES_CONTROL * sums.mean(matched, "control"))
     if rule.times_chance is not None:
         yield sums.margin(name, "target", rule.times_chance * sums.chance(name))
-    if has_baseline and sums.decides(contested, MIN_BLOCKS):
+    if has_baseline and sums.decides(contested, MIN_QUERIES):
         share = min(1.0, sums.queries(contested) / whole_text)
         rates = facts.get("natural_rules", ())
         best = rule_rate(sums.mean(name, "hits"), rates, margin)

@@ -181,7 +181,7 @@ def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relati
 def test_why_begins_with_what_cannot_be_told(run):
     lines = run.why("L0H2").splitlines()
     assert lines[0] == "L0H2: not identifiable"
-    assert lines[2].startswith("Not identifiable: offset-2, or nearest verb. They differ at 7 of ")
+    assert lines[2].startswith("Not identifiable: offset-2, or nearest verb: 7 contested queries, ")
     assert "ot identifiable" not in run.why("L0H3")
 
 
@@ -224,6 +224,6 @@ def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):
     typed, rest, none = (255 - np.mean(shade) for shade in found["shades"])
     assert typed > 2 * rest > 2 * none
     assert found["chip"] == "not identifiable"
-    assert "Not identifiable: offset-2, or nearest verb." in found["card"]
+    assert "Not identifiable: offset-2, or nearest verb: 7 contested queries," in found["card"]
     assert found["untold"] == 1
     assert "ot identifiable" not in found["other"]

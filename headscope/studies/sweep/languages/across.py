@@ -68,7 +68,9 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     tables = []
     for language, run in runs.items():
         table = with_rules(run.evidence, run.rules)
-        tables.append(table.assign(language=language, decidable=is_decidable(table)))
+        # what a text can decide for some head; of the others the verdict says that it is open
+        decidable = is_decidable(table).groupby(table["id"]).transform("any")
+        tables.append(table.assign(language=language, decidable=decidable))
     return pd.concat(tables, ignore_index=True)
 
 
