@@ -279,7 +279,7 @@ class _Sums:
     def lower_end(
         self, name: str, what: str, threshold: Float[ndarray, " head"], share: float
     ) -> _Margin:
-        """Margin of the lower end of an interval of `what` for each query, as wide as it will be."""
+        """Margin of the lower end of the interval of `what` for each query above a threshold."""
         return self._lower_end(name, self._of(name, what), threshold, share)
 
     def _lower_end(
