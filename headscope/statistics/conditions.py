@@ -125,6 +125,14 @@ def _reachable(table: pd.DataFrame) -> pd.Series:
     return ~is_close & (is_older | ~(rule >= queries / (queries + Z_95**2)))
 
 
+def _few_contested(table: pd.DataFrame) -> pd.Series:
+    """Rows whose contested queries do not decide, or are so few that they may be of one kind.
+
+    "Previous word, or the same word" is right at most of the last words of "as well as".
+    """
+    return ~_contested(table) | (table["contested_n"] < table["fewest"])
+
+
 def _offset_bound(table: pd.DataFrame) -> pd.Series:
     return table["best_offset_rate"] + table["beat_baseline_by"]
 
@@ -268,7 +276,7 @@ CONDITIONS = (
             f"hit rate {r['hit_rate']:.3f}, best fixed distance {r['best_offset_rate']:.3f} "
             f"+ {r['beat_baseline_by']:.2f}"
         ),
-        lambda t: t["beat_baseline_by"].notna() & ~_contested(t) & (_offset_bound(t) <= 1),
+        lambda t: t["beat_baseline_by"].notna() & _few_contested(t) & (_offset_bound(t) <= 1),
         means=f"the best rule that always looks the same distance back; {_HITS}",
         margin=lambda t: _within(t["hit_rate"] - _offset_bound(t), t["hit_error"]),
     ),

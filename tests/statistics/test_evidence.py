@@ -219,6 +219,9 @@ def test_the_best_offset_is_asked_where_the_test_cannot_and_a_head_could_exceed_
 def test_few_contested_queries_give_a_tag_where_the_test_is_sure():
     few = CONTESTED | {"contested_n": 22.0, "contested_least_p": 0.00024}
     assert tagged(few)
+    # they may all be of one kind, so that the best fixed distance is asked too
+    assert not tagged(few | {"hit_rate": 0.41})
+    assert tagged(few | {"hit_rate": 0.93, "best_offset_rate": 0.93})  # 1.03 cannot be reached
 
 
 @pytest.mark.parametrize(
