@@ -24,6 +24,7 @@ from headscope.statistics.columns import (
     EXPLAINED_COLUMNS,
     FIRST_EVIDENCE_COLUMNS,
     HEAD_COLUMNS,
+    SHADOW_COLUMNS,
     WRITE_COLUMNS,
 )
 from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
@@ -72,12 +73,14 @@ def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
     A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
-    verdicts are its tags.
+    verdicts are its tags. Shadows are blank where they were not fitted yet.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    evidence = _read(path, EVIDENCE_COLUMNS, [EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]])
+    evidence = _read(
+        path, EVIDENCE_COLUMNS, [SHADOW_COLUMNS, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]]
+    )
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
         evidence["baseline"] = evidence["contested_text"] = ""

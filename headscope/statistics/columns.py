@@ -4,6 +4,11 @@ from __future__ import annotations
 
 FIRST_EVIDENCE_COLUMNS = 16
 """Those that headscope 0.1.0 wrote."""
+SHADOW_COLUMNS = [
+    *("shadow_mass", "shadow_hit_rate"),
+    *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
+]
+"""Those of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -12,6 +17,7 @@ EVIDENCE_COLUMNS = [
     *("verdict", "confirmed", "matched"),
     *("contested_mass", "contested_low", "contested_high"),
     *("contested_hit_rate", "contested_rule_rate", "contested_text"),
+    *SHADOW_COLUMNS,
 ]
 """A row per head and relation."""
 
