@@ -31,16 +31,14 @@ ROUNDS = 6
 PRIOR = 0.5
 """Rows' worth of attention that is added to what a class has and to what it should have: of a rare
 class the other views decide."""
-TOKENS = 8_192
+TOKENS = 16_384
 """Tokens of a run's windows that are read again for shadows, at most."""
 SHARE = 0.1
 """Share of what the model has read that is read again, and at least …"""
 FEWEST_TOKENS = 4_096
 """… so many tokens."""
-ENOUGH = 200
-"""Queries of a relation after which no window is taken for its sake."""
-MIN_BLOCKS = 4
-"""Blocks of documents with queries where the shadow is wrong; with fewer there is no interval."""
+FEW, ENOUGH = 50, 200
+"""Queries of a relation after which others come first, and no window is taken for its sake."""
 
 
 class ShadowRequest(NamedTuple):
@@ -117,8 +115,8 @@ def score_shadows(
 def tokens_again(tokens_read: int) -> int:
     """Tokens that are read again after so many.
 
-    >>> [tokens_again(tokens) for tokens in (1_000, 60_000, 1_000_000)]
-    [4096, 6000, 8192]
+    >>> [tokens_again(tokens) for tokens in (1_000, 120_000, 1_000_000)]
+    [4096, 12000, 16384]
     """
     return min(TOKENS, max(FEWEST_TOKENS, int(SHARE * tokens_read)))
 
@@ -126,16 +124,23 @@ def tokens_again(tokens_read: int) -> int:
 def choose_windows(
     windows: Sequence[Window], relations: Sequence[Relation], *, tokens: int, seed: int
 ) -> list[Window]:
-    """Windows with queries of relations of which there are not enough yet, drawn at random."""
-    short = {relation.id: ENOUGH for relation in relations}
-    chosen: list[int] = []
-    for number in np.random.default_rng(seed).permutation(len(windows)).tolist():
-        window = windows[number]
-        counts = {r.id: len(_targets(r, window).queries) for r in relations}
-        if tokens > 0 and any(counts[name] and short[name] > 0 for name in counts):
-            chosen.append(number)
-            tokens -= len(window)
-            short = {name: missing - counts[name] for name, missing in short.items()}
+    """Windows with queries of relations, drawn at random for the rarest relation first.
+
+    First until each relation has a few queries, then until it has enough, or no tokens are left.
+    """
+    counts = np.array([[len(_targets(r, window).queries) for r in relations] for window in windows])
+    order = np.random.default_rng(seed).permutation(len(windows))
+    chosen: dict[int, None] = {}
+    queries = np.zeros(len(relations), np.int64)
+    for enough in (FEW, ENOUGH):
+        for column in np.argsort(counts.sum(0), kind="stable") if len(counts) else ():
+            for number in order[counts[order, column] > 0].tolist():
+                if queries[column] >= enough or tokens <= 0:
+                    break
+                if number not in chosen:
+                    chosen[number] = None
+                    tokens -= len(windows[number])
+                    queries += counts[number]
     return [windows[number] for number in sorted(chosen)]
 
 
@@ -298,7 +303,8 @@ class ShadowRows:
             known &= surface.last[query] == targets.query
             row = self._first_row[number] + row[known]
             found.append(np.stack([row, self.starts[row] + key[known]]))
-        return tuple(np.unique(np.concatenate(found, axis=1), axis=1))  # type: ignore[return-value]
+        rows, cells = np.unique(np.concatenate(found, axis=1), axis=1)
+        return rows, cells
 
     def _strongest(
         self, shadow: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
@@ -362,12 +368,12 @@ def _asked_classes(window: Window, targets: Pairs) -> Iterator[int]:
 def _mean_with_interval(
     values: Float[ndarray, " query"], block: Int[ndarray, " query"], seed: int
 ) -> tuple[float, float, float]:
-    """The mean over queries with its interval; NaN where there are too few blocks."""
+    """The mean over queries with its interval, which takes queries in two blocks."""
     counts = np.bincount(block)
     known = counts > 0
     if not known.any():
         return (float("nan"),) * 3
     sums, counts = np.bincount(block, values)[known], counts[known]
     draws = resample(len(sums), np.random.default_rng(seed))
-    low, high = interval(sums, counts, draws, fewest=MIN_BLOCKS)
+    low, high = interval(sums, counts, draws)
     return float(values.mean()), float(low), float(high)

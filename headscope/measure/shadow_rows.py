@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.gather import Cells, read_cells
@@ -41,7 +42,7 @@ def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:
 
 def rows_of_patterns(
     patterns: Callable[
-        [Sequence[Window]], Iterable[tuple[Float[ndarray, "layer head query key"], Window]]
+        [Sequence[Window]], Iterable[tuple[Float[Tensor, "layer head query key"], Window]]
     ],
 ) -> ReadRows:
     """Reader of given patterns' rows.

@@ -116,7 +116,7 @@ class Surface:
     def is_seen(self) -> Bool[ndarray, "query key"]:
         """Mask of the keys that each query sees."""
         kind = self.window.attention_kind
-        return kind.sees(self.last[self.queries][:, None], self.last[None, :])
+        return np.asarray(kind.sees(self.last[self.queries][:, None], self.last[None, :]))
 
     def rank(self, value: Int[ndarray, " item"], most: int) -> _Cells:
         """Rank of each key among items of its value, counted from the query: 1 is the nearest.
@@ -210,37 +210,12 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
 
 
 def _copies(surface: Surface) -> _Cells:
-    """Keys near an earlier copy of the query's word, of the word before it, or of a name."""
+    """Keys near the nearest earlier copy of the query's word, or of the word before it."""
     spelled, steps = surface.spelled, surface.steps
     at_query = _steps_from_copies(surface, spelled[surface.queries])
     at_last = _steps_from_copies(surface, spelled[np.maximum(surface.queries - 1, 0)])
     side = (steps > 0).astype(np.int64)
     return np.asarray(((at_query * 8 + at_last) * 2 + side) * CLASS_COUNT + surface.upos)
-
-
-def _named(surface: Surface) -> _Cells:
-    """Keys near a word that the query's sentence says too, and how far from their sentence's end.
-
-    Only words of open classes and of unknown class count.
-    """
-    counted = _is_of("NOUN", "PROPN", "VERB", "ADJ", "NUM", "X")[surface.upos]
-    said = np.zeros((len(surface.queries), len(surface.upos)), bool)
-    for row, query in enumerate(surface.queries.tolist()):
-        same = surface.sentence == surface.sentence[query]
-        mine = counted & same & (np.arange(len(same)) <= query)
-        said[row] = counted & ~same & np.isin(surface.spelled, surface.spelled[mine])
-    after = np.zeros(said.shape, np.int64)
-    for back in range(4, 0, -1):
-        after[:, back:][said[:, :-back]] = back
-    after[said] = 5
-    sentences = surface.sentence - surface.sentence.min(initial=0)
-    has_copy = np.zeros((len(said), sentences.max(initial=0) + 1), bool)
-    rows, keys = np.nonzero(said)
-    has_copy[rows, sentences[keys]] = True
-    to_end = _place(np.zeros(len(sentences), np.int64), sentences.max(initial=0) - sentences[::-1])
-    return _mixed(
-        surface, (after, 6), (has_copy[:, sentences].astype(np.int64), 2), (to_end[::-1], 3)
-    )
 
 
 def _steps_from_copies(surface: Surface, wanted: Int[ndarray, " query"]) -> _Cells:
@@ -266,7 +241,6 @@ VIEWS: tuple[Callable[[Surface], _Cells], ...] = (
     _by_neighbour(1),
     *(_by_anchor(name) for name in _ANCHORS),
     _copies,
-    _named,
 )
 """Ways to sort the cells of a window into classes."""
 
@@ -318,7 +292,7 @@ def _classes(window: Window) -> Int[ndarray, " item"]:
     codes = [numbers.get(upos, OTHER) for upos in window.words.upos.tolist()]
     upos = np.array([*codes, OTHER], np.int64)[word]
     upos[0] = FIRST
-    return upos
+    return np.asarray(upos)
 
 
 @lru_cache(maxsize=8)
@@ -326,4 +300,4 @@ def _spelled(window: Window) -> Int[ndarray, " item"]:
     _, last, word = _items(window)
     lemmas = [zlib.crc32(lemma.encode()) for lemma in window.words.lemma.tolist()]
     numbers = np.array([*lemmas, 0], np.int64)[word]
-    return np.where(word < 0, -window.tokens[last].astype(np.int64) - 1, numbers)
+    return np.asarray(np.where(word < 0, -window.tokens[last].astype(np.int64) - 1, numbers))

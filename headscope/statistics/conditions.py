@@ -66,10 +66,6 @@ def _interval(low: float, high: float) -> str:
     return "(no interval: too few documents)" if isnan(low) else f"[{low:.3f}, {high:.3f}]"
 
 
-def _number(value: float) -> str:
-    return "not known" if isnan(value) else f"{value:.3f}"
-
-
 def _q_value(q: float) -> str:
     return "not known (too few documents)" if isnan(q) else f"{q:.2g}"
 
@@ -206,12 +202,12 @@ CONDITIONS = (
         lambda t: t["beyond_shadow_low"] > 0,
         lambda r: (
             f"its shadow has mass {r['shadow_mass']:.3f} and hit rate {r['shadow_hit_rate']:.3f}; "
-            f"where that is wrong, lift {_number(r['beyond_shadow'])} over what it picks "
+            f"where that is wrong, lift {r['beyond_shadow']:.3f} over what it picks "
             f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])}, must lie above 0"
         ),
-        lambda t: t["shadow_mass"].notna(),
-        "a surrogate of this head made of the surface alone (parts of speech, forms, distance, "
-        "order, boundaries, copies), fitted on other documents; the head must know better",
+        lambda t: t["beyond_shadow_low"].notna(),
+        "a surrogate of the head that has parts of speech, forms, distance, order and copies "
+        "alone, fitted on other documents",
     ),
     Condition(
         "effect",
