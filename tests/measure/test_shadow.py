@@ -90,6 +90,7 @@ def pattern(window: Window, choice: Choice, noise: float) -> np.ndarray:
         inside = slice(window.words.first[key], window.words.last[key] + 1)
         rows[window.words.last[query], inside] = 1 / (inside.stop - inside.start)
     rows[rows.sum(1) == 0, 0] = 1
+    rows /= rows.sum(1, keepdims=True)  # two words may end in one token
     even = np.ones_like(rows) if window.attention_kind.sees_future else np.tri(len(window))
     return np.asarray((1 - noise) * rows + noise * even / even.sum(1, keepdims=True), np.float32)
 
@@ -136,7 +137,6 @@ def test_a_head_that_reads_the_annotation_knows_more_than_its_shadow(two_sided, 
     score = shadow_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
     assert score.low > 0
     assert score.beyond == pytest.approx(1 - noise, abs=0.05)
-    assert score.mass < 1 - noise
 
 
 def test_a_shadow_gives_every_class_of_cells_the_heads_share():
@@ -237,7 +237,7 @@ def test_views_tell_apart_what_the_surface_tells_apart():
 
 
 def test_windows_are_taken_for_the_rarest_relation_first():
-    rare, common = relation("syntactic/iobj:head>dep"), relation("syntactic/det:head>dep")
+    rare, common = relation("syntactic/appos:dep>head"), relation("syntactic/det:head>dep")
     windows = text()
     held = [window for window in windows if len(rare.pairs(window))]
     chosen = choose_windows(windows, [common, rare], tokens=sum(map(len, held)), seed=0)
