@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -26,7 +27,8 @@ from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.surface import VIEWS, Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from tests.helpers.zoo import zoo_windows
+from headscope.statistics.tags import verdicts
+from tests.helpers.zoo import gum_windows, zoo_windows
 
 NOUNS = ("NOUN", "PROPN")
 Choice = np.ndarray
@@ -253,17 +255,18 @@ def test_without_tokens_or_windows_there_is_no_shadow():
 
 
 def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so():
-    windows, name = text(True), "det:dep>head"
+    det = relation("syntactic/det:dep>head")
+    windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
 
     def patterns(window: Window) -> np.ndarray:
-        lazy, true = last_noun_of_the_next_four(window), knows(f"syntactic/{name}", window)
+        lazy, true = last_noun_of_the_next_four(window), knows(det.id, window)
         return np.stack([pattern(window, choice, 0.1) for choice in (lazy, true)])[None]
 
-    result = hs.score_patterns(patterns, windows, types=["syntactic"], progress=False)
-    rows = result.evidence[result.evidence["relation"] == name].set_index("head")
-    assert rows["tagged"].tolist() == [False, True]
-    assert rows.loc[1, "beyond_shadow_low"] > 0
-    asked = result.evidence[result.evidence["beyond_shadow_low"].notna()]
-    lazy = asked[asked["head"] == 0]
-    assert len(lazy)
-    assert not lazy["tagged"].any()
+    run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
+    assert run.evidence["tagged"].tolist() == [False, True]
+    assert (run.evidence["beyond_shadow_low"] > 0).tolist() == [False, True]
+    assert re.search(r"no +shadow", run.why("L0H0"))
+    assert re.search(r"yes +shadow", run.why("L0H1"))
+    # all else that a tag asks for holds
+    without = run.evidence.assign(beyond_shadow_low=np.nan)
+    assert (verdicts(without, run.rules) == "tagged").all()
