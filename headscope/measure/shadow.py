@@ -33,12 +33,12 @@ PRIOR = 0.5
 class the other views decide."""
 TOKENS = 16_384
 """Tokens of a run's windows that are read again for shadows, at most."""
-SHARE = 0.1
+SHARE = 0.15
 """Share of what the model has read that is read again, and at least …"""
 FEWEST_TOKENS = 4_096
 """… so many tokens."""
-FEW, ENOUGH = 50, 200
-"""Queries of a relation after which others come first, and no window is taken for its sake."""
+QUERIES = (50, 200)
+"""Queries of a relation after which others come first, and no further window is taken for it."""
 
 
 class ShadowRequest(NamedTuple):
@@ -72,7 +72,7 @@ ReadRows = Callable[
     [Sequence[Window], RowTokens, Sequence[tuple[int, int]]],
     Iterable[tuple[int, int, Float[ndarray, " cell"]]],
 ]
-"""Reads rows of heads: a window's number, the head's place among the heads, and the rows of the
+"""Reads rows of heads: a window's number, the head's slot among the heads, and the rows of the
 tokens one after the other, each with the keys that it sees."""
 
 
@@ -98,14 +98,14 @@ def score_shadows(
     if not requests:
         return []
     questions = {number: relations[number] for number in {want.relation for want in requests}}
-    chosen = choose_windows(windows, list(questions.values()), tokens=tokens, seed=seed)
-    if not chosen:
+    sample = choose_windows(windows, list(questions.values()), tokens=tokens, seed=seed)
+    if not sample:
         return [NO_SHADOW] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
-    rows = ShadowRows.of(chosen, questions, len(heads))
-    for window, place, values in read(chosen, rows.tokens, heads):
-        rows.add(window, place, values)
-    shadow_of = cache(lambda place, upos: rows.shadow(place, upos))
+    rows = ShadowRows.of(sample, questions, len(heads))
+    for window, slot, values in read(sample, rows.tokens, heads):
+        rows.add(window, slot, values)
+    shadow_of = cache(lambda slot, upos: rows.shadow(slot, upos))
     return [
         rows.score(heads.index((want.layer, want.head)), questions[want.relation], shadow_of, seed)
         for want in requests
@@ -115,8 +115,8 @@ def score_shadows(
 def tokens_again(tokens_read: int) -> int:
     """Tokens that are read again after so many.
 
-    >>> [tokens_again(tokens) for tokens in (1_000, 120_000, 1_000_000)]
-    [4096, 12000, 16384]
+    >>> [tokens_again(tokens) for tokens in (1_000, 60_000, 1_000_000)]
+    [4096, 9000, 16384]
     """
     return min(TOKENS, max(FEWEST_TOKENS, int(SHARE * tokens_read)))
 
@@ -130,18 +130,18 @@ def choose_windows(
     """
     counts = np.array([[len(_targets(r, window).queries) for r in relations] for window in windows])
     order = np.random.default_rng(seed).permutation(len(windows))
-    chosen: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     queries = np.zeros(len(relations), np.int64)
-    for enough in (FEW, ENOUGH):
+    for enough in QUERIES:
         for column in np.argsort(counts.sum(0), kind="stable") if len(counts) else ():
             for number in order[counts[order, column] > 0].tolist():
                 if queries[column] >= enough or tokens <= 0:
                     break
-                if number not in chosen:
-                    chosen[number] = None
+                if number not in numbers:
+                    numbers[number] = None
                     tokens -= len(windows[number])
                     queries += counts[number]
-    return [windows[number] for number in sorted(chosen)]
+    return [windows[number] for number in sorted(numbers)]
 
 
 class FirstWindows:
@@ -162,8 +162,8 @@ class FirstWindows:
 
 def _targets(relation: Relation, window: Window) -> Pairs:
     """A relation's targets in windows that it is asked in, or decided by."""
-    asked = (*relation.stimuli, *(name for part in CONTESTED_STIMULI.values() for name in part))
-    return targets_of(relation, window) if window.stimulus in asked else no_pairs()
+    stimuli = (*relation.stimuli, *(n for part in CONTESTED_STIMULI.values() for n in part))
+    return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
 
 
 @dataclass(eq=False)
@@ -186,18 +186,18 @@ class ShadowRows:
         cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
     ) -> ShadowRows:
         """Rows without attention, of the words of every part of speech that is asked."""
-        asked = {
+        classes = {
             upos
             for window in windows
             for relation in questions.values()
             for upos in _asked_classes(window, _targets(relation, window))
         }
-        surfaces = [Surface.of_classes(window, asked) for window in windows]
+        surfaces = [Surface.of_classes(window, classes) for window in windows]
         seen = [surface.is_seen for surface in surfaces]
         per_window = [surface.classes() for surface in surfaces]
         views = [
-            np.concatenate([cells[mask] for cells, mask in zip(classes, seen, strict=True)])
-            for classes in zip(*per_window, strict=True)
+            np.concatenate([cells[mask] for cells, mask in zip(parts, seen, strict=True)])
+            for parts in zip(*per_window, strict=True)
         ]
         words = [
             ((surface.word >= 0)[None, :] & (surface.steps != 0))[mask]
@@ -225,7 +225,7 @@ class ShadowRows:
         }
         """The tokens whose rows are read, by window."""
 
-    def add(self, window: int, place: int, values: Float[ndarray, " cell"]) -> None:
+    def add(self, window: int, slot: int, values: Float[ndarray, " cell"]) -> None:
         """Keep the rows of a head on a window, the tokens of a word added up."""
         surface = self.surfaces[window]
         rows = slice(*self._first_row[window : window + 2])
@@ -236,9 +236,9 @@ class ShadowRows:
         first = np.append(0, last[:-1] + 1)
         start = int(self.starts[rows][0])
         summed = np.add.reduceat(values, offset + first[item])
-        self.attention[place, start : start + len(summed)] = summed
+        self.attention[slot, start : start + len(summed)] = summed
 
-    def shadow(self, place: int, upos: int) -> Float[ndarray, " cell"]:
+    def shadow(self, slot: int, upos: int) -> Float[ndarray, " cell"]:
         """A head's shadow at the words of a part of speech, both halves; 0 in all other rows."""
         shadow = np.zeros(self.attention.shape[1])
         for half in (0, 1):
@@ -249,14 +249,14 @@ class ShadowRows:
             )
             cells = np.repeat(judged, self.sizes)
             if cells.any():
-                weights = self._fit(place, fitted)
+                weights = self._fit(slot, fitted)
                 views = [view[cells] for view in self.views]
                 shadow[cells] = predict(weights, views, self.sizes[judged])
         return shadow
 
-    def _fit(self, place: int, rows: Bool[ndarray, " row"]) -> list[Float[ndarray, " class"]]:
+    def _fit(self, slot: int, rows: Bool[ndarray, " row"]) -> list[Float[ndarray, " class"]]:
         cells, sizes = np.repeat(rows, self.sizes), self.sizes[rows]
-        attention = self.attention[place, cells].astype(float)
+        attention = self.attention[slot, cells].astype(float)
         if len(sizes):
             # a learned sink leaves less than 1
             total = np.add.reduceat(attention, np.cumsum(sizes) - sizes)
@@ -265,7 +265,7 @@ class ShadowRows:
 
     def score(
         self,
-        place: int,
+        slot: int,
         relation: Relation,
         shadow_of: Callable[[int, int], Float[ndarray, " cell"]],
         seed: int,
@@ -276,11 +276,11 @@ class ShadowRows:
             return NO_SHADOW
         queries, query = np.unique(rows, return_inverse=True)
         classes = np.unique(self.upos[queries]).tolist()
-        shadow = np.sum([shadow_of(place, upos) for upos in classes], axis=0)
+        shadow = np.sum([shadow_of(slot, upos) for upos in classes], axis=0)
         picks = self._strongest(shadow, queries)
         right = np.zeros(len(queries), bool)
         np.logical_or.at(right, query, cells == picks[query])
-        attention = self.attention[place]
+        attention = self.attention[slot]
         mass, shadow_mass, targets = (
             np.bincount(query, values) for values in (attention[cells], shadow[cells], cells >= 0)
         )
@@ -293,7 +293,7 @@ class ShadowRows:
 
     def _targets(self, relation: Relation) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
         """Rows of a relation's queries, and the cells of their targets, each once."""
-        found = [np.empty((2, 0), np.int64)]
+        pairs = [np.empty((2, 0), np.int64)]
         for number, surface in enumerate(self.surfaces):
             targets = _targets(relation, surface.window)
             items = surface.item_of_token
@@ -302,8 +302,8 @@ class ShadowRows:
             known = np.append(surface.queries, -1)[row] == query
             known &= surface.last[query] == targets.query
             row = self._first_row[number] + row[known]
-            found.append(np.stack([row, self.starts[row] + key[known]]))
-        rows, cells = np.unique(np.concatenate(found, axis=1), axis=1)
+            pairs.append(np.stack([row, self.starts[row] + key[known]]))
+        rows, cells = np.unique(np.concatenate(pairs, axis=1), axis=1)
         return rows, cells
 
     def _strongest(
@@ -311,8 +311,8 @@ class ShadowRows:
     ) -> Int[ndarray, " query"]:
         """The cell of the strongest word of each row."""
         strength = np.where(self.is_word, shadow, -1.0)
-        most = np.maximum.reduceat(strength, self.starts)
-        strongest = np.flatnonzero(strength == np.repeat(most, self.sizes))
+        maximum = np.maximum.reduceat(strength, self.starts)
+        strongest = np.flatnonzero(strength == np.repeat(maximum, self.sizes))
         return np.asarray(strongest[np.searchsorted(strongest, self.starts[rows])])
 
 

@@ -29,13 +29,13 @@ def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:
                     continue
                 query, key = row_cells(windows[number], tokens[number])
                 flat = (row * model.heads * length + query) * length + key
-                for place, (layer, head) in enumerate(heads):
-                    yield Cells(layer, head, flat, (number, place))
+                for slot, (layer, head) in enumerate(heads):
+                    yield Cells(layer, head, flat, (number, slot))
 
-        for (number, place), values in read_cells(
+        for (number, slot), values in read_cells(
             model, windows, cells_of, batch_tokens=batch_tokens
         ):
-            yield number, place, values
+            yield number, slot, values
 
     return read
 
@@ -58,8 +58,8 @@ def rows_of_patterns(
             if number not in tokens:
                 continue
             query, key = row_cells(window, tokens[number])
-            for place, (layer, head) in enumerate(heads):
-                yield number, place, np.asarray(pattern[layer, head])[query, key]
+            for slot, (layer, head) in enumerate(heads):
+                yield number, slot, np.asarray(pattern[layer, head])[query, key]
 
     return read
 

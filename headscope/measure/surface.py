@@ -100,7 +100,7 @@ class Surface:
     @cached_property
     def sentence(self) -> Int[ndarray, " item"]:
         """The sentence of each item."""
-        return self.window.sentence_of_token[self.last]
+        return np.asarray(self.window.sentence_of_token[self.last])
 
     @cached_property
     def steps(self) -> _Cells:
@@ -118,10 +118,10 @@ class Surface:
         kind = self.window.attention_kind
         return np.asarray(kind.sees(self.last[self.queries][:, None], self.last[None, :]))
 
-    def rank(self, value: Int[ndarray, " item"], most: int) -> _Cells:
+    def rank(self, value: Int[ndarray, " item"], limit: int) -> _Cells:
         """Rank of each key among items of its value, counted from the query: 1 is the nearest.
 
-        Keys on either side are counted by themselves; ranks end at `most`, and the query is 0.
+        Keys on either side are counted by themselves; ranks end at `limit`, and the query is 0.
         """
         _, code = np.unique(value, return_inverse=True)
         one_hot = code[:, None] == np.arange(code.max(initial=0) + 1)
@@ -129,16 +129,16 @@ class Surface:
         occurrence = before[np.arange(len(code)), code]
         earlier = before[self.queries][:, code] - occurrence
         later = occurrence - (before + one_hot)[self.queries][:, code] + 1
-        ranks = np.where(self.steps < 0, earlier, later).clip(0, most)
+        ranks = np.where(self.steps < 0, earlier, later).clip(0, limit)
         return np.asarray(np.where(self.steps == 0, 0, ranks))
 
-    def signed(self, ranks: _Cells, most: int) -> _Cells:
+    def signed(self, ranks: _Cells, limit: int) -> _Cells:
         """Ranks with the keys after the query told from those before it."""
-        return np.asarray(np.where(self.steps > 0, ranks + most + 1, ranks))
+        return np.asarray(np.where(self.steps > 0, ranks + limit + 1, ranks))
 
     def place_since(self, starts: Bool[ndarray, " item"]) -> Int[ndarray, " item"]:
         """Place of each item among those of its coarse class since the last start: 0, 1 or 2."""
-        return _place(_COARSE_CLASS[self.upos], np.cumsum(starts))
+        return _ordinal(_COARSE_CLASS[self.upos], np.cumsum(starts))
 
     def classes(self) -> list[_Cells]:
         """For each of `VIEWS` the class of every cell, a number from 0."""
@@ -161,8 +161,8 @@ def _recency(surface: Surface) -> _Cells:
 def _sentence_place(surface: Surface) -> _Cells:
     """Places among the words of a class, from the beginning of the sentence and from its end."""
     starts = np.diff(surface.sentence, prepend=-1)
-    first = _place(surface.upos, np.cumsum(starts))
-    last = _place(surface.upos[::-1], np.cumsum(starts)[::-1])[::-1]
+    first = _ordinal(surface.upos, np.cumsum(starts))
+    last = _ordinal(surface.upos[::-1], np.cumsum(starts)[::-1])[::-1]
     side = np.sign(surface.steps) + 1
     return _mixed(surface, (first, 3), (last, 3), (side, 3), (surface.same_sentence, 2))
 
@@ -201,7 +201,7 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
         first = surface.place_since(anchors)
         coarse = _COARSE_CLASS[surface.upos]
         closes = (number - anchors)[::-1]
-        last = _place(coarse[::-1], closes.max(initial=0) - closes)[::-1]
+        last = _ordinal(coarse[::-1], closes.max(initial=0) - closes)[::-1]
         between = (number[None, :] - number[surface.queries][:, None]).clip(-2, 2) + 2
         side = (surface.steps > 0).astype(np.int64)
         return _mixed(surface, (between, 5), (first, 3), (last, 3), (side, 2))
@@ -218,18 +218,18 @@ def _copies(surface: Surface) -> _Cells:
     return np.asarray(((at_query * 8 + at_last) * 2 + side) * CLASS_COUNT + surface.upos)
 
 
-def _steps_from_copies(surface: Surface, wanted: Int[ndarray, " query"]) -> _Cells:
+def _steps_from_copies(surface: Surface, spelling: Int[ndarray, " query"]) -> _Cells:
     """Items from the nearest earlier copy of a word to the key: 1 to 7 for −2 to 4, else 0."""
-    is_copy = (surface.spelled[None, :] == wanted[:, None]) & (surface.steps < 0)
-    found = np.zeros(is_copy.shape, np.int64)
+    is_copy = (surface.spelled[None, :] == spelling[:, None]) & (surface.steps < 0)
+    steps_after = np.zeros(is_copy.shape, np.int64)
     for step in (-2, 4, -1, 3, 2, 1, 0):
         moved = np.zeros_like(is_copy)
         if step >= 0:
             moved[:, step:] = is_copy[:, : is_copy.shape[1] - step]
         else:
             moved[:, :step] = is_copy[:, -step:]
-        found[moved] = step + 3
-    return found
+        steps_after[moved] = step + 3
+    return steps_after
 
 
 VIEWS: tuple[Callable[[Surface], _Cells], ...] = (
@@ -253,15 +253,15 @@ def _mixed(surface: Surface, *parts: tuple[ndarray, int]) -> _Cells:
     return np.asarray(cells)
 
 
-def _place(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[ndarray, " item"]:
+def _ordinal(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[ndarray, " item"]:
     """Place of each item among those of its value in its part: 0, 1, and 2 from then on."""
     key = part * (value.max(initial=0) + 1) + value
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     start = np.searchsorted(ordered, ordered, side="left")
-    place = np.empty(len(key), np.int64)
-    place[order] = np.arange(len(key)) - start
-    return place.clip(0, 2)
+    ordinal = np.empty(len(key), np.int64)
+    ordinal[order] = np.arange(len(key)) - start
+    return ordinal.clip(0, 2)
 
 
 def _is_relative(surface: Surface) -> Bool[ndarray, " item"]:

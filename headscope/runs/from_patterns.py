@@ -98,8 +98,8 @@ def score_patterns(
     weighed = weigh_run(tally, relations, seed=seed, info=info)
     number = {id(window): i for i, window in enumerate(as_scored)}
 
-    def again(chosen: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
-        return arrays_of(patterns, texts, [number[id(window)] for window in chosen])
+    def again(sample: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
+        return arrays_of(patterns, texts, [number[id(window)] for window in sample])
 
     requests, tokens = weighed.shadow_requests, tokens_again(sum(map(len, as_scored)))
     read = rows_of_patterns(again)

@@ -208,10 +208,10 @@ def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
 
 def _beyond(keys: Keys, marks: Keys, after: bool, reading: WindowFeatures) -> Table:
     """The keys that stand behind the last mark before the query, or before that mark."""
-    mark, place = marks(reading), np.arange(len(reading.words))
-    last = (place * mark).max(1, initial=0)[:, None]
-    beyond = place[None, :] > last if after else place[None, :] < last
-    return np.asarray(keys(reading) & beyond & mark.any(1)[:, None])
+    mark, position = marks(reading), np.arange(len(reading.words))
+    last = (position * mark).max(1, initial=0)[:, None]
+    beyond = position > last if after else position < last
+    return np.asarray(keys(reading) & beyond & mark.any(axis=1, keepdims=True))
 
 
 def _same_clause(reading: WindowFeatures) -> Table:
