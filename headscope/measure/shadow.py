@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -105,11 +105,13 @@ def score_shadows(
     rows = ShadowRows.of(sample, questions, len(heads))
     for window, slot, values in read(sample, rows.tokens, heads):
         rows.add(window, slot, values)
-    shadow_of = cache(lambda slot, upos: rows.shadow(slot, upos))
-    return [
-        rows.score(heads.index((want.layer, want.head)), questions[want.relation], shadow_of, seed)
-        for want in requests
-    ]
+    scores: dict[ShadowRequest, ShadowScore] = {}
+    for slot, head in enumerate(heads):
+        shadow_of = cache(partial(rows.shadow, slot))  # of one head at a time, as they are large
+        for want in requests:
+            if (want.layer, want.head) == head:
+                scores[want] = rows.score(slot, questions[want.relation], shadow_of, seed)
+    return [scores[want] for want in requests]
 
 
 def tokens_again(tokens_read: int) -> int:
@@ -267,7 +269,7 @@ class ShadowRows:
         self,
         slot: int,
         relation: Relation,
-        shadow_of: Callable[[int, int], Float[ndarray, " cell"]],
+        shadow_of: Callable[[int], Float[ndarray, " cell"]],
         seed: int,
     ) -> ShadowScore:
         """The score of a head's shadow by a relation."""
@@ -276,7 +278,7 @@ class ShadowRows:
             return NO_SHADOW
         queries, query = np.unique(rows, return_inverse=True)
         classes = np.unique(self.upos[queries]).tolist()
-        shadow = np.sum([shadow_of(slot, upos) for upos in classes], axis=0)
+        shadow = np.sum([shadow_of(upos) for upos in classes], axis=0)
         picks = self._strongest(shadow, queries)
         right = np.zeros(len(queries), bool)
         np.logical_or.at(right, query, cells == picks[query])
