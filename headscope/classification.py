@@ -19,7 +19,7 @@ from headscope.measure.plan import Plan, was_read
 from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
 from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
-from headscope.measure.run_windows import RunWindows, run_windows
+from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.relations import RELATIONS, check_relations, check_types, relations_of
 from headscope.relations.relation import Relation
@@ -36,7 +36,7 @@ from headscope.runs.resume import resume, run_facts
 from headscope.runs.room import check_stated_room
 from headscope.settings import Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
-from headscope.statistics.judge_heads import judge, versions
+from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
@@ -176,6 +176,8 @@ class _Measured:
     info: RunInfo
     sample: Sequence[Window]
     """Windows from which examples are cut out."""
+    again: Sequence[Window]
+    """Windows that shadows may be fitted on."""
     listener: Count
 
 
@@ -256,9 +258,11 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     """Read the windows by the model and its twin, and check the model's loss on the text."""
     from headscope.measure.examples import Sample
     from headscope.measure.loss_check import TokenCounts, check_loss
+    from headscope.measure.shadow import FirstWindows
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
     sample, counts, others = Sample(seed=settings.seed), TokenCounts(), windows.others
+    first = FirstWindows(BASELINE_TOKENS)
     tokens = windows.expected_tokens + sum(map(len, others))
     listener = Count(task.progress, tokens, task.clock)
     stopped = checkpoint.model.stopped
@@ -271,7 +275,7 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
         read_all=settings.all,
     )
     plan = Plan(
-        text=counts.watch(sample.watch(windows.stream)),
+        text=counts.watch(sample.watch(first.watch(windows.stream))),
         synthetic=others,
         relations=prepared.relations,
         seed=settings.seed,
@@ -309,13 +313,16 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
         notes=[shorten_paths(note, names) for note in notes],
     )
     read = [window for window in windows.synthetic if was_read(window, stopped)]
-    return _Measured(info, [*sample.windows, *read], listener)
+    again = [*first.windows, *(window for window in others if was_read(window, stopped))]
+    return _Measured(info, [*sample.windows, *read], again, listener)
 
 
 def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measured) -> Result:
-    """Tag the heads, and cut out examples of those that are tagged."""
+    """Tag the heads, held against their shadows, and cut out examples of those that are tagged."""
+    from headscope.measure.shadow import tokens_again
+
     settings, checkpoint = loaded.settings, prepared.checkpoint
-    result = judge(
+    weighed = weigh_run(
         checkpoint.model.tally,
         [*loaded.relations, *loaded.effects],
         seed=settings.seed,
@@ -323,6 +330,15 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
         twin=checkpoint.twin.tally if settings.twin else None,
     )
     task.clock.lap("judge")
+    shadows = task.backend.score_shadows(
+        measured.again,
+        loaded.relations,
+        weighed.shadow_requests,
+        tokens=tokens_again(checkpoint.model.tokens),
+        seed=settings.seed,
+    )
+    task.clock.lap("shadows")
+    result = weighed.judge(shadows)
     if settings.examples:
         examples = task.backend.find_examples(
             measured.sample,

@@ -21,6 +21,7 @@ from headscope.relations.relation import Relation
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest
     from headscope.measure.loss_check import Targets
+    from headscope.measure.shadow import ShadowRequest, ShadowScore
     from headscope.models.load import Model
 
 __all__ = ["ACCELERATOR_BATCH_TOKENS", "BATCH_TOKENS", "Backend", "batch_tokens_on"]
@@ -50,6 +51,17 @@ class Backend(Protocol):
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
+
+    def score_shadows(
+        self,
+        windows: Sequence[Window],
+        relations: Sequence[Relation],
+        requests: Sequence[ShadowRequest],
+        *,
+        tokens: int,
+        seed: int,
+    ) -> list[ShadowScore]:
+        """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
 
     def find_examples(
         self,

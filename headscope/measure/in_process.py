@@ -20,6 +20,8 @@ from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
+from headscope.measure.shadow import ShadowRequest, ShadowScore, score_shadows
+from headscope.measure.shadow_rows import rows_of_model
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
 from headscope.models.null_model import check_null_model, null_model
@@ -77,6 +79,19 @@ class InProcess:
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
         return token_losses(self.model, targets)
+
+    def score_shadows(
+        self,
+        windows: Sequence[Window],
+        relations: Sequence[Relation],
+        requests: Sequence[ShadowRequest],
+        *,
+        tokens: int,
+        seed: int,
+    ) -> list[ShadowScore]:
+        """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
+        read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
+        return score_shadows(read, windows, relations, requests, tokens=tokens, seed=seed)
 
     def find_examples(
         self,

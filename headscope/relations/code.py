@@ -42,7 +42,9 @@ RELATIONS = tuple(
         kind,
         partial(pointed_to, kind=kind),
         partial(other_candidates, kind=kind),
-        TagThresholds(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(
+            FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+        ),
         stimuli=(TEXT.name, EXCERPT.name) if kind in DENSE else (TEXT.name,),
         baseline=Baseline(
             partial(nearest_candidate, kind=kind), by_class=False, always_sought=True

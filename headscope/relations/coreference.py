@@ -176,7 +176,9 @@ def _row(
         name,
         partial(antecedents, rule=rule),
         partial(rivals, rule=rule),
-        TagThresholds(FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(
+            FLOOR, SOURCE, meaning, taggable, beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+        ),
         baseline=Baseline(simple or partial(nearest_mention, rule=rule)),
     )
 

@@ -50,6 +50,9 @@ class TagThresholds:
     those that say which key."""
     companion: str | None = None
     """A relation whose mass must clear the same floor, where it was measured."""
+    beats_shadow: bool = False
+    """True where a tag asks a head for more than a surrogate of it knows that has the surface of
+    the text alone; see `headscope.measure.shadow`."""
 
 
 @dataclass(frozen=True)

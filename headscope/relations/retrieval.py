@@ -34,6 +34,7 @@ RELATIONS = (
             SOURCE,
             "what the text says of the one that is asked for, in other words",
             beat_baseline_by=BEAT_RULE_BY,
+            beats_shadow=True,
         ),
         stimuli=(FACTS.name,),
         baseline=Baseline(partial(nearest_candidate, kind=KIND), by_class=False),

@@ -137,7 +137,9 @@ RELATIONS = [
         name,
         partial(related_words, name=name),
         unrelated_words,
-        TagThresholds(FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(
+            FLOOR, SOURCE, _MEANINGS[name], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+        ),
         ("text", "pairs"),
         Baseline(nearest_of_class),
     )

@@ -106,7 +106,9 @@ RELATIONS = tuple(
         kind,
         same_kind if kind == NUMBER else partial(pointed_to, kind=kind),
         partial(every_candidate if kind in ROWS else other_candidates, kind=kind),
-        TagThresholds(FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(
+            FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+        ),
         baseline=Baseline(partial(nearest_alike, kind=kind), by_class=False),
         matched=from_other_kinds if kind == NUMBER else None,
     )

@@ -56,7 +56,9 @@ RELATIONS = [
         f"{deprel}:{direction}",
         partial(words_linked_by, deprel=deprel, query_is_head=direction == "head>dep"),
         words_of_its_class,
-        TagThresholds(FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_RULE_BY),
+        TagThresholds(
+            FLOOR, SOURCE, meaning.format(deprel), beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
+        ),
         baseline=Baseline(),
         matched=same_distance_same_class,
     )

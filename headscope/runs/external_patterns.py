@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,9 @@ def pattern_windows(text: Any, tokens: Any) -> list[Window]:
     return [_window(i, t, d) for i, (t, d) in enumerate(zip(tokens, documents, strict=True))]
 
 
-def arrays_of(patterns: Any, windows: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
+def arrays_of(
+    patterns: Any, windows: Sequence[Window], numbers: Iterable[int] | None = None
+) -> Iterator[tuple[Pattern, Window]]:
     """Each window with its pattern; a window that is longer than its pattern is cut.
 
     Args:
@@ -63,13 +65,15 @@ def arrays_of(patterns: Any, windows: Sequence[Window]) -> Iterator[tuple[Patter
             `[batch head query key]` of each layer, as transformers gives it; a list with an array
             `[layer head query key]` for each window; or one such array for one window.
         windows: the windows, in the order of the patterns.
+        numbers: those of them that are wanted; all when None.
 
     Raises:
         PatternError: an array does not fit its window, or holds no causal attention.
     """
     read, batched = _reader(patterns, windows)
     first: tuple[int, int] | None = None
-    for i, window in enumerate(windows):
+    for i in range(len(windows)) if numbers is None else numbers:
+        window = windows[i]
         where = f"patterns of document {i} ({window.name})"
         array = _array(f"patterns of document {i}", read(i, window))
         if array.ndim == 4 and array.shape[2] == array.shape[3]:

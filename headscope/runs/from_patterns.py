@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,13 +19,15 @@ from headscope.measure.profile import profiled_tiles
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.selection import select
+from headscope.measure.shadow import score_shadows, tokens_again
+from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import full_tile, slice_pattern
 from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows
-from headscope.statistics.judge_heads import judge
+from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
 from headscope.stimuli.text import few_documents
@@ -82,7 +84,9 @@ def score_patterns(
     parts = baselines.parts(relations)
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         steps = Steps(bar, len(texts))
-        tally = _tally(arrays_of(patterns, texts), texts, parts, seed, steps.advance)
+        as_scored: list[Window] = []
+        arrays = _noted(arrays_of(patterns, texts), as_scored)
+        tally = _tally(arrays, texts, parts, seed, steps.advance)
     info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
@@ -91,7 +95,25 @@ def score_patterns(
         notes=[*_notes(texts), *baselines.notes],
         **baselines.record(parts),
     )
-    return judge(tally, relations, seed=seed, info=info)
+    weighed = weigh_run(tally, relations, seed=seed, info=info)
+    number = {id(window): i for i, window in enumerate(as_scored)}
+
+    def again(sample: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
+        return arrays_of(patterns, texts, [number[id(window)] for window in sample])
+
+    requests, tokens = weighed.shadow_requests, tokens_again(sum(map(len, as_scored)))
+    read = rows_of_patterns(again)
+    shadows = score_shadows(read, as_scored, relations, requests, tokens=tokens, seed=seed)
+    return weighed.judge(shadows)
+
+
+def _noted(
+    pairs: Iterable[tuple[Pattern, Window]], windows: list[Window]
+) -> Iterator[tuple[Pattern, Window]]:
+    """The same; windows, cut as their patterns are, are added to the list."""
+    for pattern, window in pairs:
+        windows.append(window)
+        yield pattern, window
 
 
 def _attention_kind(windows: Sequence[Window]) -> AttentionKind:

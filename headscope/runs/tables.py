@@ -25,6 +25,7 @@ from headscope.statistics.columns import (
     FIRST_EVIDENCE_COLUMNS,
     HEAD_COLUMNS,
     MARGIN_COLUMNS,
+    SHADOW_COLUMNS,
     WRITE_COLUMNS,
 )
 from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
@@ -73,13 +74,13 @@ def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
     A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
-    verdicts are its tags. One without intervals of margins has none here.
+    verdicts are its tags. Margins and shadows are blank where they were not taken yet.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    margins, added = EVIDENCE_COLUMNS[-MARGIN_COLUMNS:], EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:]
-    evidence = _read(path, EVIDENCE_COLUMNS, [margins, added[:-MARGIN_COLUMNS]])
+    later = (MARGIN_COLUMNS, SHADOW_COLUMNS, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
+    evidence = _read(path, EVIDENCE_COLUMNS, later)
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
         evidence["baseline"] = evidence["contested_text"] = ""

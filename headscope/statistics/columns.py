@@ -4,8 +4,16 @@ from __future__ import annotations
 
 FIRST_EVIDENCE_COLUMNS = 16
 """Those that headscope 0.1.0 wrote."""
-MARGIN_COLUMNS = 8
-"""The last columns of the evidence, which headscope 0.2 did not write yet."""
+MARGIN_COLUMNS = [
+    *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
+    *("mass_error", "control_error", "hit_error", "contested_error"),
+]
+"""Those of the test at contested queries, and of how sure margins are."""
+SHADOW_COLUMNS = [
+    *("shadow_mass", "shadow_hit_rate"),
+    *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
+]
+"""Those of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -14,8 +22,8 @@ EVIDENCE_COLUMNS = [
     *("verdict", "confirmed", "matched"),
     *("contested_mass", "contested_low", "contested_high"),
     *("contested_hit_rate", "contested_rule_rate", "contested_text"),
-    *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
-    *("mass_error", "control_error", "hit_error", "contested_error"),
+    *MARGIN_COLUMNS,
+    *SHADOW_COLUMNS,
 ]
 """A row per head and relation."""
 

@@ -342,6 +342,18 @@ CONDITIONS = (
         "no other rule has them right",
     ),
     Condition(
+        "shadow",
+        lambda t: t["beyond_shadow_low"] > 0,
+        lambda r: (
+            f"its shadow has mass {r['shadow_mass']:.3f} and hit rate {r['shadow_hit_rate']:.3f}; "
+            f"where that is wrong, lift {r['beyond_shadow']:.3f} over what it picks "
+            f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])}, must lie above 0"
+        ),
+        lambda t: t["beyond_shadow_low"].notna(),
+        "a surrogate of the head that has parts of speech, forms, distance, order and copies "
+        "alone, fitted on other documents",
+    ),
+    Condition(
         "effect",
         lambda t: t["lift"] >= t["floor"],
         lambda r: f"lift {r['lift']:+.2f}, floor {r['floor']:g}",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -15,10 +15,16 @@ from headscope.errors import NothingAskedError
 from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
+from headscope.measure.shadow import ShadowRequest, ShadowScore
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PICTURED, Tally
-from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation, TagThresholds
 from headscope.relations.writes.effect import Effect, effects_among, of_attention
-from headscope.statistics.columns import EFFECT_COLUMNS, EFFECT_NAMES, EVIDENCE_COLUMNS
+from headscope.statistics.columns import (
+    EFFECT_COLUMNS,
+    EFFECT_NAMES,
+    EVIDENCE_COLUMNS,
+    SHADOW_COLUMNS,
+)
 from headscope.statistics.conditions import MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
@@ -95,6 +101,47 @@ class Judging(NamedTuple):
         return evidence.rename(columns=EFFECT_NAMES)[EFFECT_COLUMNS]
 
 
+@dataclass(frozen=True, eq=False)
+class WeighedRun:
+    """The evidence of a run before the shadows of its heads are known."""
+
+    judging: Judging
+    relations: Sequence[Relation]
+    """With effects, without the parts that are summed beside them."""
+    info: RunInfo
+    evidence: pd.DataFrame
+    halves: pd.DataFrame
+
+    @property
+    def shadow_requests(self) -> list[ShadowRequest]:
+        """The heads whose tags ask for more than their shadows know, relation by relation."""
+        number = {relation.id: i for i, relation in enumerate(self.relations)}
+        rows = self.evidence[self._is_requested]
+        places = zip(rows["layer"].tolist(), rows["head"].tolist(), rows["id"], strict=True)
+        return [ShadowRequest(layer, head, number[name]) for layer, head, name in places]
+
+    @property
+    def _is_requested(self) -> pd.Series:
+        names = [relation.id for relation in self.relations if relation.rule.beats_shadow]
+        return self.evidence["tagged"] & self.evidence["id"].isin(names)
+
+    def judge(self, shadows: Sequence[ShadowScore] = ()) -> Result:
+        """Tag the heads, and note what was decided how.
+
+        Args:
+            shadows: the scores of `shadow_requests`; without them no tag is held against a shadow.
+        """
+        attention = of_attention(self.relations)
+        rules = {relation.id: relation.rule for relation in attention}
+        evidence = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan))
+        if shadows:
+            evidence.loc[self._is_requested, SHADOW_COLUMNS] = np.array(shadows)
+            evidence["verdict"] = verdicts(evidence, rules).to_numpy()
+            evidence["tagged"] = evidence["verdict"] == TAGGED
+            evidence["confirmed"] = confirmed(evidence, self.halves)
+        return _result(self, evidence, attention, rules)
+
+
 def judge(
     tally: Tally,
     relations: Sequence[Relation],
@@ -103,7 +150,19 @@ def judge(
     info: RunInfo,
     twin: Tally | None = None,
 ) -> Result:
-    """Weigh a tally, tag its heads, and note what was decided how.
+    """Weigh a tally and tag its heads, held against no shadows; see `weigh_run`."""
+    return weigh_run(tally, relations, seed=seed, info=info, twin=twin).judge()
+
+
+def weigh_run(
+    tally: Tally,
+    relations: Sequence[Relation],
+    *,
+    seed: int,
+    info: RunInfo,
+    twin: Tally | None = None,
+) -> WeighedRun:
+    """Weigh a tally.
 
     Args:
         tally: the sums.
@@ -116,15 +175,25 @@ def judge(
     Raises:
         NothingAskedError: no relation found a query.
     """
-    attention, effects = of_attention(relations), effects_among(relations)
-    rules = {relation.id: relation.rule for relation in attention}
     facts: Facts = info.simple_rules or {}
     judging = Judging(tally, seed, facts, twin, info.interim_tests)
-    evidence, halves = judging.relations(attention)
+    evidence, halves = judging.relations(of_attention(relations))
     if evidence.empty:
         raise NothingAskedError(
             "no relation found a query: the corpus has no annotation that the asked types need"
         )
+    return WeighedRun(judging, relations, info, evidence, halves)
+
+
+def _result(
+    run: WeighedRun,
+    evidence: pd.DataFrame,
+    attention: Sequence[Relation],
+    rules: Mapping[str, TagThresholds],
+) -> Result:
+    """The result of evidence that is judged."""
+    tally, twin, info = run.judging.tally, run.judging.twin, run.info
+    effects = effects_among(run.relations)
     untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
     if twin is not None and len(untested):
         names = (untested["type"] + "/" + untested["relation"]).unique()
@@ -132,7 +201,7 @@ def judge(
         info = info.with_notes(f"{note}: {', '.join(names)}")
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
     heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
-    effect_table, notes = _effect_table(judging, effects)
+    effect_table, notes = _effect_table(run.judging, effects)
     info = info.with_notes(*notes)
     if effect_table is not None:
         heads = with_writes(heads, effect_table)
@@ -141,7 +210,7 @@ def judge(
         info,
         thresholds=THRESHOLDS,
         decidable=decidable_relations(evidence, rules),
-        reliability=split_half_agreement(halves),
+        reliability=split_half_agreement(run.halves),
         provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
     )
     return Result(

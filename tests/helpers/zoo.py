@@ -21,6 +21,13 @@ def zoo_windows(max_tokens: int) -> list[Window]:
 
 
 @cache
+def gum_windows(max_tokens: int) -> list[Window]:
+    """Text of the treebank that ships, of many kinds, in the tokens of `mini`."""
+    backend = load_tokenizer("mini", mini_folder())
+    return hs.windows("gum", backend, max_length=128, max_tokens=max_tokens)
+
+
+@cache
 def other_windows() -> list[Window]:
     """Repeated random tokens, and sentences of related words."""
     backend = load_tokenizer("mini", mini_folder())

@@ -32,6 +32,7 @@ from headscope.studies.sweep.ray.worker import Failed, ModelRequest, Worker, unp
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest
     from headscope.measure.loss_check import Targets
+    from headscope.measure.shadow import ShadowRequest, ShadowScore
     from headscope.models.load import Model
 
 BATCHES = 4
@@ -168,6 +169,23 @@ class Shards:
         """The loaded model's loss of some tokens, by one worker."""
         losses: ndarray = _got(self._mine[0].token_losses.remote(self._request, targets))
         return losses
+
+    def score_shadows(
+        self,
+        windows: Sequence[Window],
+        relations: Sequence[Relation],
+        requests: Sequence[ShadowRequest],
+        *,
+        tokens: int,
+        seed: int,
+    ) -> list[ShadowScore]:
+        """Shadows of some heads, by one worker."""
+        limits = {"tokens": tokens, "seed": seed}
+        worker = self._mine[0].score_shadows
+        scores: list[ShadowScore] = _got(
+            worker.remote(self._request, windows, relations, requests, limits)
+        )
+        return scores
 
     def find_examples(
         self,

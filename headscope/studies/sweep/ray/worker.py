@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -27,6 +27,7 @@ from headscope.relations.relation import Relation
 if TYPE_CHECKING:
     from headscope.measure.example import Example, ExampleRequest
     from headscope.measure.loss_check import Targets
+    from headscope.measure.shadow import ShadowRequest, ShadowScore
 
 Packed = dict[str, tuple[ndarray, ndarray]]
 """A tally's arrays by name: where they are not 0, and what is there."""
@@ -105,6 +106,19 @@ class Worker:
         """The model's loss of some tokens; see `headscope.measure.loss_check.token_losses`."""
         self._load(request, None)
         return self._here.token_losses(targets)
+
+    @_errors_as_messages
+    def score_shadows(
+        self,
+        request: ModelRequest,
+        windows: Sequence[Window],
+        relations: Sequence[Relation],
+        requests: Sequence[ShadowRequest],
+        limits: Mapping[str, int],
+    ) -> list[ShadowScore]:
+        """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
+        self._load(request, None)
+        return self._here.score_shadows(windows, relations, requests, **limits)
 
     @_errors_as_messages
     def find_examples(

@@ -58,6 +58,7 @@ _CLASS_WORDS = CLASSES | {
     "others": ("ADJ", "ADV", "ADP", "AUX", "PRON", "PUNCT", "DET", "PART"),
 }
 _OPENERS = frozenset(("that", "which", "who", "if", "because", "when", "while", "as", "whether"))
+_MARKERS = frozenset(("to", "that", "if", "because", "when", "as", "while", "since", "although"))
 
 
 def classes_of(words: str) -> tuple[str, ...]:
@@ -153,10 +154,12 @@ _PHRASE = re.compile(
     r"|all|commonest|rarest|longest|\d) )?(?P<keys>.+)"
 )
 _NEIGHBOUR = re.compile(r"word (after|before) the (?:last|nearest) (.+)")
+_BEYOND = re.compile(r"(.+) (after|before) the last (.+)")
 _PLACES: dict[str, Callable[[WindowFeatures], Any]] = {
     " of the previous sentence": lambda reading: reading.sentences_back == 1,
     " of the sentence": lambda reading: reading.sentences_back == 0,
     " in the sentence": lambda reading: reading.sentences_back == 0,
+    " of the clause": lambda reading: _same_clause(reading),
     " of the text": lambda reading: True,
 }
 
@@ -165,11 +168,13 @@ def _keys(name: str) -> tuple[str, Keys]:
     """The pick of a name, and the words that it picks from."""
     phrase = _PHRASE.fullmatch(_without(name, " so far")[0])
     queries, pick, words = phrase.group("queries", "pick", "keys") if phrase else ("", "", name)
-    neighbour = _NEIGHBOUR.fullmatch(words)
+    neighbour, beyond = _NEIGHBOUR.fullmatch(words), _BEYOND.fullmatch(words)
     suffix = next((suffix for suffix in _PLACES if words.endswith(suffix)), "")
     keys: Keys
     if neighbour:
         keys = partial(_neighbours, _keys_of(neighbour[2]), 1 if neighbour[1] == "after" else -1)
+    elif beyond:
+        keys = partial(_beyond, _keys_of(beyond[1]), _keys_of(beyond[3]), beyond[2] == "after")
     elif suffix and words not in _KEYS:
         keys = _both(_keys_of(words.removesuffix(suffix)), _PLACES[suffix])
     else:
@@ -199,6 +204,20 @@ def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
     moved = np.roll(keys(reading), step, axis=1)
     moved[:, slice(step) if step > 0 else slice(step, None)] = False
     return np.asarray(moved & reading.earlier)
+
+
+def _beyond(keys: Keys, marks: Keys, after: bool, reading: WindowFeatures) -> Table:
+    """The keys that stand behind the last mark before the query, or before that mark."""
+    mark, position = marks(reading), np.arange(len(reading.words))
+    last = (position * mark).max(1, initial=0)[:, None]
+    beyond = position > last if after else position < last
+    return np.asarray(keys(reading) & beyond & mark.any(axis=1, keepdims=True))
+
+
+def _same_clause(reading: WindowFeatures) -> Table:
+    """Words with no mark, conjunction or subordinator between them."""
+    clause = np.cumsum(np.isin(reading.words.upos, ("PUNCT", "SCONJ", "CCONJ")))
+    return np.asarray(clause[:, None] == clause[None, :])
 
 
 def _formed(test: Callable[[str], bool]) -> Keys:
@@ -239,6 +258,7 @@ _KEYS: dict[str, Keys] = {
     "of the same length": _same_feature(lambda form: str(len(form))),
     "word with a capital": _formed(lambda form: form[:1].isupper()),
     "figure": _formed(lambda form: form[:1].isdigit()),
+    "clause marker": _formed(lambda form: form.lower() in _MARKERS),
     "clause opener": _formed(lambda form: form.lower() in _OPENERS),
     "comma": _formed(lambda form: form == ","),
     **{

@@ -156,6 +156,10 @@ _OF_QUERIES = (
     "determiner → previous word",
     "noun → verb, verb → nominal",
     "noun → determiner, verb → nominal, others → previous word",
+    "verb → first nominal of the clause",
+    "verb → first noun after the last determiner",
+    "noun → content word before the last preposition",
+    "verb → nearest clause marker",
 )
 _OFFSETS = ("positional/offset-*",)
 

@@ -1,0 +1,381 @@
+"""Shadows: surrogates of single heads that are made of the surface of a text alone.
+
+A head's shadow is the flattest attention that gives every class of cells of `surface.VIEWS` the
+share that the head gives it: a softmax over keys of a sum with one weight for each class, those of
+each part of speech of the query by itself, found by iterative scaling (Darroch and Ratcliff 1972).
+It is fitted on one half of the documents and judged on the other, on all words of a part of speech,
+and never sees what a relation asks for. What a head has from the surface its shadow has too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.measure.block_assignment import assign_blocks
+from headscope.measure.bootstrap import interval, resample
+from headscope.measure.surface import Surface
+from headscope.relations.contested import CONTESTED_STIMULI
+from headscope.relations.pairs import Pairs, no_pairs
+from headscope.relations.relation import Relation, targets_of
+
+ROUNDS = 6
+"""Times that the weights of every view are scaled."""
+PRIOR = 0.5
+"""Rows' worth of attention that is added to what a class has and to what it should have: of a rare
+class the other views decide."""
+TOKENS = 16_384
+"""Tokens of a run's windows that are read again for shadows, at most."""
+SHARE = 0.15
+"""Share of what the model has read that is read again, and at least …"""
+FEWEST_TOKENS = 4_096
+"""… so many tokens."""
+QUERIES = (50, 200)
+"""Queries of a relation after which others come first, and no further window is taken for it."""
+
+
+class ShadowRequest(NamedTuple):
+    """A head, and by its number among a run's relations one that its shadow is judged by."""
+
+    layer: int
+    head: int
+    relation: int
+
+
+class ShadowScore(NamedTuple):
+    """A head beside its shadow, at the queries of a relation on both halves of the documents."""
+
+    mass: float
+    """The shadow's attention on the targets, in [0, 1]."""
+    hit_rate: float
+    """Share of queries at which the shadow's strongest word is a target, in [0, 1]."""
+    beyond: float
+    """Where it is none: the head's attention on the targets less that on this word, times the
+    number of the targets; 0 or less for a head that is its own shadow."""
+    low: float
+    """Its 95 % interval, blocks of documents drawn anew."""
+    high: float
+
+
+NO_SHADOW = ShadowScore(*[float("nan")] * 5)
+
+RowTokens = Mapping[int, Int[ndarray, " query"]]
+"""By number of a window, the tokens whose rows are read."""
+ReadRows = Callable[
+    [Sequence[Window], RowTokens, Sequence[tuple[int, int]]],
+    Iterable[tuple[int, int, Float[ndarray, " cell"]]],
+]
+"""Reads rows of heads: a window's number, the head's slot among the heads, and the rows of the
+tokens one after the other, each with the keys that it sees."""
+
+
+def score_shadows(
+    read: ReadRows,
+    windows: Sequence[Window],
+    relations: Sequence[Relation],
+    requests: Sequence[ShadowRequest],
+    *,
+    tokens: int,
+    seed: int,
+) -> list[ShadowScore]:
+    """Scores of the shadows of some heads, in the order of the requests.
+
+    Args:
+        read: reads rows of attention.
+        windows: those that may be read again.
+        relations: the relations of the run.
+        requests: heads, each with a relation.
+        tokens: to read again, to the end of a window.
+        seed: seeds the choice of windows and the bootstrap.
+    """
+    if not requests:
+        return []
+    questions = {number: relations[number] for number in {want.relation for want in requests}}
+    sample = choose_windows(windows, list(questions.values()), tokens=tokens, seed=seed)
+    if not sample:
+        return [NO_SHADOW] * len(requests)
+    heads = sorted({(want.layer, want.head) for want in requests})
+    rows = ShadowRows.of(sample, questions, len(heads))
+    for window, slot, values in read(sample, rows.tokens, heads):
+        rows.add(window, slot, values)
+    scores: dict[ShadowRequest, ShadowScore] = {}
+    for slot, head in enumerate(heads):
+        shadow_of = cache(partial(rows.shadow, slot))  # of one head at a time, as they are large
+        for want in requests:
+            if (want.layer, want.head) == head:
+                scores[want] = rows.score(slot, questions[want.relation], shadow_of, seed)
+    return [scores[want] for want in requests]
+
+
+def tokens_again(tokens_read: int) -> int:
+    """Tokens that are read again after so many.
+
+    >>> [tokens_again(tokens) for tokens in (1_000, 60_000, 1_000_000)]
+    [4096, 9000, 16384]
+    """
+    return min(TOKENS, max(FEWEST_TOKENS, int(SHARE * tokens_read)))
+
+
+def choose_windows(
+    windows: Sequence[Window], relations: Sequence[Relation], *, tokens: int, seed: int
+) -> list[Window]:
+    """Windows with queries of relations, drawn at random for the rarest relation first.
+
+    First until each relation has a few queries, then until it has enough, or no tokens are left.
+    """
+    counts = np.array([[len(_targets(r, window).queries) for r in relations] for window in windows])
+    order = np.random.default_rng(seed).permutation(len(windows))
+    numbers: dict[int, None] = {}
+    queries = np.zeros(len(relations), np.int64)
+    for enough in QUERIES:
+        for column in np.argsort(counts.sum(0), kind="stable") if len(counts) else ():
+            for number in order[counts[order, column] > 0].tolist():
+                if queries[column] >= enough or tokens <= 0:
+                    break
+                if number not in numbers:
+                    numbers[number] = None
+                    tokens -= len(windows[number])
+                    queries += counts[number]
+    return [windows[number] for number in sorted(numbers)]
+
+
+class FirstWindows:
+    """Keeps the first windows of a stream, which may be read again."""
+
+    def __init__(self, tokens: int) -> None:
+        self.windows: list[Window] = []
+        self._tokens = tokens
+
+    def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
+        """The same windows; those that are kept change as they pass."""
+        for window in windows:
+            if self._tokens > 0:
+                self.windows.append(window)
+                self._tokens -= len(window)
+            yield window
+
+
+def _targets(relation: Relation, window: Window) -> Pairs:
+    """A relation's targets in windows that it is asked in, or decided by."""
+    stimuli = (*relation.stimuli, *(n for part in CONTESTED_STIMULI.values() for n in part))
+    return targets_of(relation, window) if window.stimulus in stimuli else no_pairs()
+
+
+@dataclass(eq=False)
+class ShadowRows:
+    """Rows of attention, word by word, with the classes of their cells; row follows row."""
+
+    surfaces: Sequence[Surface]
+    """By window, with its queries: all words of the parts of speech that relations ask."""
+    views: Sequence[Int[ndarray, " cell"]]
+    sizes: Int[ndarray, " row"]
+    """Cells of each row, one for each word or other token that its query sees."""
+    upos: Int[ndarray, " row"]
+    block: Int[ndarray, " row"]
+    is_word: Bool[ndarray, " cell"]
+    """Cells whose key is a word, and another than the query."""
+    attention: Float[ndarray, "head cell"]
+
+    @classmethod
+    def of(
+        cls, windows: Sequence[Window], questions: Mapping[int, Relation], heads: int
+    ) -> ShadowRows:
+        """Rows without attention, of the words of every part of speech that is asked."""
+        classes = {
+            upos
+            for window in windows
+            for relation in questions.values()
+            for upos in _asked_classes(window, _targets(relation, window))
+        }
+        surfaces = [Surface.of_classes(window, classes) for window in windows]
+        seen = [surface.is_seen for surface in surfaces]
+        per_window = [surface.classes() for surface in surfaces]
+        views = [
+            np.concatenate([cells[mask] for cells, mask in zip(parts, seen, strict=True)])
+            for parts in zip(*per_window, strict=True)
+        ]
+        words = [
+            ((surface.word >= 0)[None, :] & (surface.steps != 0))[mask]
+            for surface, mask in zip(surfaces, seen, strict=True)
+        ]
+        blocks = assign_blocks(windows)[0]
+        return cls(
+            surfaces,
+            views,
+            np.concatenate([mask.sum(1) for mask in seen]),
+            np.concatenate([surface.upos[surface.queries] for surface in surfaces]),
+            np.repeat(blocks, [len(surface.queries) for surface in surfaces]),
+            np.concatenate(words),
+            np.zeros((heads, len(views[0])), np.float32),
+        )
+
+    def __post_init__(self) -> None:
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        counts = [len(surface.queries) for surface in self.surfaces]
+        self._first_row = np.cumsum([0, *counts])
+        self.tokens = {
+            number: surface.last[surface.queries]
+            for number, surface in enumerate(self.surfaces)
+            if len(surface.queries)
+        }
+        """The tokens whose rows are read, by window."""
+
+    def add(self, window: int, slot: int, values: Float[ndarray, " cell"]) -> None:
+        """Keep the rows of a head on a window, the tokens of a word added up."""
+        surface = self.surfaces[window]
+        rows = slice(*self._first_row[window : window + 2])
+        sizes, last = self.sizes[rows], surface.last
+        row_tokens = last[sizes - 1] + 1
+        offset = np.repeat(np.cumsum(row_tokens) - row_tokens, sizes)
+        item = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        first = np.append(0, last[:-1] + 1)
+        start = int(self.starts[rows][0])
+        summed = np.add.reduceat(values, offset + first[item])
+        self.attention[slot, start : start + len(summed)] = summed
+
+    def shadow(self, slot: int, upos: int) -> Float[ndarray, " cell"]:
+        """A head's shadow at the words of a part of speech, both halves; 0 in all other rows."""
+        shadow = np.zeros(self.attention.shape[1])
+        for half in (0, 1):
+            of_class = self.upos == upos
+            fitted, judged = (
+                of_class & (self.block % 2 != half),
+                of_class & (self.block % 2 == half),
+            )
+            cells = np.repeat(judged, self.sizes)
+            if cells.any():
+                weights = self._fit(slot, fitted)
+                views = [view[cells] for view in self.views]
+                shadow[cells] = predict(weights, views, self.sizes[judged])
+        return shadow
+
+    def _fit(self, slot: int, rows: Bool[ndarray, " row"]) -> list[Float[ndarray, " class"]]:
+        cells, sizes = np.repeat(rows, self.sizes), self.sizes[rows]
+        attention = self.attention[slot, cells].astype(float)
+        if len(sizes):
+            # a learned sink leaves less than 1
+            total = np.add.reduceat(attention, np.cumsum(sizes) - sizes)
+            attention /= np.repeat(np.where(total > 0, total, 1), sizes)
+        return fit([view[cells] for view in self.views], sizes, attention)
+
+    def score(
+        self,
+        slot: int,
+        relation: Relation,
+        shadow_of: Callable[[int], Float[ndarray, " cell"]],
+        seed: int,
+    ) -> ShadowScore:
+        """The score of a head's shadow by a relation."""
+        rows, cells = self._targets(relation)
+        if not len(rows):
+            return NO_SHADOW
+        queries, query = np.unique(rows, return_inverse=True)
+        classes = np.unique(self.upos[queries]).tolist()
+        shadow = np.sum([shadow_of(upos) for upos in classes], axis=0)
+        picks = self._strongest(shadow, queries)
+        right = np.zeros(len(queries), bool)
+        np.logical_or.at(right, query, cells == picks[query])
+        attention = self.attention[slot]
+        mass, shadow_mass, targets = (
+            np.bincount(query, values) for values in (attention[cells], shadow[cells], cells >= 0)
+        )
+        beyond = (mass - targets * attention[picks])[~right]
+        return ShadowScore(
+            float(shadow_mass.mean()),
+            float(right.mean()),
+            *_mean_with_interval(beyond, self.block[queries[~right]], seed),
+        )
+
+    def _targets(self, relation: Relation) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
+        """Rows of a relation's queries, and the cells of their targets, each once."""
+        pairs = [np.empty((2, 0), np.int64)]
+        for number, surface in enumerate(self.surfaces):
+            targets = _targets(relation, surface.window)
+            items = surface.item_of_token
+            query, key = items[targets.query], items[targets.key]
+            row = np.searchsorted(surface.queries, query)
+            known = np.append(surface.queries, -1)[row] == query
+            known &= surface.last[query] == targets.query
+            row = self._first_row[number] + row[known]
+            pairs.append(np.stack([row, self.starts[row] + key[known]]))
+        rows, cells = np.unique(np.concatenate(pairs, axis=1), axis=1)
+        return rows, cells
+
+    def _strongest(
+        self, shadow: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
+    ) -> Int[ndarray, " query"]:
+        """The cell of the strongest word of each row."""
+        strength = np.where(self.is_word, shadow, -1.0)
+        maximum = np.maximum.reduceat(strength, self.starts)
+        strongest = np.flatnonzero(strength == np.repeat(maximum, self.sizes))
+        return np.asarray(strongest[np.searchsorted(strongest, self.starts[rows])])
+
+
+def fit(
+    views: Sequence[Int[ndarray, " cell"]],
+    sizes: Int[ndarray, " row"],
+    attention: Float[ndarray, " cell"],
+) -> list[Float[ndarray, " class"]]:
+    """Weights of a shadow in logits, for each view those of its classes.
+
+    Args:
+        views: the class of each cell, by view.
+        sizes: the cells of each row; rows follow one another.
+        attention: the head's, each row summing to 1.
+    """
+    weights = [np.zeros(int(view.max(initial=-1)) + 1) for view in views]
+    if not len(sizes):
+        return weights
+    starts = np.cumsum(sizes) - sizes
+    attended = [np.bincount(view, attention) for view in views]
+    shadow = np.repeat(1 / sizes, sizes)
+    for _ in range(ROUNDS):
+        for view, weight, goal in zip(views, weights, attended, strict=True):
+            step = np.log((goal + PRIOR) / (np.bincount(view, shadow) + PRIOR))
+            weight += step
+            shadow *= np.exp(step)[view]
+            shadow /= np.repeat(np.add.reduceat(shadow, starts), sizes)
+    return weights
+
+
+def predict(
+    weights: Sequence[Float[ndarray, " class"]],
+    views: Sequence[Int[ndarray, " cell"]],
+    sizes: Int[ndarray, " row"],
+) -> Float[ndarray, " cell"]:
+    """The rows of a shadow, each summing to 1; classes that it was not fitted on weigh nothing."""
+    logits = np.zeros(len(views[0]))
+    for weight, view in zip(weights, views, strict=True):
+        known = view < len(weight)
+        logits[known] += weight[view[known]]
+    starts = np.cumsum(sizes) - sizes
+    strength = np.exp(logits - np.repeat(np.maximum.reduceat(logits, starts), sizes))
+    return np.asarray(strength / np.repeat(np.add.reduceat(strength, starts), sizes))
+
+
+def _asked_classes(window: Window, targets: Pairs) -> Iterator[int]:
+    """Parts of speech of the words at which a relation is asked."""
+    if len(targets):
+        surface = Surface(window, np.empty(0, np.int64))
+        yield from np.unique(surface.upos[surface.item_of_token[targets.query]]).tolist()
+
+
+def _mean_with_interval(
+    values: Float[ndarray, " query"], block: Int[ndarray, " query"], seed: int
+) -> tuple[float, float, float]:
+    """The mean over queries with its interval, which takes queries in two blocks."""
+    counts = np.bincount(block)
+    known = counts > 0
+    if not known.any():
+        return (float("nan"),) * 3
+    sums, counts = np.bincount(block, values)[known], counts[known]
+    draws = resample(len(sums), np.random.default_rng(seed))
+    low, high = interval(sums, counts, draws)
+    return float(values.mean()), float(low), float(high)

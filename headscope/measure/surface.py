@@ -1,0 +1,303 @@
+"""Surface of a text: what a cell of a pattern shows without trees, entities and meaning.
+
+A row of `VIEWS` sorts the cells (query word, key word) into classes by one side of the surface: by
+distance, by the rank of the key among words of its part of speech, by its form, by its neighbours,
+by what stands between the two words, by earlier copies of words.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Int
+from numpy import ndarray
+
+from headscope.corpus.window import Window
+from headscope.relations.heuristics import UPOS
+
+OTHER, FIRST = len(UPOS), len(UPOS) + 1
+"""Classes beyond parts of speech: tokens of no word, and the first token."""
+CLASS_COUNT = len(UPOS) + 2
+FORMS = 1024
+"""Numbers of the forms of closed classes; two forms rarely share one."""
+_OPEN = ("NOUN", "PROPN", "VERB", "ADJ", "ADV", "NUM")
+"""Parts of speech whose words count by their class, not by their form."""
+_COARSE = (("NOUN", "PROPN", "PRON"), ("VERB", "AUX"), ("ADJ", "ADV", "NUM"), ("PUNCT", "SYM"))
+_RELATIVE = frozenset(("that", "which", "who", "whom", "whose", "to"))
+_Cells = Int[ndarray, "query key"]
+_MAX_EXACT = 8
+_FARTHER = (12, 20, 40)
+"""Distances in words from which on a class of distances begins; shorter ones are their own."""
+_DISTANCES = 2 * (_MAX_EXACT + len(_FARTHER) + 1) + 1
+
+
+def _is_of(*classes: str) -> Bool[ndarray, " class"]:
+    return np.array([*(upos in classes for upos in UPOS), False, False], bool)
+
+
+_ANCHORS = {
+    "boundary": _is_of("PUNCT", "SCONJ", "CCONJ"),
+    "determiner": _is_of("DET"),
+    "preposition": _is_of("ADP"),
+    "verbal": _is_of("VERB", "AUX"),
+    "nominal": _is_of("NOUN", "PROPN", "PRON"),
+    "conjunction": _is_of("CCONJ"),
+}
+"""Words that part a text: a key is the first or the last of its kind between two of them."""
+_COARSE_CLASS = np.full(CLASS_COUNT, len(_COARSE))
+for _number, _members in enumerate(_COARSE):
+    _COARSE_CLASS[_is_of(*_members)] = _number
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Items of a window: its words, and each token of no word, with some queries among them."""
+
+    window: Window
+    queries: Int[ndarray, " query"]
+    """Items, in order."""
+
+    @classmethod
+    def of_classes(cls, window: Window, classes: Iterable[int]) -> Surface:
+        """The surface with all words of some classes as its queries."""
+        word, upos = _items(window)[2], _classes(window)
+        return cls(window, np.flatnonzero((word >= 0) & np.isin(upos, list(classes))))
+
+    @cached_property
+    def item_of_token(self) -> Int[ndarray, " token"]:
+        """The item that each token is of."""
+        return _items(self.window)[0]
+
+    @cached_property
+    def last(self) -> Int[ndarray, " item"]:
+        """The last token of each item."""
+        return _items(self.window)[1]
+
+    @cached_property
+    def word(self) -> Int[ndarray, " item"]:
+        """The row of each item among the window's words, −1 for tokens of none."""
+        return _items(self.window)[2]
+
+    @cached_property
+    def upos(self) -> Int[ndarray, " item"]:
+        """Part of speech of each item as its place in `UPOS`, or one of `OTHER` and `FIRST`."""
+        return _classes(self.window)
+
+    @cached_property
+    def form(self) -> Int[ndarray, " item"]:
+        """Forms of closed classes as numbers; words of open classes by their class."""
+        return np.where(_is_of(*_OPEN)[self.upos], self.upos, CLASS_COUNT + self.spelled % FORMS)
+
+    @cached_property
+    def spelled(self) -> Int[ndarray, " item"]:
+        """A number for each item's lemma."""
+        return _spelled(self.window)
+
+    @cached_property
+    def sentence(self) -> Int[ndarray, " item"]:
+        """The sentence of each item."""
+        return np.asarray(self.window.sentence_of_token[self.last])
+
+    @cached_property
+    def steps(self) -> _Cells:
+        """Items from the query to the key; below 0 for keys before it."""
+        return np.asarray(np.arange(len(self.last))[None, :] - self.queries[:, None])
+
+    @cached_property
+    def same_sentence(self) -> _Cells:
+        """1 where query and key stand in one sentence."""
+        return np.asarray(self.sentence[None, :] == self.sentence[self.queries][:, None], np.int64)
+
+    @cached_property
+    def is_seen(self) -> Bool[ndarray, "query key"]:
+        """Mask of the keys that each query sees."""
+        kind = self.window.attention_kind
+        return np.asarray(kind.sees(self.last[self.queries][:, None], self.last[None, :]))
+
+    def rank(self, value: Int[ndarray, " item"], limit: int) -> _Cells:
+        """Rank of each key among items of its value, counted from the query: 1 is the nearest.
+
+        Keys on either side are counted by themselves; ranks end at `limit`, and the query is 0.
+        """
+        _, code = np.unique(value, return_inverse=True)
+        one_hot = code[:, None] == np.arange(code.max(initial=0) + 1)
+        before = np.cumsum(one_hot, 0) - one_hot  # items of each value before each item
+        occurrence = before[np.arange(len(code)), code]
+        earlier = before[self.queries][:, code] - occurrence
+        later = occurrence - (before + one_hot)[self.queries][:, code] + 1
+        ranks = np.where(self.steps < 0, earlier, later).clip(0, limit)
+        return np.asarray(np.where(self.steps == 0, 0, ranks))
+
+    def signed(self, ranks: _Cells, limit: int) -> _Cells:
+        """Ranks with the keys after the query told from those before it."""
+        return np.asarray(np.where(self.steps > 0, ranks + limit + 1, ranks))
+
+    def place_since(self, starts: Bool[ndarray, " item"]) -> Int[ndarray, " item"]:
+        """Place of each item among those of its coarse class since the last start: 0, 1 or 2."""
+        return _ordinal(_COARSE_CLASS[self.upos], np.cumsum(starts))
+
+    def classes(self) -> list[_Cells]:
+        """For each of `VIEWS` the class of every cell, a number from 0."""
+        return [view(self).astype(np.int32) for view in VIEWS]
+
+
+def _distance(surface: Surface) -> _Cells:
+    size = np.abs(surface.steps)
+    far = _MAX_EXACT + 1 + np.searchsorted(_FARTHER, size, side="right")
+    bucket = np.where(size <= _MAX_EXACT, size, far)
+    bucket = np.where(surface.steps > 0, bucket + _DISTANCES // 2, bucket)
+    return _mixed(surface, (bucket, _DISTANCES + 1), (surface.same_sentence, 2))
+
+
+def _recency(surface: Surface) -> _Cells:
+    ranks = surface.signed(surface.rank(surface.upos, 4), 4)
+    return _mixed(surface, (ranks, 10), (surface.same_sentence, 2))
+
+
+def _sentence_place(surface: Surface) -> _Cells:
+    """Places among the words of a class, from the beginning of the sentence and from its end."""
+    starts = np.diff(surface.sentence, prepend=-1)
+    first = _ordinal(surface.upos, np.cumsum(starts))
+    last = _ordinal(surface.upos[::-1], np.cumsum(starts)[::-1])[::-1]
+    side = np.sign(surface.steps) + 1
+    return _mixed(surface, (first, 3), (last, 3), (side, 3), (surface.same_sentence, 2))
+
+
+def _by_form(surface: Surface) -> _Cells:
+    ranks = surface.signed(surface.rank(surface.form, 3), 3)
+    cells = np.broadcast_to(surface.form, ranks.shape)
+    return np.asarray((cells * 8 + ranks) * 2 + surface.same_sentence)
+
+
+def _by_neighbour(step: int) -> Callable[[Surface], _Cells]:
+    """The key by the class of the word beside it, and its rank among words with such a one."""
+
+    def view(surface: Surface) -> _Cells:
+        neighbour = np.full(len(surface.upos), OTHER)
+        if step < 0:
+            neighbour[1:] = surface.upos[:-1]
+        else:
+            neighbour[:-1] = surface.upos[1:]
+        ranks = surface.signed(surface.rank(neighbour, 3), 3)
+        coarse = _COARSE_CLASS[surface.upos]
+        return np.asarray((ranks * CLASS_COUNT + neighbour) * 8 + coarse)
+
+    return view
+
+
+def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
+    """Anchors between query and key, and whether the key is the first or last of its kind there."""
+    anchor_classes = _ANCHORS[name]
+
+    def view(surface: Surface) -> _Cells:
+        anchors = anchor_classes[surface.upos]
+        if name == "boundary":
+            anchors = anchors | _is_relative(surface)
+        number = np.cumsum(anchors)
+        first = surface.place_since(anchors)
+        coarse = _COARSE_CLASS[surface.upos]
+        closes = (number - anchors)[::-1]
+        last = _ordinal(coarse[::-1], closes.max(initial=0) - closes)[::-1]
+        between = (number[None, :] - number[surface.queries][:, None]).clip(-2, 2) + 2
+        side = (surface.steps > 0).astype(np.int64)
+        return _mixed(surface, (between, 5), (first, 3), (last, 3), (side, 2))
+
+    return view
+
+
+def _copies(surface: Surface) -> _Cells:
+    """Keys near the nearest earlier copy of the query's word, or of the word before it."""
+    spelled, steps = surface.spelled, surface.steps
+    at_query = _steps_from_copies(surface, spelled[surface.queries])
+    at_last = _steps_from_copies(surface, spelled[np.maximum(surface.queries - 1, 0)])
+    side = (steps > 0).astype(np.int64)
+    return np.asarray(((at_query * 8 + at_last) * 2 + side) * CLASS_COUNT + surface.upos)
+
+
+def _steps_from_copies(surface: Surface, spelling: Int[ndarray, " query"]) -> _Cells:
+    """Items from the nearest earlier copy of a word to the key: 1 to 7 for −2 to 4, else 0."""
+    is_copy = (surface.spelled[None, :] == spelling[:, None]) & (surface.steps < 0)
+    steps_after = np.zeros(is_copy.shape, np.int64)
+    for step in (-2, 4, -1, 3, 2, 1, 0):
+        moved = np.zeros_like(is_copy)
+        if step >= 0:
+            moved[:, step:] = is_copy[:, : is_copy.shape[1] - step]
+        else:
+            moved[:, :step] = is_copy[:, -step:]
+        steps_after[moved] = step + 3
+    return steps_after
+
+
+VIEWS: tuple[Callable[[Surface], _Cells], ...] = (
+    _distance,
+    _recency,
+    _sentence_place,
+    _by_form,
+    _by_neighbour(-1),
+    _by_neighbour(1),
+    *(_by_anchor(name) for name in _ANCHORS),
+    _copies,
+)
+"""Ways to sort the cells of a window into classes."""
+
+
+def _mixed(surface: Surface, *parts: tuple[ndarray, int]) -> _Cells:
+    """One number for the key's part of speech and some further values, each below its size."""
+    cells: ndarray = np.broadcast_to(surface.upos, surface.steps.shape)
+    for values, size in parts:
+        cells = cells * size + values
+    return np.asarray(cells)
+
+
+def _ordinal(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[ndarray, " item"]:
+    """Place of each item among those of its value in its part: 0, 1, and 2 from then on."""
+    key = part * (value.max(initial=0) + 1) + value
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    start = np.searchsorted(ordered, ordered, side="left")
+    ordinal = np.empty(len(key), np.int64)
+    ordinal[order] = np.arange(len(key)) - start
+    return ordinal.clip(0, 2)
+
+
+def _is_relative(surface: Surface) -> Bool[ndarray, " item"]:
+    lemmas = surface.window.words.lemma
+    relative = np.array([lemma in _RELATIVE for lemma in lemmas.tolist()] + [False], bool)
+    return np.asarray(relative[surface.word])
+
+
+@lru_cache(maxsize=8)
+def _items(window: Window) -> tuple[ndarray, ndarray, ndarray]:
+    """The item of each token; the last token and the word of each item."""
+    word = np.full(len(window), -1)
+    for row, (first, last) in enumerate(
+        zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
+    ):
+        word[first : last + 1] = row
+    begins = np.ones(len(window), bool)
+    begins[1:] = (word[1:] != word[:-1]) | (word[1:] < 0)
+    item = np.cumsum(begins) - 1
+    last_tokens = np.append(np.flatnonzero(begins)[1:] - 1, len(window) - 1)
+    return item, last_tokens, word[last_tokens]
+
+
+@lru_cache(maxsize=8)
+def _classes(window: Window) -> Int[ndarray, " item"]:
+    word = _items(window)[2]
+    numbers = {name: number for number, name in enumerate(UPOS)}
+    codes = [numbers.get(upos, OTHER) for upos in window.words.upos.tolist()]
+    upos = np.array([*codes, OTHER], np.int64)[word]
+    upos[0] = FIRST
+    return np.asarray(upos)
+
+
+@lru_cache(maxsize=8)
+def _spelled(window: Window) -> Int[ndarray, " item"]:
+    _, last, word = _items(window)
+    lemmas = [zlib.crc32(lemma.encode()) for lemma in window.words.lemma.tolist()]
+    numbers = np.array([*lemmas, 0], np.int64)[word]
+    return np.asarray(np.where(word < 0, -window.tokens[last].astype(np.int64) - 1, numbers))

@@ -1,0 +1,272 @@
+"""Shadows: what has the surface alone falls by them, and what knows more stands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.window import Window
+from headscope.measure import shadow as shadow_module
+from headscope.measure.shadow import (
+    PRIOR,
+    ROUNDS,
+    ShadowRequest,
+    choose_windows,
+    fit,
+    predict,
+    score_shadows,
+)
+from headscope.measure.shadow_rows import rows_of_patterns
+from headscope.measure.surface import VIEWS, Surface
+from headscope.relations import relations_of
+from headscope.relations.relation import Relation
+from headscope.statistics.tags import verdicts
+from tests.helpers.zoo import gum_windows, zoo_windows
+
+NOUNS = ("NOUN", "PROPN")
+Choice = np.ndarray
+"""Which word each word looks at, word × word."""
+
+
+def relation(name: str) -> Relation:
+    return next(r for r in relations_of() if r.id == name)
+
+
+@cache
+def text(two_sided: bool = False) -> list[Window]:
+    windows = zoo_windows(12_000)
+    kind = {"attention_kind": BIDIRECTIONAL} if two_sided else {}
+    return [replace(window, **kind) for window in windows]
+
+
+def steps(window: Window) -> np.ndarray:
+    place = np.arange(len(window.words))
+    return place[None, :] - place[:, None]
+
+
+def last_noun_of_the_next_four(window: Window) -> Choice:
+    near = (steps(window) >= 1) & (steps(window) <= 4)
+    return last(near & np.isin(window.words.upos, NOUNS))
+
+
+def content_word_before_the_last_preposition(window: Window) -> Choice:
+    """Of nouns; the preposition is the last before the noun."""
+    upos = window.words.upos
+    adposition = np.where(upos == "ADP", np.arange(len(upos)), -1)
+    nearest = np.append(-1, np.maximum.accumulate(adposition)[:-1])
+    content = np.isin(upos, (*NOUNS, "VERB", "ADJ"))
+    before = np.arange(len(upos))[None, :] < nearest[:, None]
+    return last(before & content & np.isin(upos, NOUNS)[:, None])
+
+
+def last(choices: Choice) -> Choice:
+    single = np.zeros_like(choices)
+    rows = np.flatnonzero(choices.any(1))
+    single[rows, choices.shape[1] - 1 - choices[rows, ::-1].argmax(1)] = True
+    return single
+
+
+def knows(name: str, window: Window) -> Choice:
+    """The targets of a relation, the last of each word."""
+    targets = relation(name).pairs(window)
+    table = np.zeros((len(window.words),) * 2, bool)
+    words = Surface(window, np.empty(0, np.int64))
+    table[
+        np.searchsorted(window.words.last, targets.query),
+        words.word[words.item_of_token[targets.key]],
+    ] = True
+    return last(table)
+
+
+def pattern(window: Window, choice: Choice, noise: float) -> np.ndarray:
+    """Rows at the last tokens of words; elsewhere, and where nothing is chosen, token 0."""
+    rows = np.zeros((len(window),) * 2, np.float32)
+    for query, key in zip(*np.nonzero(choice), strict=True):
+        inside = slice(window.words.first[key], window.words.last[key] + 1)
+        rows[window.words.last[query], inside] = 1 / (inside.stop - inside.start)
+    rows[rows.sum(1) == 0, 0] = 1
+    rows /= rows.sum(1, keepdims=True)  # two words may end in one token
+    even = np.ones_like(rows) if window.attention_kind.sees_future else np.tri(len(window))
+    return np.asarray((1 - noise) * rows + noise * even / even.sum(1, keepdims=True), np.float32)
+
+
+def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
+    def patterns(chosen):
+        for window in chosen:
+            yield torch.from_numpy(pattern(window, choose(window), noise)[None, None]), window
+
+    request = [ShadowRequest(0, 0, 0)]
+    read = rows_of_patterns(patterns)
+    (score,) = score_shadows(read, windows, [relation(name)], request, tokens=tokens, seed=0)
+    return score
+
+
+@pytest.mark.parametrize(
+    ("habit", "two_sided", "name"),
+    [
+        (last_noun_of_the_next_four, True, "syntactic/det:dep>head"),
+        (last_noun_of_the_next_four, True, "syntactic/amod:dep>head"),
+        (last_noun_of_the_next_four, True, "syntactic/obj:head>dep"),
+        (content_word_before_the_last_preposition, False, "syntactic/nmod:dep>head"),
+    ],
+)
+def test_a_lazy_head_knows_no_more_than_its_shadow(habit, two_sided, name):
+    """Each is right at a third of the queries and more, and no simple rule's name says it."""
+    score = shadow_of(text(two_sided), habit, name)
+    assert score.mass > 0.25
+    assert score.beyond < 0
+    assert not score.low > 0
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("two_sided", "name"),
+    [
+        (True, "syntactic/det:dep>head"),
+        (True, "syntactic/obj:head>dep"),
+        (False, "syntactic/nmod:dep>head"),
+        (False, "coreference/pronoun"),
+    ],
+)
+def test_a_head_that_reads_the_annotation_knows_more_than_its_shadow(two_sided, name, noise):
+    score = shadow_of(text(two_sided), lambda window: knows(name, window), name, noise=noise)
+    assert score.low > 0
+    assert score.beyond == pytest.approx(1 - noise, abs=0.05)
+
+
+def test_a_shadow_gives_every_class_of_cells_the_heads_share():
+    """Its marginals are the head's but for the prior: what defines it."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(3, 9, 400)
+    views = [rng.integers(0, 4, sizes.sum()), rng.integers(0, 3, sizes.sum())]
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    attention = rng.random(sizes.sum()) * np.array([1, 5, 2, 9])[views[0]]
+    attention /= np.bincount(row, attention)[row]
+    shadow = predict(fit(views, sizes, attention), views, sizes)
+    assert np.bincount(row, shadow) == pytest.approx(np.ones(len(sizes)))
+    for view in views:
+        assert np.bincount(view, shadow) == pytest.approx(np.bincount(view, attention), rel=0.02)
+
+
+def test_a_shadow_is_that_of_a_slow_loop():
+    rng = np.random.default_rng(1)
+    sizes = np.array([2, 4, 3])
+    views = [rng.integers(0, 3, 9), rng.integers(0, 2, 9)]
+    rows = [range(2), range(2, 6), range(6, 9)]
+    attention = rng.random(9)
+    for row in rows:
+        attention[list(row)] /= attention[list(row)].sum()
+    logits = [0.0] * 9
+    for _ in range(ROUNDS):
+        for view in views:
+            shadow = _rows(logits, rows)
+            for label in range(int(view.max()) + 1):
+                cells = [cell for cell in range(9) if view[cell] == label]
+                goal = sum(attention[cell] for cell in cells) + PRIOR
+                step = np.log(goal / (sum(shadow[cell] for cell in cells) + PRIOR))
+                for cell in cells:
+                    logits[cell] += step
+    assert predict(fit(views, sizes, attention), views, sizes) == pytest.approx(_rows(logits, rows))
+
+
+def _rows(logits: list[float], rows: list[range]) -> list[float]:
+    shadow = [0.0] * len(logits)
+    for row in rows:
+        total = sum(np.exp(logits[cell]) for cell in row)
+        for cell in row:
+            shadow[cell] = np.exp(logits[cell]) / total
+    return shadow
+
+
+def test_the_score_is_that_of_a_slow_loop(monkeypatch):
+    """Of an even shadow, as it is before its first round; of equal words the first is strongest."""
+    monkeypatch.setattr(shadow_module, "ROUNDS", 0)
+    windows, name, noise = text()[:6], "syntactic/nsubj:head>dep", 0.4
+
+    def choose(window: Window) -> Choice:
+        return knows(name, window)
+
+    masses, right, beyond = [], [], []
+    for window in windows:
+        items = Surface(window, np.empty(0, np.int64))
+        rows, targets = pattern(window, choose(window), noise), relation(name).pairs(window)
+        for query in np.unique(targets.query).tolist():
+            keys = {int(items.item_of_token[k]) for k in targets.key[targets.query == query]}
+            own = int(items.item_of_token[query])
+            words = [item for item in range(own) if items.word[item] >= 0]
+            attention = [0.0] * (own + 1)
+            for token in range(query + 1):
+                attention[items.item_of_token[token]] += float(rows[query, token])
+            masses.append(len(keys) / (own + 1))
+            right.append(words[0] in keys)
+            if words[0] not in keys:
+                on_targets = sum(attention[key] for key in keys)
+                beyond.append(on_targets - len(keys) * attention[words[0]])
+    score = shadow_of(windows, choose, name, noise=noise)
+    assert score.mass == pytest.approx(np.mean(masses))
+    assert score.hit_rate == pytest.approx(np.mean(right))
+    assert score.beyond == pytest.approx(np.mean(beyond), abs=1e-6)
+
+
+def test_no_view_reads_a_tree_or_an_entity():
+    window = text()[1]
+    words = replace(
+        window.words,
+        head=np.full(len(window.words), -1),
+        deprel=np.full(len(window.words), "", "U1"),
+    )
+    bare = replace(window, words=words, mentions=window.mentions.before(0))
+    queries = np.arange(4, 60, 7)
+    for view, other in zip(
+        Surface(window, queries).classes(), Surface(bare, queries).classes(), strict=True
+    ):
+        assert np.array_equal(view, other)
+
+
+def test_views_tell_apart_what_the_surface_tells_apart():
+    window = text(True)[1]
+    queries = np.arange(4, 60, 7)
+    counts = [len(np.unique(view)) for view in Surface(window, queries).classes()]
+    assert len(counts) == len(VIEWS)
+    assert min(counts) > 20
+
+
+def test_windows_are_taken_for_the_rarest_relation_first():
+    rare, common = relation("syntactic/appos:dep>head"), relation("syntactic/det:head>dep")
+    windows = text()
+    held = [window for window in windows if len(rare.pairs(window))]
+    chosen = choose_windows(windows, [common, rare], tokens=sum(map(len, held)), seed=0)
+    assert held
+    assert set(map(id, held)) <= set(map(id, chosen))
+    assert chosen == [window for window in windows if any(window is taken for taken in chosen)]
+
+
+def test_without_tokens_or_windows_there_is_no_shadow():
+    name = "syntactic/det:head>dep"
+    assert np.isnan(shadow_of([], lambda window: knows(name, window), name)).all()
+    assert choose_windows(text(), [relation(name)], tokens=0, seed=0) == []
+
+
+def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so():
+    det = relation("syntactic/det:dep>head")
+    windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
+
+    def patterns(window: Window) -> np.ndarray:
+        lazy, true = last_noun_of_the_next_four(window), knows(det.id, window)
+        return np.stack([pattern(window, choice, 0.1) for choice in (lazy, true)])[None]
+
+    run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
+    assert run.evidence["tagged"].tolist() == [False, True]
+    assert (run.evidence["beyond_shadow_low"] > 0).tolist() == [False, True]
+    assert re.search(r"no +shadow", run.why("L0H0"))
+    assert re.search(r"yes +shadow", run.why("L0H1"))
+    # all else that a tag asks for holds
+    without = run.evidence.assign(beyond_shadow_low=np.nan)
+    assert (verdicts(without, run.rules) == "tagged").all()
