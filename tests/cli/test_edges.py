@@ -85,7 +85,7 @@ def desk(tmp_path: Path) -> Path:
 def test_tab_offers_runs_models_and_types(desk):
     assert completed("headscope why ", desk) == ["runs/first", "runs/second"]
     assert completed("headscope heads runs/s", desk) == ["runs/second"]
-    assert completed("headscope classify m", desk) == ["mini", "models"]
+    assert completed("headscope classify m", desk) == ["mini", "minilm", "models"]
     assert completed("headscope classify t", desk) == ["tiny.GGUF"]
     assert completed("headscope classify mini --types positional,in", desk) == [
         "positional,induction"

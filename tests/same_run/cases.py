@@ -26,8 +26,8 @@ class Case(NamedTuple):
     commands: tuple[str, ...]
     files: tuple[str, ...]
     """Names as `Path.glob` takes them."""
-    needs: Path | None = None
-    """A model's file without which the case is left out."""
+    needs: str | None = None
+    """A packaged model that must be in the cache, or the case is left out."""
 
 
 TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
@@ -37,7 +37,7 @@ TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
 def _classify(
     name: str,
     words: str,
-    needs: Path | None = None,
+    needs: str | None = None,
     files: tuple[str, ...] = (*TABLES, "tally.safetensors"),
 ) -> Case:
     command = f"classify {words} --out {name} --overwrite --quiet"
@@ -50,7 +50,7 @@ def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
 
 CASES = (
     _classify("mini", "mini"),
-    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", SMOLLM2),
+    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", "smollm2"),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
     _classify("translator", "@translator --corpus aligned --max-tokens 6000", files=TABLES),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
