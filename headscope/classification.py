@@ -76,9 +76,10 @@ def classify(
     from there when it is called again in the same way; it ends with the same numbers.
 
     Args:
-        model: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name like `gpt2`;
-            or what is in memory: a (model, tokenizer) pair of transformers, a loaded model, or a
-            TransformerBridge; see `headscope.models.in_memory.open_model` for its changes.
+        model: `mini`, `smollm2` or `minilm`, a folder in Hugging Face layout, a `.gguf` file, or a
+            hub name like `gpt2`; or what is in memory: a (model, tokenizer) pair of transformers, a
+            loaded model, or a TransformerBridge; see `headscope.models.in_memory.open_model` for
+            its changes.
         corpus: files or folders of CoNLL-U or plain text, or `gum`, `gold` or `controlled`, which
             ship with headscope; `gum` when None.
         settings: what else is asked for; see `headscope.settings.Settings`.

@@ -8,7 +8,8 @@ import pytest
 
 FORESEEN = (
     "needs GPT-2's vocabulary in",
-    "needs SmolLM2 in",
+    "needs smollm2 in the cache",
+    "needs minilm in the cache",
     "needs a GPU",
     "needs a browser",
     "nothing can be mounted here",

@@ -18,12 +18,12 @@ import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from headscope import cli
 from headscope.corpus.shipped import mini_folder
 from tests.fuzz.commands import sound
 from tests.fuzz.desk import Desk, make_desk
 from tests.helpers.installed import ROOT, call
 from tests.helpers.models import edit_config
+from tests.helpers.studies import FUNCTIONS, line, named
 from tests.models.gguf_files import save_gguf, sizes_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -56,7 +56,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Plain
 ASKED = {
     ("classify", "mini", "--adapter", "lora", "--out", "by-adapter"):
         "adapter lora needs peft, which is not installed: pip install 'headscope[adapters]'",
-    ("sweep", "--models", "mini", "--out", "by-ray", "--address", "there"):
+    ("sweep", "run", "--models", "mini", "--out", "by-ray", "--address", "there"):
         "--address there needs ray, which is not installed: pip install 'headscope[ray]'",
     ("classify", "packed"):
         "its weights are quantised (bitsandbytes, 4 bits), and reading them needs bitsandbytes, "
@@ -151,11 +151,10 @@ def save_adapter(folder: Path) -> None:
 def command_lines(desk: Desk) -> Iterator[list[str]]:
     """Every command on every kind of model, text and run that it takes, each written elsewhere."""
     arguments = sound(desk)
-    for command in cli.app.registered_commands:
-        name = command.name or command.callback.__name__
+    for name in FUNCTIONS:
         words = [*arguments[name], *MORE.get(name, ())]
         if name in NEVER:
-            yield from ([name, "packed"], [name, "broken.gguf"], [name, "missing"])
+            yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))
             continue
         kinds = ("mini", "model", "model.gguf", "broken.gguf", "packed", "lora")
         for kind in kinds if "mini" in words else ("",):
@@ -168,9 +167,9 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
                     "spoken": f"spoken-{kind}",
                 }
                 if name != "sweep" or kind not in ("broken.gguf", "packed", "lora"):
-                    yield [name, *(swapped.get(word, word) for word in words), *over(name)]
-    for line in ASKED:
-        yield [*line, "--quiet"]
+                    yield line(name, *(swapped.get(word, word) for word in words), *over(name))
+    for asked in ASKED:
+        yield [*asked, "--quiet"]
 
 
 def over(name: str) -> list[str]:
@@ -213,10 +212,10 @@ def test_every_command_on_every_kind_of_input_ends_in_words(ends):
     assert [each for each in ends.values() if "Traceback" in each["said"]] == []
     silent = [each for each in ends.values() if each["code"] == 2 and not each["said"].strip()]
     assert silent == []
-    names = {line[0] for line in ends}
-    assert names == {c.name or c.callback.__name__ for c in cli.app.registered_commands}
+    names = set(map(named, ends))
+    assert names == set(FUNCTIONS)
     assert not [each for each in ends.values() if "No such option" in each["said"]]
-    done = {line[0] for line, each in ends.items() if each["code"] in (0, None)}
+    done = {named(line) for line, each in ends.items() if each["code"] in (0, None)}
     assert names - done <= {*NEVER, "emergence", "explain", "prune", "verify"}  # text too short
     assert len(ends) > 50
 
@@ -230,12 +229,14 @@ def test_a_gguf_file_and_a_folder_are_read_by_a_plain_install(ends):
         ]
         assert [each["code"] for each in read] == [0] * len(read), read
         assert read
-    (counted,) = (each for line, each in ends.items() if line[:2] == ("anatomy", "model.gguf"))
+    (counted,) = (
+        each for line, each in ends.items() if line[:3] == ("study", "anatomy", "model.gguf")
+    )
     assert counted["code"] == 0, counted
 
 
 def test_what_needs_a_package_that_is_not_there_says_how_to_install_it(ends):
-    for line, said in ASKED.items():
-        end = ends[(*line, "--quiet")]
+    for asked, said in ASKED.items():
+        end = ends[(*asked, "--quiet")]
         assert end["code"] == 2, end
         assert said in " ".join(end["said"].split()), end

@@ -9,18 +9,17 @@ import atexit
 import gc
 import sys
 
-from headscope.cli.app import app
+from headscope.cli.app import app, position
 from headscope.cli.study_command import add_studies
 from headscope.cli.terminal import BROKEN_PIPE, ReaderGoneError, flush, ready, warn
 from headscope.cli.termination import catch_termination
 from headscope.errors import HeadscopeError
-from headscope.studies.study_table import GROUPS
 
-# modules of commands; they stand in --help in this order, and those of studies in the table's
+# modules of commands; those of studies join in the order of their table
 from headscope.cli import measure, sweep, look, export, compare, intervene  # isort: skip  # noqa: F401
 
 add_studies()
-app.registered_commands.sort(key=lambda command: GROUPS.index(str(command.rich_help_panel)))
+app.registered_commands.sort(key=lambda command: position(command.name))
 
 __all__ = ["app", "main"]
 

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from headscope.cli.terminal import say, warn
 from headscope.cli.termination import stop_code
 from headscope.errors import HeadscopeError
+from headscope.studies.study_table import GROUPS, TOP
+
+WORDS: dict[str, tuple[str, ...]] = {}
+"""The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
 
 
-class _Commands(TyperGroup):
+class CommandGroup(TyperGroup):
+    """Commands whose help is a line each, with the question that it answers."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help: it fits a terminal of 24 lines and 80 columns."""
+        formatter.write("\n".join(_help_lines(self, ctx)) + "\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command; of the name of a group that once was a command, too."""
+        if not args and not ctx.resilient_parsing:
+            say(ctx.get_help())
+            raise typer.Exit(2)
+        name = str(self.name)
+        if name in WORDS and args and args[0] not in (*self.commands, *ctx.help_option_names):
+            if not ctx.resilient_parsing:
+                _say_new_words(name)
+            args = [*WORDS[name][1:], *args]
+        return super().parse_args(ctx, args)
+
+
+class _Commands(CommandGroup):
     """Commands that say what is left when they are interrupted; typer's end without a word."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -27,11 +51,40 @@ class _Commands(TyperGroup):
             raise HeadscopeError(f"{where}{error.strerror or error}") from error
 
 
+class _OldCommand(TyperCommand):
+    """A command by the name that it had before there were groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _say_new_words(str(self.name))
+        return super().parse_args(ctx, args)
+
+
+def _say_new_words(name: str) -> None:
+    words = " ".join(WORDS[name])
+    warn(f"headscope: headscope {name} is now headscope {words}; the old name goes in 0.3")
+
+
+def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
+    """The lines of a group's help: usage, what it is, its commands, and what says more."""
+    first, *others = [line.strip() for line in (group.epilog or "").split("\n") if line.strip()]
+    yield f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]..."
+    yield from ("", str(group.help), f"{first} {', then '.join(others)}".strip(), "")
+    rows = [row for row in group.commands.values() if not row.hidden]
+    groups = [row for row in rows if isinstance(row, TyperGroup)]
+    width = max(len(str(row.name)) for row in rows) + 2
+    yield from (f"  {row.name:{width}}{row.short_help}" for row in rows if row not in groups)
+    yield from ([""] if groups else [])
+    yield from (f"  {row.name:{width}}{row.help}" for row in groups)
+    flags = ", ".join(min(option.opts, key=len) for option in group.get_params(ctx))
+    yield from ("", f"Options: {flags}. See COMMAND -h.")
+
+
 app = typer.Typer(
+    name="headscope",
     cls=_Commands,
-    help="What does each attention head of a pretrained transformer do, and how sure are we?",
-    epilog="Start here:\n\nheadscope classify mini\n\nheadscope why runs/mini L5H1",
-    no_args_is_help=True,
+    help="What does each head of a pretrained transformer do, and how sure are we?",
+    epilog="Type first:\n\nheadscope classify mini\n\nheadscope why runs/mini L5H1",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -39,12 +92,51 @@ app = typer.Typer(
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-def command(group: str, *examples: str) -> Callable[[_Command], _Command]:
-    """Add a command to its group; its help ends with the examples, which are complete lines."""
+_FIRST = (
+    *("classify", "heads", "why", "show", "report"),
+    *("compare", "ablate", "explain", "verify", "serve"),
+)
+
+
+def position(name: str | None) -> int:
+    """The place in the help of a command of no group, in the order of a day's work."""
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+
+
+def _group_app(name: str) -> typer.Typer:
+    """The application of a group of commands, which joins the one above."""
+    group = typer.Typer(cls=CommandGroup, help=GROUPS[name], epilog="Its commands answer:")
+    app.add_typer(group, name=name)
+    return group
+
+
+_APPS = {name: app if name == TOP else _group_app(name) for name in GROUPS}
+
+
+def command(
+    group: str, question: str, *examples: str, name: str = ""
+) -> Callable[[_Command], _Command]:
+    """Add a command to its group; its help ends with the examples, which are complete lines.
+
+    Args:
+        group: its name in `GROUPS`.
+        question: the one that the command answers, in less than a line.
+        examples: for the end of its help.
+        name: within the group, where that is another than the function's.
+    """
     title = "For example:" if len(examples) == 1 else "Examples:"
     # a blank line between them: what stands in one paragraph is folded into one line
     epilog = "\n\n".join([title, *(f"  {example}" for example in examples)])
-    return app.command(rich_help_panel=group, epilog=epilog)
+
+    def decorate(function: _Command) -> _Command:
+        function_name = function.__name__
+        new_name = name or function_name
+        WORDS[function_name] = (new_name,) if group == TOP else (group, new_name)
+        if group != TOP and function_name not in GROUPS:
+            app.command(function_name, cls=_OldCommand, hidden=True)(function)
+        return _APPS[group].command(new_name, short_help=question, epilog=epilog)(function)
+
+    return decorate
 
 
 @app.callback(invoke_without_command=True)

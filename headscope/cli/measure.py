@@ -27,11 +27,12 @@ from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
 from headscope.errors import HeadscopeError
 from headscope.runs.write import write_file
 from headscope.settings import Settings
-from headscope.studies.study_table import MEASURE
+from headscope.studies.study_table import TOP
 
 
 @command(
-    MEASURE,
+    TOP,
+    "What does each head do? Writes a run folder.",
     "headscope classify mini",
     "headscope classify gpt2 --corpus my_texts/ --max-tokens 10000",
     "headscope classify EleutherAI/pythia-70m --revision step1000 --types positional,induction",

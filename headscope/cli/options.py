@@ -36,7 +36,7 @@ Run = Annotated[Path, typer.Argument(help="A run folder.", autocompletion=comple
 Model = Annotated[
     str,
     typer.Argument(
-        help="mini, a hub name such as gpt2, a folder, or a .gguf file.",
+        help="mini, smollm2 or minilm; a hub name such as gpt2, a folder, or a .gguf file.",
         autocompletion=complete.models,
     ),
 ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.models import OptionInfo
 
-from headscope.cli.app import app, command
+from headscope.cli.app import WORDS, command
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import SHARED, Format
 from headscope.cli.signature import Argument, Signature, signature_of
@@ -116,7 +116,7 @@ def body(name: str) -> Callable[[_Body], _Body]:
 def command_of(name: str) -> Callable[[_Body], _Body]:
     """Make a function the whole command of a study, where its options are no signature's."""
     (study,) = (study for study in STUDIES if study.name == name)
-    return command(study.group, *study.examples)
+    return _command(study)
 
 
 def _run(call: StudyCall) -> None:
@@ -129,10 +129,13 @@ def _run(call: StudyCall) -> None:
 
 def add_studies() -> None:
     """Add the command of each study that has one and is no command yet."""
-    names = {info.callback.__name__ for info in app.registered_commands if info.callback}
     for study in STUDIES:
-        if study.group and study.name not in names:
-            command(study.group, *study.examples)(study_command(study))
+        if study.group and study.name not in WORDS:
+            _command(study)(study_command(study))
+
+
+def _command(study: StudyRow) -> Callable[[_Body], _Body]:
+    return command(study.group, study.question, *study.examples, name=study.command)
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:

@@ -10,9 +10,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from headscope.above_bars import above_bars
 from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, WriteError
-from headscope.measure.progress import Progress, ProgressOutput, above_bars
+from headscope.measure.progress import Progress, ProgressOutput
 
 PIPE_WIDTH = 100
 """Columns of prose that goes to a pipe or a file, which have no width."""

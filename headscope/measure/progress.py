@@ -7,9 +7,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from headscope.above_bars import print_above_bars
 
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
@@ -132,7 +134,7 @@ def progress_bar(
             if begins:  # else it would go on saying that the model is loaded for a while
                 bar.refresh()
 
-        show_message = on_message if isinstance(progress, ProgressOutput) else _print_line
+        show_message = on_message if isinstance(progress, ProgressOutput) else print_above_bars
         yield ProgressBar(draw, show_message, at_most=at_most)
 
 
@@ -145,16 +147,6 @@ def in_notebook() -> bool:
     """True in a notebook's kernel, by the rule of `tqdm.auto`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel.zmqshell" in sys.modules and shell is not None
-
-
-def above_bars() -> AbstractContextManager[Any]:
-    """Within it lines can be printed to standard error; bars go away before and come back after."""
-    if "tqdm" not in sys.modules:
-        return nullcontext()
-    from tqdm import tqdm
-
-    lines: AbstractContextManager[Any] = tqdm.external_write_mode(file=sys.stderr)
-    return lines
 
 
 def duration(seconds: float) -> str:
@@ -206,11 +198,6 @@ def _width() -> dict[str, Any]:
     except (OSError, ValueError, AttributeError):
         known = False
     return {"dynamic_ncols": True} if known else {"ncols": COLUMNS, "nrows": ROWS}
-
-
-def _print_line(line: str) -> None:
-    with above_bars():
-        print(line, file=sys.stderr)
 
 
 def silent(*arguments: Any) -> None:

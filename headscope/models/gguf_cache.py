@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import torch
 
 from headscope.errors import ModelError
+from headscope.models.cache_folder import cache_root, unfinished_folder
 from headscope.models.quiet_transformers import quiet_logging
 
 MAX_BYTES = 2 * 2**30
@@ -27,20 +26,12 @@ SPARE = 4
 """Times as much room must be free on the disk."""
 CACHE_BYTES = 4 * 2**30
 """Bytes that are kept of all models; the one that was used longest ago goes first."""
-UNFINISHED_AFTER = 3600.0
-"""Seconds after which what is half written is nobody's: no model is written for so long."""
-_NEW = ".new-"
 
 
 def cache_folder() -> Path | None:
-    """Folder of unpacked models: `unpacked` in `HEADSCOPE_CACHE`, or in `~/.cache/headscope`.
-
-    None where that variable is empty: nothing is kept then.
-    """
-    stated_folder = os.environ.get("HEADSCOPE_CACHE")
-    if stated_folder == "":
-        return None
-    return Path(stated_folder or Path.home() / ".cache" / "headscope") / "unpacked"
+    """Folder of unpacked models; None where nothing is kept."""
+    root = cache_root()
+    return None if root is None else root / "unpacked"
 
 
 @contextmanager
@@ -79,13 +70,9 @@ def cache_model(sha256: str, network: Any, tokenizer: Any) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(folder.parent).free < SPARE * size:
             return
-        _remove_unfinished(folder.parent)
-        unfinished = Path(mkdtemp(prefix=_NEW, dir=folder.parent))
-        try:
+        with unfinished_folder(folder.parent) as unfinished:
             _save(network, tokenizer, unfinished)
             unfinished.rename(folder)  # fails where another process was faster
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
         _remove_oldest(folder.parent)
 
 
@@ -104,13 +91,6 @@ def _cache_path(sha256: str) -> Path | None:
     # another version of the reader may give other numbers
     reader = f"{version('transformers')}-{version('gguf')}"
     return None if folder is None else folder / f"{sha256[:32]}-{reader}"
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed left behind."""
-    for unfinished in folder.glob(f"{_NEW}*"):
-        if time.time() - unfinished.stat().st_mtime > UNFINISHED_AFTER:
-            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _remove_oldest(folder: Path) -> None:

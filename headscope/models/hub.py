@@ -20,7 +20,10 @@ TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
 """What a model in Hugging Face layout needs."""
-WAYS_ON = "mini, a local folder in Hugging Face layout or a .gguf file works without it"
+WAYS_ON = (
+    "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
+    "smollm2 and minilm come from the package index"
+)
 
 
 def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> tuple[Path, str]:

@@ -126,7 +126,8 @@ def load_model(name: str, **options: Any) -> Model:
     """Load a language model and check that its patterns are attention patterns.
 
     Args:
-        name: `mini`, a folder in Hugging Face layout, a `.gguf` file, or a hub name such as `gpt2`.
+        name: `mini`, a packaged model such as `smollm2`, a folder in Hugging Face layout, a `.gguf`
+            file, or a hub name such as `gpt2`.
         options: fields of `headscope.models.load_options.LoadOptions`.
 
     Raises:

@@ -8,19 +8,29 @@ from pathlib import Path
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError
 from headscope.models.hub import FILES, download
+from headscope.models.package_index import packaged_path
+from headscope.models.packaged import PACKAGED
 
 
 def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> tuple[Path, str]:
     """The folder or the single file of a model, and the hub's commit; empty for a local one.
 
     Args:
-        name: `mini`, a folder, a `.gguf` or `.json` file, or a hub name.
+        name: `mini`, a packaged model, a folder, a `.gguf` or `.json` file, or a hub name.
         revision: branch, tag or commit on the hub.
         files: what to fetch if it is a hub name, as patterns.
 
     Raises:
         ModelError: nothing is there, or a revision is asked of a local model.
     """
+    if name in PACKAGED:
+        if revision is not None:
+            package = PACKAGED[name].requirement
+            raise ModelError(
+                f"{name} is {package} of the package index, and --revision {revision} chooses "
+                f"among models on the hub; ./{name} is a folder"
+            )
+        return packaged_path(name), ""
     try:
         path = mini_folder() if name == MINI else Path(name).expanduser()
         local = path.exists()

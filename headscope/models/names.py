@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from headscope.corpus.shipped import MINI
 from headscope.errors import ModelError
+from headscope.models.packaged import is_reserved
 
 
 def title_of(model: str) -> str:
@@ -19,7 +19,7 @@ def title_of(model: str) -> str:
     with suppress(RuntimeError):  # a home that nobody has
         path = path.expanduser()
     local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
-    if model == MINI or not local:
+    if is_reserved(model) or not local:
         return model
     return path.name if path.name not in _NO_NAMES else path.resolve().name or model
 

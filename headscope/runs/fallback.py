@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headscope.errors import WriteError
+from headscope.models.cache_folder import cache_root
 from headscope.runs.write import write_files
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -40,14 +41,11 @@ def fallback_folders(work: Path) -> list[Path]:
     Args:
         work: the run folder's workplace; see `headscope.runs.lock.workplace`.
     """
-    # importing torch takes seconds
-    from headscope.models.gguf_cache import cache_folder
-
     name = hashlib.sha256(os.fsencode(work)).hexdigest()[:16]
     owner = os.getuid() if hasattr(os, "getuid") else 0
     temporary = Path(tempfile.gettempdir()) / f"headscope-{owner}-{name}"
-    cache = cache_folder()
-    return [temporary] if cache is None else [cache.parent / "unfinished" / name, temporary]
+    cache = cache_root()
+    return [temporary] if cache is None else [cache / "unfinished" / name, temporary]
 
 
 def claim(folder: Path) -> Path:

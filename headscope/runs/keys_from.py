@@ -16,7 +16,7 @@ _KINDS = {"layer": "int64", "head": "int64", "k_from": "str"}
 
 
 def read_keys_from(folder: Path, heads: pd.DataFrame, head_names: HeadNames) -> pd.DataFrame | None:
-    """The table of a run folder; None where `headscope weights --keep` has not been run on it.
+    """The table of a run folder; None before `headscope study weights --keep`.
 
     Args:
         folder: of the run.

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.corpus.shipped import MINI, named_corpora
+from headscope.corpus.shipped import named_corpora
+from headscope.models.packaged import is_reserved
 from headscope.runs.redact_paths import shareable
 from headscope.runs.write import resolved
 
@@ -35,7 +36,8 @@ def places_of(
         corpora: the files and folders that were asked for.
         adapter: the folder that was merged into the model.
     """
-    local: dict[str, Any] = {} if revision or model == MINI else {"model": model and lies(model)}
+    on_disk = not revision and not (model and is_reserved(model))
+    local: dict[str, Any] = {"model": model and lies(model)} if on_disk else {}
     if adapter is not None:
         local["adapter"] = lies(adapter)
     return {**local, "corpora": [lies(path) for path in corpora]}

@@ -91,15 +91,15 @@ def _stated(model: Any) -> tuple[int, int, AttentionKind] | None:
     says so.
     """
     # importing a model library takes seconds
-    from headscope.corpus.shipped import MINI, mini_folder
     from headscope.models.layout.dimensions import read_dimensions
+    from headscope.models.packaged import local_path
     from headscope.models.weights import read_config
 
     if not isinstance(model, str | Path):
         return None
     try:
-        path = mini_folder() if str(model) == MINI else Path(model).expanduser()
-        if not path.is_dir():
+        path = local_path(str(model))
+        if path is None or not path.is_dir():
             return None
         dimensions = read_dimensions(str(model), read_config(str(model), path))
     except (HeadscopeError, OSError, RuntimeError, ValueError):  # the loader says what is wrong

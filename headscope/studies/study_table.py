@@ -11,8 +11,18 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-GROUPS = MEASURE, INSPECT, COMPARE, CAUSES = "Measure", "Look", "Compare", "Causes"
-"""Groups of commands in `--help`, in that order."""
+TOP, DRAW, EXPORT, SWEEP, STUDY, CHECK = "top", "draw", "export", "sweep", "study", "check"
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        TOP: "What a day's work needs.",
+        DRAW: "A run as a picture for a paper.",
+        EXPORT: "Runs as a site, or as the data of another page.",
+        SWEEP: "Many models, revisions, corpora or languages.",
+        STUDY: "One question about a model: its weights, size, likeness, pruning, …",
+        CHECK: "How often tags are right; what ships; which models load.",
+    }
+)
+"""Groups of commands, and what their commands are for; those of `TOP` stand in none."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,11 @@ class StudyRow:
     result: str
     """Class of what it returns."""
     group: str = ""
-    """Group of the command; empty for a study of Python alone."""
+    """Group of the command in `GROUPS`; empty for a study of Python alone."""
+    command: str = ""
+    """Name of the command within its group, where that is another than the function's."""
+    question: str = ""
+    """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()
     """Complete lines that call the command."""
     tables: tuple[Table, ...] = ()
@@ -58,6 +72,12 @@ class StudyRow:
     """Arguments of the function that the command does not take."""
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names in `headscope.cli.options.SHARED` of arguments that are called otherwise there."""
+
+    @property
+    def words(self) -> str:
+        """The words of the command, such as `study weights`."""
+        name = self.command or self.name
+        return name if self.group == TOP else f"{self.group} {name}"
 
 
 def imported(path: str) -> Any:
@@ -87,10 +107,13 @@ STUDIES: tuple[StudyRow, ...] = (
         name="sweep",
         function="sweep.run_cells:sweep",
         result="sweep.sweep_result:Sweep",
-        group=MEASURE,
+        group=SWEEP,
+        command="run",
+        question="What do heads do across models, revisions and corpora?",
         examples=(
-            "headscope sweep stages.yaml --dry-run",
-            "headscope sweep --models checkpoints/ --revisions step128,step1000 --out runs/stages",
+            "headscope sweep run stages.yaml --dry-run",
+            "headscope sweep run --models checkpoints/ --revisions step128,step1000 "
+            "--out runs/stages",
         ),
         tables=(Table("sweep.csv"),),
     ),
@@ -98,10 +121,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="languages",
         function="sweep.languages.classify_languages:languages",
         result="sweep.languages.languages_result:Languages",
-        group=MEASURE,
+        group=SWEEP,
+        question="Which heads hold a relation in how many languages?",
         examples=(
-            "headscope languages bigscience/bloom-560m --corpus pud/",
-            "headscope languages model/ --corpus pud/ --languages de,ja,zh --figure languages.svg",
+            "headscope sweep languages bigscience/bloom-560m --corpus pud/",
+            "headscope sweep languages model/ --corpus pud/ --languages de,ja,zh "
+            "--figure languages.svg",
         ),
         tables=(
             Table("languages.csv"),
@@ -113,12 +138,13 @@ STUDIES: tuple[StudyRow, ...] = (
         name="weights",
         function="weights.head_weights:weights",
         result="weights.weights_result:WeightEvidence",
-        group=MEASURE,
+        group=STUDY,
+        question="What do a head's weights show, without any text?",
         examples=(
-            "headscope weights mini",
-            "headscope weights runs/mini --table composition --out composition.csv",
-            "headscope weights mini --table related --out related.csv",
-            "headscope weights runs/mini --keep",
+            "headscope study weights mini",
+            "headscope study weights runs/mini --table composition --out composition.csv",
+            "headscope study weights mini --table related --out related.csv",
+            "headscope study weights runs/mini --keep",
         ),
         tables=(
             Table("weights heads", "heads"),
@@ -134,11 +160,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="anatomy",
         function="anatomy.parameter_count:anatomy",
         result="anatomy.anatomy_result:Anatomy",
-        group=MEASURE,
+        group=STUDY,
+        question="How many parameters, and how large a key/value cache?",
         examples=(
-            "headscope anatomy mini --check",
-            "headscope anatomy",
-            "headscope anatomy gpt2 --context 4096 --format csv",
+            "headscope study anatomy mini --check",
+            "headscope study anatomy",
+            "headscope study anatomy gpt2 --context 4096 --format csv",
         ),
         tables=(Table("anatomy"), Table("anatomy published")),
         out="",
@@ -150,10 +177,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="headvis",
         function="headvis.headvis_folder:headvis",
         result="headvis.headvis_result:HeadVis",
-        group=INSPECT,
+        group=EXPORT,
+        question="What does the HeadVis page show of a run?",
         examples=(
-            "headscope headvis runs/mini --out headvis/data",
-            "headscope headvis runs/mini --heads L1H0,L5H3 --sequences 100 --points 0 --overwrite",
+            "headscope export headvis runs/mini --out headvis/data",
+            "headscope export headvis runs/mini --heads L1H0,L5H3 "
+            "--sequences 100 --points 0 --overwrite",
         ),
         out="",
         figure="",
@@ -164,7 +193,8 @@ STUDIES: tuple[StudyRow, ...] = (
         name="compare",
         function="compare.side_by_side:compare",
         result="compare.compare_result:Comparison",
-        group=COMPARE,
+        group=TOP,
+        question="What differs between runs: heads, lifts, shares by depth?",
         examples=(
             "headscope compare runs/mini runs/gpt2",
             "headscope compare runs/one runs/two --table relations --out changes.csv "
@@ -183,11 +213,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="emergence",
         function="sweep.emergence:emergence",
         result="sweep.sweep_result:Emergence",
-        group=COMPARE,
+        group=SWEEP,
+        question="At which revision do heads of each type appear?",
         examples=(
-            "headscope emergence runs/stages --figure stages.pdf",
-            "headscope emergence runs/stages --film stages.html",
-            "headscope emergence runs/stages --format csv",
+            "headscope sweep emergence runs/stages --figure stages.pdf",
+            "headscope sweep emergence runs/stages --film stages.html",
+            "headscope sweep emergence runs/stages --format csv",
         ),
         tables=(Table("emergence"),),
     ),
@@ -195,10 +226,11 @@ STUDIES: tuple[StudyRow, ...] = (
         name="redundancy",
         function="redundancy.head_distances:redundancy",
         result="redundancy.redundancy_result:Redundancy",
-        group=COMPARE,
+        group=STUDY,
+        question="How alike are the heads?",
         examples=(
-            "headscope redundancy runs/mini --figure map.png",
-            "headscope redundancy runs/mini --windows 64 --format json",
+            "headscope study redundancy runs/mini --figure map.png",
+            "headscope study redundancy runs/mini --windows 64 --format json",
         ),
         tables=(
             Table("redundancy"),
@@ -215,7 +247,8 @@ STUDIES: tuple[StudyRow, ...] = (
         name="verify",
         function="validation.verify:verify",
         result="validation.verify_result:Verification",
-        group=COMPARE,
+        group=TOP,
+        question="Are the heads there that the literature knows?",
         examples=(
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
@@ -227,12 +260,13 @@ STUDIES: tuple[StudyRow, ...] = (
         name="calibrate",
         function="validation.calibrate:calibrate",
         result="validation.calibrate_result:Calibration",
-        group=COMPARE,
+        group=CHECK,
+        question="How often are tags right, on heads that are known?",
         examples=(
-            "headscope calibrate --out planted.csv",
-            "headscope calibrate mini --seeds 3",
-            "headscope calibrate --writes --out writes.csv",
-            "headscope calibrate --zoo --out zoo.csv --figure zoo.pdf",
+            "headscope check calibrate --out planted.csv",
+            "headscope check calibrate mini --seeds 3",
+            "headscope check calibrate --writes --out writes.csv",
+            "headscope check calibrate --zoo --out zoo.csv --figure zoo.pdf",
         ),
         tables=(Table("calibrate"),),
         out="Write each head's row to this CSV.",
@@ -241,7 +275,8 @@ STUDIES: tuple[StudyRow, ...] = (
         name="ablate",
         function="ablate.causal_table:ablate",
         result="ablate.ablate_result:Ablation",
-        group=CAUSES,
+        group=TOP,
+        question="Does the model need what a tag says?",
         examples=(
             "headscope ablate runs/mini",
             "headscope ablate runs/mini --only edges",
@@ -256,10 +291,11 @@ STUDIES: tuple[StudyRow, ...] = (
         name="prune",
         function="prune.pruning_curve:prune",
         result="prune.prune_result:Pruning",
-        group=CAUSES,
+        group=STUDY,
+        question="What is the loss as more and more heads are masked?",
         examples=(
-            "headscope prune mini --run runs/mini --figure prune.pdf --out prune.csv",
-            "headscope prune mini --save smaller --keep 0.5",
+            "headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",
+            "headscope study prune mini --save smaller --keep 0.5",
         ),
         tables=(Table("prune"), Table("prune-heads", "heads", suffix="heads")),
         out="Write the curve to this .csv file, and each head to FILE-heads.csv.",
@@ -270,10 +306,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="streaming",
         function="streaming.streaming_curve:streaming",
         result="streaming.streaming_result:Streaming",
-        group=CAUSES,
+        group=STUDY,
+        question="Which heads need only sinks and a recent window?",
         examples=(
-            "headscope streaming mini",
-            "headscope streaming runs/mini --recent 128 --out streaming.csv --figure streaming.svg",
+            "headscope study streaming mini",
+            "headscope study streaming runs/mini --recent 128 "
+            "--out streaming.csv --figure streaming.svg",
         ),
         tables=(Table("streaming"), Table("streaming-curve", "curve", suffix="curve")),
         out="Write the heads to this .csv file, and the curve to FILE-curve.csv.",
@@ -283,7 +321,8 @@ STUDIES: tuple[StudyRow, ...] = (
         name="explain",
         function="explain.explanation:explain",
         result="explain.explain_result:Explanation",
-        group=CAUSES,
+        group=TOP,
+        question="How much of a head is a small rule?",
         examples=(
             "headscope explain mini --out rules.csv --figure coverage.pdf",
             "headscope explain runs/mini --features 12 --each layer",
@@ -298,10 +337,11 @@ STUDIES: tuple[StudyRow, ...] = (
         name="directions",
         function="directions.contrast_directions:directions",
         result="directions.directions_result:Directions",
-        group=CAUSES,
+        group=STUDY,
+        question="How many directions tell targets from controls?",
         examples=(
-            "headscope directions runs/mini L5H1",
-            "headscope directions runs/mini L5H1 --relation induction/repeat "
+            "headscope study directions runs/mini L5H1",
+            "headscope study directions runs/mini L5H1 --relation induction/repeat "
             "--figure directions.pdf",
         ),
         tables=(Table("directions"),),
@@ -312,10 +352,11 @@ STUDIES: tuple[StudyRow, ...] = (
         name="collapse",
         function="collapse.shared_pattern:collapse",
         result="collapse.collapse_result:Collapse",
-        group=CAUSES,
+        group=STUDY,
+        question="What is lost when a layer's heads share one pattern?",
         examples=(
-            "headscope collapse mini --mixing --out collapse.csv",
-            "headscope collapse mini --figure collapse.pdf",
+            "headscope study collapse mini --mixing --out collapse.csv",
+            "headscope study collapse mini --figure collapse.pdf",
         ),
         tables=(Table("collapse"),),
         lines="collapse.collapse_view:collapse_lines",

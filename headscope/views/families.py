@@ -7,6 +7,7 @@ from rich.text import Text
 
 from headscope.models.layout.model_layout import ModelLayout
 from headscope.models.layout.table import LAYOUTS
+from headscope.models.packaged import PACKAGED, PackagedModel
 from headscope.views.tables import plain_table
 
 COLUMNS = ("layout", "for example", "attention", "engine", "differs by", "twin", "planted heads")
@@ -25,6 +26,15 @@ def layout_cells(layout: ModelLayout) -> tuple[str, ...]:
     )
 
 
+def describe_package(model: PackagedModel) -> str:
+    """A packaged model in words.
+
+    >>> describe_package(PACKAGED["minilm"])
+    'all-MiniLM-L6-v2, BERT, 6 × 12 heads; 84 MB, Apache-2.0'
+    """
+    return f"{model.title}, {model.architecture}; {model.size}, {model.licence}"
+
+
 def describe_models() -> RenderableType:
     """The ways to name a model, and the table of layouts."""
     table = plain_table(*COLUMNS, unwrapped=("layout", "engine", "differs by"))
@@ -33,9 +43,11 @@ def describe_models() -> RenderableType:
     return Group(
         Text("A model is named by\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),
+        *(Text(f"  {model.name:<15}{describe_package(model)} *") for model in PACKAGED.values()),
         Text("  gpt2           its name on the Hugging Face hub (the network is asked once)"),
         Text("  path/to/folder config.json, *.safetensors and tokenizer.json"),
         Text("  model.gguf     de-quantised when it is loaded\n"),
+        Text("* fetched from the package index when first named, and kept for use offline.\n"),
         Text(
             "Layouts that are read (model_type in config.json), each measured on a tiny "
             "model with random weights: the engine, how far its attention is from that of the "

@@ -17,6 +17,7 @@ from headscope import cli
 from tests.fuzz import commands
 from tests.fuzz.desk import Desk, make_desk
 from tests.helpers.disks import disk, fill
+from tests.helpers.studies import FUNCTIONS, line
 
 FIGURES = {"figure": ".png", "out": ".csv", "save": ""}
 """The suffixes of what commands write; a folder has none."""
@@ -70,10 +71,8 @@ def ended(desk: Desk, line: list[str]) -> tuple[object, str]:
 
 def names(*options: str) -> Iterator[tuple[str, str]]:
     """The commands that take one of these options, and which."""
-    for command in cli.app.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__
-        for parameter in commands.parameters(command.callback):
+    for name, function in FUNCTIONS.items():
+        for parameter in commands.parameters(function):
             if parameter.name in options and parameter.flag:
                 yield name, parameter.name
 
@@ -100,10 +99,10 @@ WRITERS = [(name, option) for name, option in names(*FIGURES)]
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_corpus_that_cannot_be_read_is_refused_before_a_model_is_loaded(name, desk):
-    assert loads(desk, [name, *sound(desk, name)])
+    assert loads(desk, [*line(name), *sound(desk, name)])
     wrong = [f"fr_{bad}-ud-test.conllu" for bad in BAD]
     for corpus in wrong if name == "languages" else [*wrong, "nothing", "notes.rst"]:
-        code, said = ended(desk, [name, *sound(desk, name), "--corpus", corpus])
+        code, said = ended(desk, [*line(name), *sound(desk, name), "--corpus", corpus])
         # a cell of a sweep that fails is named in its table
         assert code == (1 if name == "sweep" else 2), said
         assert corpus in said or "is asked of made sequences" in said
@@ -133,8 +132,14 @@ def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
         suffix = "" if name in FOLDERS and option == "out" else FIGURES[option]
         suffix = OTHERS.get(name, suffix) if option == "out" else suffix
         more = ["--keep", "0.5"] if option == "save" else []
-        line = [name, *sound(desk, name), f"--{option}", str(folder / f"new{suffix}"), *more]
-        code, said = ended(desk, line)
+        words = [
+            *line(name),
+            *sound(desk, name),
+            f"--{option}",
+            str(folder / f"new{suffix}"),
+            *more,
+        ]
+        code, said = ended(desk, words)
         assert code == 2, said
         assert f"cannot be written: {reason}" in said or "0.0 MB are free there" in said
 
@@ -143,21 +148,21 @@ def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
 def test_a_run_that_takes_no_more_tables_is_refused_before_its_model_is_loaded(
     words, desk, tmp_path
 ):
-    assert loads(desk, [words[0], desk.run, *words[1:]])
+    assert loads(desk, [*line(words[0]), desk.run, *words[1:]])
     with disk(tmp_path / "small", "size=64m") as small:
         run = shutil.copytree(desk.run, small / "mini")
         fill(small)
-        code, said = ended(desk, [words[0], str(run), *words[1:]])
+        code, said = ended(desk, [*line(words[0]), str(run), *words[1:]])
         assert (code, "No space left" in said) == (2, True), said
 
 
 @pytest.mark.parametrize("name", sorted(FOLDERS - {"headvis"}))
 def test_a_run_folder_without_room_is_refused_before_a_model_is_loaded(name, desk, tmp_path):
     with disk(tmp_path / "small", "size=512k") as small:
-        line = [name, *sound(desk, name), "--out", str(small / "new")]
+        words = [*line(name), *sound(desk, name), "--out", str(small / "new")]
         if name == "languages":  # what each language can read is known by its tokenizer alone
-            assert loads(desk, line)
+            assert loads(desk, words)
             return
-        code, said = ended(desk, line)
+        code, said = ended(desk, words)
         assert code == (1 if name == "sweep" else 2), said
         assert "will take at least" in said

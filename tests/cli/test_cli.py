@@ -215,7 +215,7 @@ def test_a_damaged_run_is_named(run, tmp_path):
 
 
 def test_help_and_models_answer_without_heavy_imports():
-    told = headscope("models")
+    told = headscope("check", "models")
     assert "gpt_neox" in told.stdout
     code = "import sys, headscope.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

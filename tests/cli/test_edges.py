@@ -15,21 +15,23 @@ from typer.testing import CliRunner
 import headscope
 from headscope import cli
 from headscope.cli import complete
+from headscope.cli.app import WORDS
 from headscope.corpus.read import read_corpus
 from headscope.errors import CorpusError
+from tests.helpers.studies import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
+GROUPS = sorted({words[:1] for words in WORDS.values() if len(words) > 1})
 VERSION = installed("headscope")
-COMMANDS = [command.name or command.callback.__name__ for command in cli.app.registered_commands]
 
 
 def told(*arguments: object, **more: object):
     return CliRunner().invoke(cli.app, list(map(str, arguments)), **more)
 
 
-@pytest.mark.parametrize("command", [None, *COMMANDS])
+@pytest.mark.parametrize("command", [(), *GROUPS, *WORDS.values()], ids=" ".join)
 def test_h_is_help_everywhere(command):
-    given = [] if command is None else [command]
+    given = list(command)
     short = told(*given, "-h")
     assert short.exit_code == 0
     assert "Usage:" in short.stdout
@@ -85,7 +87,12 @@ def desk(tmp_path: Path) -> Path:
 def test_tab_offers_runs_models_and_types(desk):
     assert completed("headscope why ", desk) == ["runs/first", "runs/second"]
     assert completed("headscope heads runs/s", desk) == ["runs/second"]
-    assert completed("headscope classify m", desk) == ["mini", "models"]
+    assert completed("headscope classify m", desk) == ["mini", "minilm", "models"]
+    assert completed("headscope dr", desk) == ["draw"]
+    assert completed("headscope draw a", desk) == ["atlas"]
+    assert completed("headscope atl", desk) == []
+    assert completed("headscope sweep ", desk) == ["run", "languages", "emergence"]
+    assert completed("headscope study weights t", desk) == ["tiny.GGUF"]
     assert completed("headscope classify t", desk) == ["tiny.GGUF"]
     assert completed("headscope classify mini --types positional,in", desk) == [
         "positional,induction"
@@ -164,9 +171,8 @@ LOADS_A_RUN_S_MODEL = {"ablate", "redundancy", "verify"}
 
 def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
     """A run has its own revision; a sweep has revisions."""
-    for command in cli.app.registered_commands:
-        taken = inspect.signature(command.callback).parameters
-        name = command.name or command.callback.__name__
+    for name, function in FUNCTIONS.items():
+        taken = inspect.signature(function).parameters
         if "model" in taken:
             assert {"device", "revision"} <= taken.keys(), name
         if name in LOADS_A_RUN_S_MODEL:
@@ -175,8 +181,8 @@ def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
 
 @pytest.mark.parametrize(
     "line",
-    ["show mini 0.0 a", "collapse mini", "prune mini", "weights mini", "anatomy mini --check",
-     "classify mini --out new", "calibrate mini --seeds 1"],
+    ["show mini 0.0 a", "study collapse mini", "study prune mini", "study weights mini", "study anatomy mini --check",
+     "classify mini --out new", "check calibrate mini --seeds 1"],
 )  # fmt: skip
 def test_a_device_and_a_revision_that_are_not_to_be_had_are_refused(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

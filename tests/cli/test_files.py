@@ -14,7 +14,7 @@ from headscope.cli import app
 from headscope.errors import HeadscopeError
 from headscope.run import load
 from tests.fuzz.folders import make_run
-from tests.helpers.studies import COMMANDS, words_with
+from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 
 FOLDERS = {
     ("classify", "out"),
@@ -54,9 +54,9 @@ def everything(folder: Path) -> dict[str, bytes]:
 def test_every_output_is_known():
     """A new option that takes a path must be an input, or join the rule that is tested here."""
     paths = {
-        (command.name or command.callback.__name__, name)
-        for command in app.registered_commands
-        for name, hint in get_type_hints(command.callback).items()
+        (command, name)
+        for command, function in FUNCTIONS.items()
+        for name, hint in get_type_hints(function).items()
         if Path in (hint, *get_args(hint)) or list[Path] in get_args(hint)
     }
     inputs = {"corpus", "file", "gates", "pairs", "related", "run", "runs", "scores", "sweep"}
@@ -73,7 +73,7 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
     precious = tmp_path / f"precious{suffix}"
     precious.write_text("precious")
-    arguments = [command, *NEEDED[command], flag, str(precious)]
+    arguments = [*line(command), *NEEDED[command], flag, str(precious)]
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, HeadscopeError)
     assert "exists already; choose another name, or add --overwrite" in str(refused.exception)
@@ -85,7 +85,9 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
 
 def test_the_second_file_of_prune_is_checked_too(tmp_path):
     (tmp_path / "curve-heads.csv").write_text("precious")
-    refused = CliRunner().invoke(app, ["prune", "nowhere", "--out", str(tmp_path / "curve.csv")])
+    refused = CliRunner().invoke(
+        app, ["study", "prune", "nowhere", "--out", str(tmp_path / "curve.csv")]
+    )
     assert "curve-heads.csv exists already" in str(refused.exception)
 
 
@@ -95,8 +97,13 @@ def test_overwrite_replaces_the_file_and_no_other(folder):
         target = folder / name
         target.write_text("old")
         before = everything(folder)
-        assert CliRunner().invoke(app, [command, str(folder), "--out", str(target)]).exit_code == 1
-        done = CliRunner().invoke(app, [command, str(folder), "--out", str(target), "--overwrite"])
+        assert (
+            CliRunner().invoke(app, [*line(command), str(folder), "--out", str(target)]).exit_code
+            == 1
+        )
+        done = CliRunner().invoke(
+            app, [*line(command), str(folder), "--out", str(target), "--overwrite"]
+        )
         assert done.exit_code == 0, done.exception
         after = everything(folder)
         assert after.pop(name) != before.pop(name)
@@ -108,7 +115,7 @@ def test_a_file_of_a_run_is_no_output_even_with_overwrite(folder, name):
     before = everything(folder)
     command = "report" if name.endswith("html") else "redundancy"
     refused = CliRunner().invoke(
-        app, [command, str(folder), "--out", str(folder / name), "--overwrite"]
+        app, [*line(command), str(folder), "--out", str(folder / name), "--overwrite"]
     )
     assert "is a file of the run in" in str(refused.exception)
     assert everything(folder) == before

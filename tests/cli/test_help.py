@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from typer.testing import CliRunner
 
 import headscope.cli
 from headscope.cli import app
-from headscope.studies.study_table import GROUPS
-
-GROUP = typer.main.get_command(app)
-COMMANDS = GROUP.commands
-PANELS = list(GROUPS)
+from headscope.cli.app import WORDS
+from headscope.studies.study_table import GROUPS, TOP
+from tests.helpers.studies import COMMANDS, ROOT
 
 
 def examples(command: Any) -> list[str]:
@@ -31,11 +29,12 @@ def test_every_command_ends_with_an_example_that_it_accepts(name):
     command = COMMANDS[name]
     own = examples(command)
     assert own, f"{name} shows no example"
-    for line in own:
-        program, first, *arguments = shlex.split(line)
-        assert (program, first) == ("headscope", name)
+    for example in own:
+        program, *words = shlex.split(example)
+        count = len(WORDS[name])
+        assert (program, *words[:count]) == ("headscope", *WORDS[name])
         # parses as the shell would, with types and required arguments, and runs nothing
-        command.make_context(name, arguments)
+        command.make_context(name, words[count:])
 
 
 def test_an_example_that_a_command_does_not_accept_would_be_seen():
@@ -43,15 +42,63 @@ def test_an_example_that_a_command_does_not_accept_would_be_seen():
         COMMANDS["why"].make_context("why", ["runs/mini", "L5H1", "--colour"])
 
 
-def test_every_command_stands_in_one_of_four_groups():
-    panels = [command.rich_help_panel for command in COMMANDS.values()]
-    assert list(dict.fromkeys(panels)) == PANELS
-    assert panels == sorted(panels, key=PANELS.index)
-    assert next(iter(COMMANDS)) == "classify"
-
-
 def test_the_first_help_says_where_to_start():
-    assert examples(GROUP)[0] == "headscope classify mini"
+    assert examples(ROOT)[0] == "headscope classify mini"
+
+
+@pytest.mark.parametrize("words", [(), *{words[:1] for words in WORDS.values() if words[1:]}])
+def test_the_help_of_a_group_fits_a_small_terminal_and_asks_a_question_for_each_command(words):
+    shown = CliRunner().invoke(app, [*words, "-h"], prog_name="headscope").stdout.split("\n")
+    assert len(shown) <= 24  # with the line of the prompt
+    assert max(map(len, shown)) <= 80
+    listed = {line.split()[0]: line.strip() for line in shown if line.startswith("  ")}
+    names = {own[len(words)] for own in WORDS.values() if own[: len(words)] == words}
+    assert set(listed) == names
+    for name, own in WORDS.items():
+        if own[: len(words)] == words and len(own) == len(words) + 1:
+            assert COMMANDS[name].short_help in listed[own[-1]]
+            assert "?" in listed[own[-1]] or name == "classify"
+
+
+def test_ten_commands_stand_at_the_top_and_the_others_in_groups():
+    top = [words for words in WORDS.values() if len(words) == 1]
+    assert len(top) == 10
+    assert {words[0] for words in WORDS.values() if len(words) == 2} == set(GROUPS) - {TOP}
+    assert CliRunner().invoke(app, []).stdout == CliRunner().invoke(app, ["-h"]).stdout
+
+
+OLD = [name for name, words in WORDS.items() if words[1:]]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_the_name_before_there_were_groups_still_works_and_says_the_new_one(name):
+    said = f"headscope: headscope {name} is now headscope {' '.join(WORDS[name])}; the old name"
+    old = CliRunner().invoke(app, [name, "--nonsense"], prog_name="headscope")
+    new = CliRunner().invoke(app, [*WORDS[name], "--nonsense"], prog_name="headscope")
+    assert old.exit_code == new.exit_code == 2
+    assert [line for line in old.stderr.splitlines() if line.startswith(said)]
+    assert said not in new.stderr
+    assert "No such option: --nonsense" in old.stderr.replace("\n", " ")
+
+
+def test_an_old_command_does_what_it_did(capsys):
+    old = CliRunner().invoke(app, ["data"])
+    new = CliRunner().invoke(app, ["check", "data"])
+    assert old.stdout == new.stdout != ""
+    assert old.stderr.count("\n") == 1
+    assert new.stderr == ""
+    (hidden,) = (info for info in app.registered_commands if info.name == "data")
+    assert hidden.hidden
+
+
+def test_a_sweep_by_its_old_name_takes_its_options(tmp_path):
+    planned = CliRunner().invoke(app, ["sweep", "--models", "./nowhere", "--dry-run"])
+    assert "headscope sweep is now headscope sweep run" in planned.stderr
+    assert "./nowhere: no such folder" in planned.stdout.replace("\n", " ")
+    assert planned.exit_code == 2
+    refused = CliRunner().invoke(app, ["sweep", str(tmp_path / "x.yaml")])
+    assert "headscope sweep is now headscope sweep run" in refused.stderr
+    assert "x.yaml" in str(refused.exception)
 
 
 def test_nobody_reads_a_literal_backtick():

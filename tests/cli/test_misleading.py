@@ -14,6 +14,7 @@ from headscope.errors import ArgumentError, HeadscopeError, WriteError
 from headscope.runs.write import place_of
 from tests.fuzz.commands import Parameter, parameters, sound
 from tests.fuzz.desk import make_desk
+from tests.helpers.studies import FUNCTIONS, line
 
 DIGITS = "9" * 23
 TOO_LARGE = f"is {DIGITS}, expected a whole number from "
@@ -46,9 +47,8 @@ def run(desk, monkeypatch, capsys):
 def options(*kinds: type) -> list[tuple[str, Parameter]]:
     """Every option of these kinds, with its command."""
     found = []
-    for command in cli.app.registered_commands:
-        name = command.name or command.callback.__name__
-        taken = parameters(command.callback)
+    for name, function in FUNCTIONS.items():
+        taken = parameters(function)
         found += [(name, each) for each in taken if each.flag and each.kind in kinds]
     return found
 
@@ -56,7 +56,7 @@ def options(*kinds: type) -> list[tuple[str, Parameter]]:
 def test_a_whole_number_of_too_many_digits_is_refused_by_its_size_in_every_command(desk, run):
     tried = [each for each in options(int) if (each[0], each[1].flag) not in OTHER_WORDS]
     for name, option in tried:
-        code, said = run(name, *sound(desk)[name], option.flag, DIGITS)
+        code, said = run(*line(name), *sound(desk)[name], option.flag, DIGITS)
         assert code == 2, (name, option)
         assert TOO_LARGE in said, (name, option, said)
         limited = name == "explain" and option.flag in ("--features", "--rank")
@@ -96,7 +96,7 @@ def test_a_number_out_of_range_is_refused_by_the_end_that_it_is_beyond(value, ki
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_root_is_no_folder_of_results(desk, run, name, root):
     shown = Path(root)
-    assert run(name, *sound(desk)[name], "--out", root) == (
+    assert run(*line(name), *sound(desk)[name], "--out", root) == (
         2,
         f"headscope: {shown} is the root of the file system, which no folder of results can "
         f"replace; name a folder in it, such as {shown.resolve() / 'results'}",
@@ -104,7 +104,7 @@ def test_the_root_is_no_folder_of_results(desk, run, name, root):
 
 
 def test_the_root_is_no_folder_of_a_model_or_of_a_run_in_python(desk, run):
-    code, said = run("prune", *sound(desk)["prune"], "--keep", "0.5", "--save", "/")
+    code, said = run(*line("prune"), *sound(desk)["prune"], "--keep", "0.5", "--save", "/")
     assert code == 2
     assert said == "headscope: / is there already; --save names a new or empty folder"
     for call in (lambda: hs.load(desk.run).save("/"), lambda: hs.classify("mini", out="/")):
@@ -122,7 +122,7 @@ def test_a_path_that_names_no_file_is_refused_in_every_command_that_writes_one(d
         {(folder, "out") for folder in FOLDERS}
     ]  # fmt: skip
     for name, option in files:
-        code, said = run(name, *sound(desk)[name], option.flag, path)
+        code, said = run(*line(name), *sound(desk)[name], option.flag, path)
         assert code == 2, (name, option)
         expected = f"headscope: {Path(path)} is a folder and names no file; name one that ends in ."
         assert said.startswith(expected), (name, option, said)
@@ -132,7 +132,7 @@ def test_a_path_that_names_no_file_is_refused_in_every_command_that_writes_one(d
 @pytest.mark.parametrize("name", FOLDERS)
 @pytest.mark.parametrize("path", [".", "..", ""])
 def test_the_working_folder_is_not_replaced_by_results(desk, run, name, path):
-    code, said = run(name, *sound(desk)[name], "--out", path)
+    code, said = run(*line(name), *sound(desk)[name], "--out", path)
     assert code == 2
     assert "is the working folder or holds it" in said or "holds other things and no sweep" in said
 

@@ -86,11 +86,11 @@ def called(monkeypatch):
 
 
 def test_an_option_reaches_its_function(called):
-    assert called("collapse", "mini", "--mixing", "--seed", "3", "--corpus", "a", "--corpus", "b", "-q") == {
+    assert called("study", "collapse", "mini", "--mixing", "--seed", "3", "--corpus", "a", "--corpus", "b", "-q") == {
         "model": "mini", "corpus": [Path("a"), Path("b")], "mixing": True, "max_tokens": 8192, "seed": 3,
         "revision": None, "device": "auto", "progress": False,
     }  # fmt: skip
-    streaming = called("streaming", "mini", "--tolerance", "0.5", "--gates", "g.tsv", "-q")
+    streaming = called("study", "streaming", "mini", "--tolerance", "0.5", "--gates", "g.tsv", "-q")
     assert (streaming["tolerance"], streaming["gates"]) == (0.5, Path("g.tsv"))
     assert (streaming["sinks"], streaming["recent"], streaming["corpus"]) == (4, 64, None)
     verified = called("verify", "runs/x", "--as", "gpt2-small", "--no-measure", "-q")
@@ -98,9 +98,9 @@ def test_an_option_reaches_its_function(called):
     explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")
     assert (explained["each"], explained["twin"], explained["features"]) == ("layer", False, 8)
     assert "relations" not in explained
-    weighed = called("weights", "mini", "--table", "related", "-q")
+    weighed = called("study", "weights", "mini", "--table", "related", "-q")
     assert (weighed["related"], weighed["device"]) == (True, "cpu")
-    counted = called("anatomy", "gpt-2-s", "--batch", "3", "-q")
+    counted = called("study", "anatomy", "gpt-2-s", "--batch", "3", "-q")
     assert (counted["batch"], counted["context"], counted["check"]) == (3, None, False)
 
 
@@ -109,4 +109,5 @@ def test_every_study_of_a_group_is_a_command_with_its_examples():
         assert (study.name in COMMANDS) == bool(study.group)
         if study.group:
             assert study.group in GROUPS
+            assert study.question.endswith("?")
             assert all(example in COMMANDS[study.name].epilog for example in study.examples)

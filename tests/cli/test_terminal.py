@@ -90,7 +90,7 @@ def test_names_cannot_steer_a_terminal(run, tmp_path):
     out = tmp_path / f"{EVIL}.svg"
     for arguments in (
         ["heads", tmp_path / "x" / EVIL],
-        ["atlas", evil, "--out", out],
+        ["draw", "atlas", evil, "--out", out],
         ["compare", evil, run],
         ["classify", "mini", "--corpus", tmp_path / f"{EVIL}.conllu", "--out", tmp_path / "new"],
         ["classify", EVIL, "--out", tmp_path / "new"],

@@ -59,7 +59,7 @@ def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, work
     if workers != "0":
         pytest.importorskip("ray")
     out = tmp_path / "swept"
-    words = ["sweep", "--models", "mini", "--corpus", str(corpus), "--types", "positional"]
+    words = ["sweep", "run", "--models", "mini", "--corpus", str(corpus), "--types", "positional"]
     words += ["--max-tokens", "40000", "--keep-every", "0", "--engine-workers", workers]
     words += ["--out", str(out), "-q"]
     code, said = terminated(words, lambda: any(out.glob(f".*/{CHECKPOINT}")), limit=workers == "0")

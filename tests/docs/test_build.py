@@ -9,18 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 import headscope as hs
 from headscope import relations
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.cli import app
+from headscope.cli.app import WORDS
 from headscope.relations import relations_of
 from tests.helpers.cut import cut_on
+from tests.helpers.studies import COMMANDS
 from tests.keyboard import opened_at
 
 DOCS = Path(__file__).parents[2] / "docs"
-COMMANDS = typer.main.get_command(app).commands
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_the_interface_shows_every_name_that_the_package_exports(built):
 
 def test_every_command_has_a_page_with_all_of_its_options(built):
     for name, command in COMMANDS.items():
-        page = words(built / "generated" / "commands" / f"{name}.html")
+        page = words(built / "generated" / "commands" / f"{'-'.join(WORDS[name])}.html")
         spellings = [word for option in command.params for word in option.opts if word[:1] == "-"]
         assert all(word in page for word in spellings), name
     assert len(COMMANDS) > 15

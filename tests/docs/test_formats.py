@@ -44,28 +44,41 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     for table in ("heads", "relations", "correlation", "depth"):
         shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")
     for table in ("heads", "composition", "writes"):
-        shell("weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
-    shell("weights", "mini", "--table", "related", "--out", home / "weights related.csv")
+        shell("study", "weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
+    shell("study", "weights", "mini", "--table", "related", "--out", home / "weights related.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     asked = ("L0H0", "--relation", "induction/repeat")
-    shell("directions", runs[0], *asked, "--out", home / "directions.csv")
+    shell("study", "directions", runs[0], *asked, "--out", home / "directions.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
-    shell("weights", runs[0], "--keep")
-    shell("prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
+    shell("study", "weights", runs[0], "--keep")
+    shell("study", "prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
     long = ("--max-length", 60, "--recent", 8, "--max-tokens", 400, "--quiet")
     gates = home / "gates.tsv"
     gates.write_text("1\t2\t3\t4\n" * 2)
     streams = home / "streaming.csv"
-    shell("streaming", gpt2_folder, "--corpus", text, *long, "--gates", gates, "--out", streams)
+    shell(
+        "study",
+        "streaming",
+        gpt2_folder,
+        "--corpus",
+        text,
+        *long,
+        "--gates",
+        gates,
+        "--out",
+        streams,
+    )
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
-    shell("sweep", *spec, "--engine-workers", 0, "--quiet")
+    shell("sweep", "run", *spec, "--engine-workers", 0, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
     spoken = ("--corpus", banks, "--out", home / "spoken", "--no-twin", "--no-examples", "--quiet")
-    shell("languages", gpt2_folder, *spoken)
-    shell("gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
-    shell("emergence", home / "sweep", "--out", home / "emergence.csv")
-    (home / "anatomy.csv").write_text(shell("anatomy", gpt2_folder, "--format", "csv", "--check"))
-    (home / "anatomy published.csv").write_text(shell("anatomy", "--format", "csv"))
+    shell("sweep", "languages", gpt2_folder, *spoken)
+    shell("export", "gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
+    shell("sweep", "emergence", home / "sweep", "--out", home / "emergence.csv")
+    (home / "anatomy.csv").write_text(
+        shell("study", "anatomy", gpt2_folder, "--format", "csv", "--check")
+    )
+    (home / "anatomy published.csv").write_text(shell("study", "anatomy", "--format", "csv"))
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
     for study in STUDIES:
@@ -79,7 +92,9 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
         "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
     }  # fmt: skip
-    groups = json.loads(shell("redundancy", runs[0], "--windows", 9, "--format", "json", "-q"))
+    groups = json.loads(
+        shell("study", "redundancy", runs[0], "--windows", 9, "--format", "json", "-q")
+    )
 
     # there may be no two groups to test in so small a model, but the columns are there
     tests = hs.redundancy(runs[0], windows=2).tests.columns

@@ -16,7 +16,7 @@ import typer
 
 from headscope import cli
 from tests.fuzz.desk import Desk, Fault, odd_message
-from tests.helpers.studies import COMMANDS, words_with
+from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
 
 NUMBERS = ["a", "1.5", "-1", "nan", "", "9" * 30, "9" * 5000, "0x1", "²"]
@@ -87,24 +87,22 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
 
 def attempts(desk: Desk) -> Iterator[list[str]]:
     """Command lines of which each has one fault."""
-    yield from (["nonsense"], ["--nonsense"], [""], ["\x1b[31m"])
-    for command in cli.app.registered_commands:
-        assert command.callback is not None
-        name = command.name or command.callback.__name__
-        base, taken = sound(desk)[name], parameters(command.callback)
-        yield [name, *base, "--nonsense"]
-        yield [name] if name == "compare" else [name, *base, *["too"] * 9]
+    yield from (["nonsense"], ["--nonsense"], [""], ["\x1b[31m"], ["study", "nonsense"])
+    for name, function in FUNCTIONS.items():
+        base, taken = sound(desk)[name], parameters(function)
+        yield line(name, *base, "--nonsense")
+        yield line(name) if name == "compare" else line(name, *base, *["too"] * 9)
         places = [parameter for parameter in taken if not parameter.flag]
         if any(place.required for place in places):
-            yield [name]
+            yield line(name)
         for parameter in taken:
             for value in _bad(desk, name, parameter):
                 if parameter.flag:
-                    yield [name, *base, parameter.flag, value]
+                    yield line(name, *base, parameter.flag, value)
                 else:
                     at = places.index(parameter)
                     words = [*base[:at], value, *base[at + 1 : len(places)]]
-                    yield [name, *base[len(places) :], "--", *words]
+                    yield line(name, *base[len(places) :], "--", *words)
 
 
 def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz import calls, commands
 from tests.fuzz.desk import make_desk
+from tests.helpers.studies import line
 
 CALLS, LINES = 12, 6
 """One in so many is tried here; `make fuzz` tries all."""
@@ -47,7 +48,7 @@ def test_what_is_sound_is_no_fault(desk):
         fault = calls.try_call(desk, name, lambda call=call: call.function(**call.arguments))
         assert "was taken as if it were sound" in str(fault)
     for command in ("heads", "why", "anatomy", "compare"):
-        fault = commands.try_command(desk, [command, *commands.sound(desk)[command]])
+        fault = commands.try_command(desk, line(command, *commands.sound(desk)[command]))
         assert "ended with None" in str(fault) or "ended with 0" in str(fault)
 
 

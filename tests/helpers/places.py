@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from headscope.models.packaged import cached_path
+
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-SMOLLM2 = Path(
-    os.environ.get("HEADSCOPE_MODELS", Path.home() / ".cache" / "headscope")
-) / "SmolLM2-135M-Instruct.Q4_1.gguf"  # fmt: skip
+SMOLLM2 = cached_path("smollm2")
+"""The file of a real model in the user's cache, once `headscope check models --fetch smollm2` was run."""

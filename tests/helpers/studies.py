@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
 
 from headscope.cli import app
+from headscope.cli.app import WORDS
 from headscope.cli.signature import signature_of
 from headscope.studies.study_table import StudyRow
 
-COMMANDS: Mapping[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+ROOT: Any = typer.main.get_command(app)
+
+
+def _command(words: Sequence[str]) -> Any:
+    command = ROOT
+    for word in words:
+        command = command.commands[word]
+    return command
+
+
+COMMANDS: Mapping[str, Any] = {name: _command(words) for name, words in WORDS.items()}
+"""Commands by the names of their functions, such as `atlas`."""
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    info.callback.__name__: info.callback
+    for group in (app, *(group.typer_instance for group in app.registered_groups))
+    for info in group.registered_commands  # type: ignore[union-attr]
+    if info.callback is not None
+}
+
+
+def line(name: str, *arguments: str) -> list[str]:
+    """The words of a command by its name, and its arguments."""
+    return [*WORDS[name], *arguments]
+
+
+def named(words: Sequence[str]) -> str:
+    """The name of the command that these words call."""
+    (name,) = (name for name, own in WORDS.items() if tuple(words[: len(own)]) == own)
+    return name
 
 
 def arguments(study: StudyRow) -> tuple[str, ...]:

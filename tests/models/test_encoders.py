@@ -25,6 +25,7 @@ from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
+from tests.helpers.studies import line
 from tests.models.every_layout import patterns, save_tiny
 from tests.models.tiny import ENCODERS
 
@@ -130,7 +131,7 @@ def test_report_and_show_have_the_later_half_of_a_pattern(run):
 
 @pytest.mark.parametrize("command", ["ablate", "explain", "prune", "collapse", "weights"])
 def test_what_is_about_the_next_token_is_refused_in_one_line(command, run, folder):
-    told = headscope(command, str(run[1] if command == "ablate" else folder))
+    told = headscope(*line(command), str(run[1] if command == "ablate" else folder))
     assert told.returncode == 2
     assert "an encoder" in told.stderr
     assert "Traceback" not in told.stderr

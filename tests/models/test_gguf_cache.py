@@ -10,6 +10,7 @@ import gguf
 import pytest
 import torch
 
+from headscope.models import cache_folder as cache_place
 from headscope.models import gguf_cache
 from headscope.models.gguf_cache import cache_folder
 from headscope.models.load import load_model
@@ -104,7 +105,7 @@ def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(fi
     left, writing = cache / ".new-left", cache / ".new-writing"
     for place in (left, writing):
         place.mkdir()
-    long_ago = time.time() - 2 * gguf_cache.UNFINISHED_AFTER
+    long_ago = time.time() - 2 * cache_place.UNFINISHED_AFTER
     os.utime(left, (long_ago, long_ago))
     load_model(file)
     (kept,) = cache.glob("[!.]*")

@@ -137,9 +137,9 @@ def test_what_no_library_unpacks_is_read_as_it_is_and_said():
 def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, capsys, command):
     folder = Path(shutil.copytree(llama, tmp_path / "model"))
     edit_config(folder, quantization_config=NOT_HERE["bitsandbytes"][0])
-    assert command("anatomy", llama) == 0
+    assert command("study", "anatomy", llama) == 0
     (counted,) = re.findall(r"[\d,]+ parameters", capsys.readouterr().out.split("\n")[0])
-    assert command("anatomy", folder) == 0
+    assert command("study", "anatomy", folder) == 0
     said = capsys.readouterr().out
     assert f" {counted}" in said
     assert "quantised (bitsandbytes, 4 bits, nf4)" in said

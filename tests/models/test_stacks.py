@@ -16,6 +16,7 @@ from headscope.models.load import load_model
 from headscope.models.null_model import null_model
 from tests.helpers.shell import headscope
 from tests.helpers.stacks import HEADS, SHAPE, save_stacks
+from tests.helpers.studies import line
 from tests.models.every_layout import placement
 
 SOURCES, TARGETS = (12, 9), (7, 10)
@@ -198,7 +199,7 @@ def test_what_is_no_head_of_a_stack_is_refused(bart, head, target, said):
 
 @pytest.mark.parametrize("command", ["explain", "prune", "collapse", "weights", "anatomy"])
 def test_what_reads_one_text_is_refused_in_one_line(command, bart):
-    told = headscope(command, str(bart))
+    told = headscope(*line(command), str(bart))
     assert told.returncode == 2
     assert "an encoder and a decoder" in told.stderr
     assert "Traceback" not in told.stderr

@@ -104,8 +104,8 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     with pytest.raises(ModelError, match=r"model 'tiny' is no longer at .*tiny; say .* --model"):
         run.show("L1H2", "the old keys")
     for command in (("show", run_folder := moved / "shared" / "run", "L1H2", "keys"),
-                    ("redundancy", run_folder, "--windows", 2, "-q"),
-                    ("weights", run_folder, "--format", "csv"),
+                    ("study", "redundancy", run_folder, "--windows", 2, "-q"),
+                    ("study", "weights", run_folder, "--format", "csv"),
                     ("ablate", run_folder, "--heads", "L0H1", "--how", "zero", "-q")):  # fmt: skip
         headscope(*command, "--model", moved / "small")
 
@@ -134,13 +134,13 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     made = tmp_path / "made"
     made.mkdir()
     headscope("compare", out, two, "--html", made / "compare.html", "--out", made / "compare.csv")
-    headscope("redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
+    headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
               "--figure", made / "r.svg")  # fmt: skip
-    headscope("weights", two, "--out", made / "w.json")
+    headscope("study", "weights", two, "--out", made / "w.json")
     headscope("show", two, "L0H0", "the keys", "--out", made / "show.html")
-    headscope("prune", model, "--corpus", text, "--max-tokens", 1200, "--run", two, "-q",
+    headscope("study", "prune", model, "--corpus", text, "--max-tokens", 1200, "--run", two, "-q",
               "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip
-    headscope("collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
+    headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
               "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
     headscope("report", two, "--out", made / "page.html")
     assert len(list(made.iterdir())) == 12
@@ -155,7 +155,7 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     asked = ("--models", f"{home}/models/tiny,{elsewhere},{home}/broken", "--corpus", home / "texts",
              "--out", home.parent / "shared" / "sweep", "--engine-workers", 0, "--max-tokens", 300,
              "--types", "positional", "-q")  # fmt: skip
-    first = CliRunner().invoke(app, [str(each) for each in ("sweep", *asked)])
+    first = CliRunner().invoke(app, [str(each) for each in ("sweep", "run", *asked)])
     assert first.exit_code == 1  # the broken one
     folder = home.parent / "shared" / "sweep"
     assert said_in(folder, str(home.parent)) == []
@@ -164,7 +164,7 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     assert [cell["status"] for cell in plan["cells"]] == ["complete", "complete", "failed"]
     assert "broken: no config.json" in plan["cells"][2]["error"]
     written = {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
-    again = CliRunner().invoke(app, [str(each) for each in ("sweep", *asked)])
+    again = CliRunner().invoke(app, [str(each) for each in ("sweep", "run", *asked)])
     assert again.exit_code == 1
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")} == written
     assert json.loads((folder / "sweep.json").read_text()) == plan

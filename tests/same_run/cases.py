@@ -26,8 +26,8 @@ class Case(NamedTuple):
     commands: tuple[str, ...]
     files: tuple[str, ...]
     """Names as `Path.glob` takes them."""
-    needs: Path | None = None
-    """A model's file without which the case is left out."""
+    needs: str | None = None
+    """A packaged model that must be in the cache, or the case is left out."""
 
 
 TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
@@ -37,7 +37,7 @@ TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
 def _classify(
     name: str,
     words: str,
-    needs: Path | None = None,
+    needs: str | None = None,
     files: tuple[str, ...] = (*TABLES, "tally.safetensors"),
 ) -> Case:
     command = f"classify {words} --out {name} --overwrite --quiet"
@@ -50,7 +50,7 @@ def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
 
 CASES = (
     _classify("mini", "mini"),
-    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", SMOLLM2),
+    _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", "smollm2"),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
     _classify("translator", "@translator --corpus aligned --max-tokens 6000", files=TABLES),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
@@ -58,43 +58,43 @@ CASES = (
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
     _study(
         "languages",
-        "languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
+        "sweep languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
         "--engine-workers 0 --overwrite --quiet",
         files=("languages/*.csv", "languages/*/evidence.csv"),
     ),
     _study(
         "sweep",
-        "sweep --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
+        "sweep run --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
         "--engine-workers 0 --quiet",
-        "emergence sweep --out emergence.csv --overwrite",
+        "sweep emergence sweep --out emergence.csv --overwrite",
         files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv"),
     ),
     _study("compare", "compare mini code --out compare.csv --overwrite"),
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
-    _study("prune", "prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
-    _study("streaming", "streaming mini --max-tokens 2048 --out streaming.csv --overwrite --quiet"),
+    _study("prune", "study prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
+    _study("streaming", "study streaming mini --max-tokens 2048 --out streaming.csv --overwrite --quiet"),
     _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
-    _study("directions", "directions mini L5H3 --out directions.csv --overwrite"),
+    _study("directions", "study directions mini L5H3 --out directions.csv --overwrite"),
     _study(
         "weights",
-        "weights mini --out weights.csv --overwrite",
-        "weights mini --table composition --out weights-composition.csv --overwrite",
-        "weights mini --table writes --out weights-writes.csv --overwrite",
-        "weights mini --table related --out weights-related.csv --overwrite",
+        "study weights mini --out weights.csv --overwrite",
+        "study weights mini --table composition --out weights-composition.csv --overwrite",
+        "study weights mini --table writes --out weights-writes.csv --overwrite",
+        "study weights mini --table related --out weights-related.csv --overwrite",
     ),
-    _study("redundancy", "redundancy mini --windows 8 --out redundancy.csv --overwrite --quiet"),
+    _study("redundancy", "study redundancy mini --windows 8 --out redundancy.csv --overwrite --quiet"),
     _study(
-        "collapse", "collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
+        "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
     ),
-    _study("anatomy", "anatomy mini --check --format csv", files=("anatomy.out",)),
-    _study("calibrate", "calibrate --out calibrate.csv --overwrite --quiet"),
-    _study("zoo", "calibrate --zoo --max-tokens 6000 --out zoo.csv --overwrite --quiet"),
+    _study("anatomy", "study anatomy mini --check --format csv", files=("anatomy.out",)),
+    _study("calibrate", "check calibrate --out calibrate.csv --overwrite --quiet"),
+    _study("zoo", "check calibrate --zoo --max-tokens 6000 --out zoo.csv --overwrite --quiet"),
     _study(
-        "effects", "calibrate mini --writes --seeds 1 --out effects.csv --overwrite --quiet"
+        "effects", "check calibrate mini --writes --seeds 1 --out effects.csv --overwrite --quiet"
     ),
     _study(
         "headvis",
-        "headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "
+        "export headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "
         "--quiet",
         files=("headvis/**/*.json",),
     ),

@@ -145,7 +145,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(folders, tmp_path):
     def refused(*arguments: object) -> str:
-        done = CliRunner().invoke(app, ["gallery", *map(str, arguments), "-q"])
+        done = CliRunner().invoke(app, ["export", "gallery", *map(str, arguments), "-q"])
         assert isinstance(done.exception, HeadscopeError)
         return str(done.exception)
 
@@ -169,7 +169,7 @@ def test_the_command_refuses_in_one_sentence_and_leaves_nothing_half_written(fol
 def test_the_command_writes_it_and_writes_it_again_alike(folders, tmp_path):
     def write(*more: str) -> object:
         return CliRunner().invoke(
-            app, ["gallery", *map(str, folders), "--out", str(tmp_path / "s"), *more]
+            app, ["export", "gallery", *map(str, folders), "--out", str(tmp_path / "s"), *more]
         )
 
     assert write("--light").exit_code == 0

@@ -334,7 +334,7 @@ def test_the_atlas_in_a_notebook_has_every_head_and_escapes_names(made):
 def test_the_commands_write_pictures_and_pages(made, tmp_path, suffix):
     folder = made[0] / "shown"
     for arguments in (
-        ["atlas", str(folder), "--out", str(tmp_path / f"a.{suffix}"), "--kind", "layers"],
+        ["draw", "atlas", str(folder), "--out", str(tmp_path / f"a.{suffix}"), "--kind", "layers"],
         ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / f"b.{suffix}")],
         ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / "c.html")],
         ["report", str(folder), "--out", str(tmp_path / "d.html")],
@@ -349,7 +349,7 @@ def test_show_prints_a_grid_and_other_files_are_refused(made, tmp_path):
     result = CliRunner().invoke(app, ["show", folder, "L0H1", "the old keys"])
     assert result.exit_code == 0
     assert "L0H1" in result.output
-    result = CliRunner().invoke(app, ["atlas", folder, "--out", str(tmp_path / "a.doc")])
+    result = CliRunner().invoke(app, ["draw", "atlas", folder, "--out", str(tmp_path / "a.doc")])
     assert isinstance(result.exception, HeadscopeError)
     assert "cannot write .doc; choose .png, .svg, .pdf" in str(result.exception)
     assert not (tmp_path / "a.doc").exists()

@@ -199,7 +199,7 @@ def test_a_width_is_a_name_or_inches():
 def test_the_command_draws_at_the_width_that_it_is_asked(run, tmp_path):
     def draw(*more: str) -> object:
         out = ["--out", str(tmp_path / "a.pdf"), "--overwrite"]
-        return CliRunner().invoke(app, ["atlas", str(tmp_path / "run"), *out, *more])
+        return CliRunner().invoke(app, ["draw", "atlas", str(tmp_path / "run"), *out, *more])
 
     hs.score_patterns(
         np.tril(np.ones((2, 2, 9, 9))) / np.arange(1, 10)[:, None], None, ["<s>", *"abcdefgh"],

@@ -1,4 +1,4 @@
-"""Output of `headscope anatomy`: tables for people."""
+"""Output of `headscope study anatomy`: tables for people."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def find_source(name: str, *, weights: bool = False, revision: str | None = None
     """Resolve a name: a published shape, a configuration, or a model with weights.
 
     Args:
-        name: `mini`, a folder with or without weights, a `config.json`, a `.gguf` file, a hub
-            name, or a published shape such as `gpt-2-s`; what lies on disk comes first.
+        name: `mini`, `smollm2`, a folder with or without weights, a `config.json`, a `.gguf` file,
+            a hub name, or a published shape such as `gpt-2-s`; what lies on disk comes first.
         weights: fetch the weights of a hub model too; otherwise its configuration is enough, and
             weights are counted only if they are in the cache.
         revision: branch, tag or commit on the hub, for a hub name.

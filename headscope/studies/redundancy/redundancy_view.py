@@ -1,4 +1,4 @@
-"""Text that `headscope redundancy` prints: heads, clusters, groups of pairs, and tests."""
+"""Text that `headscope study redundancy` prints: heads, clusters, groups of pairs, and tests."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> Renderabl
         cell_plan for cell_plan in plans if not cell_plan.complete and not cell_plan.error
     ]
     total = sum(cell_plan.tokens + cell_plan.twin_tokens for cell_plan in unfinished)
-    seconds = sum(cell_plan.seconds for cell_plan in unfinished)
+    seconds = sum((cell_plan.seconds for cell_plan in unfinished), 0.0)
     processes = f"{workers} workers" if workers else "this process alone"
     notes = [
         f"\n{len(unfinished)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "

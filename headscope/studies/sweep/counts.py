@@ -33,7 +33,8 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
     complete = [cell for cell in cells if cell.status == COMPLETE]
     if not complete:
         raise RunError(
-            f"none of the {len(cells)} runs of this sweep is complete; run headscope sweep again"
+            f"none of the {len(cells)} runs of this sweep is complete; "
+            "run headscope sweep run again"
         )
     rows = [
         {

@@ -56,7 +56,8 @@ def film_html(folder: Path, cells: Sequence[Cell]) -> str:
     complete = in_order(cell for cell in cells if cell.status == COMPLETE)
     if not complete:
         raise RunError(
-            f"none of the {len(cells)} runs of this sweep is complete; run headscope sweep again"
+            f"none of the {len(cells)} runs of this sweep is complete; "
+            "run headscope sweep run again"
         )
     groups = groupby(complete, key=lambda cell: (cell.model, cell.corpus))
     return page([_reel(folder, list(folder_runs)) for _, folder_runs in groups])

@@ -5,8 +5,8 @@ come first. Heads of one depth are alike, so the control exchanges heads within 
 
 MAPS (Elhelo and Geva 2024, arXiv 2412.11965) publishes the heads that make words of words, of each
 relation those with the largest scores, measured on prompts and with lists of its own. Ours are from
-weights alone (`headscope weights --table related`): heads are taken in the order of `but_itself`,
-since MAPS does not mind either that a head raises the word itself.
+weights alone (`headscope study weights --table related`): heads are taken in the order of
+`but_itself`, since MAPS does not mind either that a head raises the word itself.
 """
 
 from __future__ import annotations
@@ -123,12 +123,13 @@ def read_scores(path: Path) -> pd.DataFrame:
 
 
 def read_related(path: Path) -> pd.DataFrame:
-    """Read the table that `headscope weights --table related --out` wrote.
+    """Read the table that `headscope study weights --table related --out` wrote.
 
     Raises:
         HeadscopeError: there is no such file, or it holds something else.
     """
-    what, command = "table of related words", "headscope weights MODEL --table related --out FILE"
+    what = "table of related words"
+    command = "headscope study weights MODEL --table related --out FILE"
     would_do = (f"what {command} wrote", f"{command} writes one")
     table = _read_table(path, _RELATED_COLUMNS, "but_itself", what, *would_do)
     if not table["but_itself"].between(0, 1).all():

@@ -76,8 +76,8 @@ def verify(
             masses are compared, which have another stimulus.
         scores: a CSV of published scores: `model,revision,metric,layer,head,value`. The ranks of
             all heads are compared (`compare_ranks`).
-        related: with `--scores`: what `headscope weights --table related` wrote of the model, for
-            published lists of heads that make words of words. See `compare_lists`.
+        related: with `--scores`: what `headscope study weights --table related` wrote of the
+            model, for published lists of heads that make words of words. See `compare_lists`.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the stimuli done and the stimuli in all.
         again: `source`, the run's model, or where it is now if it is not where it was; `device`,
@@ -147,7 +147,7 @@ def _ranked(
     if related is None and set(others) & set(PUBLISHED_LISTS):
         notes.append(
             "lists of heads that make words of words are compared with --related FILE, which "
-            "headscope weights --table related --out FILE writes"
+            "headscope study weights --table related --out FILE writes"
         )
     notes += [
         f"{metric} is not compared: this run has not scored {relation}, which is held against it"

@@ -1,4 +1,4 @@
-"""`headscope weights`: every head's weights, read without any text."""
+"""`headscope study weights`: every head's weights, read without any text."""
 
 from __future__ import annotations
 

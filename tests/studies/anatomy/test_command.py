@@ -1,4 +1,4 @@
-"""`headscope anatomy` as its users see it: tables, CSV, JSON, messages and exit codes."""
+"""`headscope study anatomy` as its users see it: tables, CSV, JSON, messages and exit codes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ MINI = json.loads((mini_folder() / "config.json").read_text())
 
 
 def run(*arguments: object):
-    return CliRunner().invoke(app, ["anatomy", *map(str, arguments)], catch_exceptions=False)
+    return CliRunner().invoke(
+        app, ["study", "anatomy", *map(str, arguments)], catch_exceptions=False
+    )
 
 
 def test_mini_is_shown_with_formula_and_count_side_by_side():
-    told = headscope("anatomy", "mini", "--check")
+    told = headscope("study", "anatomy", "mini", "--check")
     assert told.returncode == 0, told.stderr
     lines = [line.split() for line in told.stdout.splitlines()]
     layers, d_ff = MINI["n_layer"], MINI["n_inner"]
@@ -133,7 +135,7 @@ def test_without_a_check_none_is_reported(gpt2_folder, monkeypatch):
 
 
 def test_bad_input_ends_with_one_message_and_exit_code_2(tmp_path):
-    done = headscope("anatomy", "mini", "--batch", 0)
+    done = headscope("study", "anatomy", "mini", "--batch", 0)
     assert done.returncode == 2
     assert done.stderr == "headscope: batch is 0, expected a whole number from 1\n"
     assert done.stdout == ""

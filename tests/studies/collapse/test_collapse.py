@@ -188,7 +188,18 @@ def test_the_command_prints_the_table_and_writes_csv_and_figure(
     gpt2_folder, story, tmp_path, command
 ):
     out, figure = tmp_path / "new" / "c.csv", tmp_path / "c.svg"
-    words = ("collapse", gpt2_folder, "--corpus", story, "-q", "--out", out, "--figure", figure)
+    words = (
+        "study",
+        "collapse",
+        gpt2_folder,
+        "--corpus",
+        story,
+        "-q",
+        "--out",
+        out,
+        "--figure",
+        figure,
+    )
     done = headscope(*words)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -208,7 +219,7 @@ def test_the_command_prints_the_table_and_writes_csv_and_figure(
 def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, story, tmp_path):
     out, figure = tmp_path / "c.csv", tmp_path / "c.svg"
     words = ("--corpus", story, "-q", "--mixing", "--out", out, "--figure", figure)
-    done = headscope("collapse", gpt2_folder, *words)
+    done = headscope("study", "collapse", gpt2_folder, *words)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(out)
     assert table.columns.tolist() == columns_of("collapse")
@@ -238,7 +249,7 @@ def test_bad_input_ends_with_one_message_and_nothing_written(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "folder.csv").mkdir()
-    code, out, err = command("collapse", gpt2_folder, "--out", "x.csv", *arguments, "-q")
+    code, out, err = command("study", "collapse", gpt2_folder, "--out", "x.csv", *arguments, "-q")
     assert code == 2
     assert message in err
     assert len(err.splitlines()) == 1

@@ -78,7 +78,9 @@ def test_the_command_and_the_library_say_the_same(tmp_path, tokenizer):
     assert found.dimensions == 8
     assert found.figure().axes
     assert "8 hold 90%" in repr(found)
-    shown = headscope("directions", tmp_path / "run", "L1H0", "--relation", "induction/repeat")
+    shown = headscope(
+        "study", "directions", tmp_path / "run", "L1H0", "--relation", "induction/repeat"
+    )
     assert shown.returncode == 0, shown.stderr
     assert "8 dimensions hold 90 % of the lift" in shown.stdout
     with pytest.raises(ChoiceError, match="no relation named 'a/b'"):

@@ -255,18 +255,18 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(run_folder, tmp_path, texts)
 
 def test_the_command_writes_it_and_says_what(run_folder, tmp_path, command):
     options = ("--sequences", 20, "--max-length", 40, "--points", 30, "--quiet")
-    code, told, err = command("headvis", run_folder, "--out", tmp_path / "data", *options)
+    code, told, err = command("export", "headvis", run_folder, "--out", tmp_path / "data", *options)
     assert code == 0, err
     check_data(tmp_path / "data")
     assert "8 heads on 20 sequences" in told
     assert "previous_token_score" in told
     assert f"written to {tmp_path / 'data'}" in told
-    code, _, err = command("headvis", run_folder, "--out", tmp_path / "data", *options)
+    code, _, err = command("export", "headvis", run_folder, "--out", tmp_path / "data", *options)
     assert code == 2
     assert err.startswith("headscope: ")
     assert "add --overwrite" in err
     assert err.count("\n") == 1
-    code, _, err = command("headvis", tmp_path, "--out", tmp_path / "new", *options)
+    code, _, err = command("export", "headvis", tmp_path, "--out", tmp_path / "new", *options)
     assert code == 2
     assert not (tmp_path / "new").exists()
 

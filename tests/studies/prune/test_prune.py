@@ -136,7 +136,7 @@ def test_the_command_prints_the_curve_and_writes_it(
     gpt2_folder, story, run_folder, tmp_path, command, pruning
 ):
     out, figure = tmp_path / "p.csv", tmp_path / "p.pdf"
-    words = ("prune", gpt2_folder, "--corpus", story, "--run", run_folder, "-q")
+    words = ("study", "prune", gpt2_folder, "--corpus", story, "--run", run_folder, "-q")
     code, told, err = command(*words, "--out", out, "--figure", figure)
     assert (code, err) == (0, "")
     curve, heads = pd.read_csv(out), pd.read_csv(tmp_path / "p-heads.csv")
@@ -165,7 +165,7 @@ def test_bad_input_ends_with_one_message_and_nothing_written(
     gpt2_folder, tmp_path, monkeypatch, command, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    code, out, err = command("prune", gpt2_folder, "--out", "x.csv", *arguments, "-q")
+    code, out, err = command("study", "prune", gpt2_folder, "--out", "x.csv", *arguments, "-q")
     assert code == 2
     assert message in err
     assert len(err.splitlines()) == 1

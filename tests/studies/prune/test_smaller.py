@@ -114,7 +114,9 @@ def test_whole_groups_go_where_their_number_is_nearer_or_their_heads_matter_more
 @pytest.mark.parametrize("layout", ["gpt2", "gpt_neox"])
 def test_layouts_of_a_fixed_head_width_say_why_not(tokenizer, tmp_path, command, layout):
     folder = save_model(layout, tokenizer, tmp_path / "model")
-    code, out, err = command("prune", folder, "--save", tmp_path / "s", "--keep", 0.5, "-q")
+    code, out, err = command(
+        "study", "prune", folder, "--save", tmp_path / "s", "--keep", 0.5, "-q"
+    )
     assert (code, out) == (2, "")
     assert "the width of a head is d_model / heads by definition" in err
     assert len(err.splitlines()) == 1
@@ -125,7 +127,18 @@ def test_the_command_writes_the_model_and_says_how_small_it_is(
     llama_folder, story, tmp_path, command
 ):
     out = tmp_path / "deep" / "small"
-    words = ("prune", llama_folder, "--corpus", story, "-q", "--save", out, "--keep", "0.5")
+    words = (
+        "study",
+        "prune",
+        llama_folder,
+        "--corpus",
+        story,
+        "-q",
+        "--save",
+        out,
+        "--keep",
+        "0.5",
+    )
     code, told, err = command(*words)
     assert (code, err) == (0, "")
     assert "2 of 4 heads kept in each of 2 layers" in told
@@ -150,7 +163,7 @@ def test_bad_input_ends_with_one_message_and_nothing_written(
     llama_folder, tmp_path, monkeypatch, command, arguments, message
 ):
     monkeypatch.chdir(tmp_path)
-    code, out, err = command("prune", llama_folder, *arguments, "-q")
+    code, out, err = command("study", "prune", llama_folder, *arguments, "-q")
     assert (code, out) == (2, "")
     assert message in err
     assert list(tmp_path.iterdir()) == []

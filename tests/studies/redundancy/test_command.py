@@ -158,7 +158,7 @@ def test_bad_input_is_refused_with_what_would_do(folder, tmp_path):
 def test_the_command_prints_a_table_and_writes_rows_and_a_picture(folder, tmp_path):
     out, picture = tmp_path / "rows.csv", tmp_path / "map.svg"
     done = headscope(
-        "redundancy", folder, "--out", out, "--figure", picture, "--windows", "9", "-q"
+        "study", "redundancy", folder, "--out", out, "--figure", picture, "--windows", "9", "-q"
     )
     assert done.returncode == 0, done.stderr
     assert "8 heads, 108 queries of 9 windows" in done.stdout
@@ -174,7 +174,7 @@ def test_the_command_prints_a_table_and_writes_rows_and_a_picture(folder, tmp_pa
 
 
 def test_csv_and_json_are_for_programs(folder, tmp_path):
-    arguments = ["redundancy", str(folder), "--windows", "4", "-q"]
+    arguments = ["study", "redundancy", str(folder), "--windows", "4", "-q"]
     out = tmp_path / "rows.csv"
     csv = CliRunner().invoke(app, [*arguments, "--format", "csv", "--out", str(out)])
     assert csv.stdout == out.read_text()
@@ -199,7 +199,7 @@ def test_csv_and_json_are_for_programs(folder, tmp_path):
     ],
 )
 def test_bad_options_end_with_one_message_and_exit_code_2(folder, tmp_path, arguments, message):
-    done = headscope("redundancy", folder, *arguments, "-q", cwd=tmp_path)
+    done = headscope("study", "redundancy", folder, *arguments, "-q", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"headscope: {message}\n"
     assert done.stdout == ""
@@ -207,7 +207,7 @@ def test_bad_options_end_with_one_message_and_exit_code_2(folder, tmp_path, argu
 
 
 def test_a_folder_without_a_run_ends_with_exit_code_2(tmp_path):
-    done = headscope("redundancy", tmp_path, "-q")
+    done = headscope("study", "redundancy", tmp_path, "-q")
     assert done.returncode == 2
     assert "no run here (run.json is missing)" in done.stderr
 

@@ -217,7 +217,7 @@ def test_the_command_prints_and_writes_both_tables_and_a_picture(
 ):
     out, figure = tmp_path / "streaming.csv", tmp_path / "streaming.svg"
     code, printed, _ = command(
-        "streaming", reader, "--corpus", repeats, "--max-tokens", 2000, "--out", out,
+        "study", "streaming", reader, "--corpus", repeats, "--max-tokens", 2000, "--out", out,
         "--figure", figure, "--quiet",
     )  # fmt: skip
     assert code == 0

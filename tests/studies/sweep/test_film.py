@@ -107,7 +107,7 @@ def test_the_command_writes_it_and_refuses_what_can_be_no_film(sweep, tmp_path):
     out = tmp_path / "film.html"
 
     def film(folder: Path) -> object:
-        return CliRunner().invoke(app, ["emergence", str(folder), "--film", str(out)])
+        return CliRunner().invoke(app, ["sweep", "emergence", str(folder), "--film", str(out)])
 
     assert film(sweep).exit_code == 0
     assert out.read_text() == film_html(sweep, read_sweep_cells(sweep))

@@ -306,7 +306,7 @@ def test_a_running_cluster_is_joined_and_left_running(
     settings = {"models": [str(gpt2_folder)], "corpora": [str(corpus)], "out": str(tmp_path / "s")}
     file.write_text(json.dumps(settings | OPTIONS))  # JSON is YAML
     for _ in range(2):  # the second time nothing is left to do
-        done = headscope("sweep", file, "--address", running_cluster, "--engine-workers", 2)
+        done = headscope("sweep", "run", file, "--address", running_cluster, "--engine-workers", 2)
         assert done.returncode == 0, done.stderr
     (run,) = (path.parent for path in (tmp_path / "s").rglob("heads.csv"))
     assert equal_files(alone, run)

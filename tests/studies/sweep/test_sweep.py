@@ -60,7 +60,7 @@ def swept(checkpoints, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sweeps") / "sweep"
     file = folder.parent / "sweep.yaml"
     file.write_text(f"models: {checkpoints}\nrevisions: [step100, step20, step7]\nout: {folder}\n")
-    done = headscope("sweep", file, "--engine-workers", 0, *SMALL)
+    done = headscope("sweep", "run", file, "--engine-workers", 0, *SMALL)
     assert done.exit_code == 1, done.output
     (folder.parent / "stdout").write_text(done.stdout)
     return folder
@@ -100,7 +100,7 @@ def test_what_was_not_asked_for_or_not_measured_is_blank_everywhere(swept, tmp_p
     )  # what nobody asked for is left out
     assert len(row.split()) == 2 + len(asked)
     out = tmp_path / "e.csv"
-    shown = headscope("emergence", swept, "--out", out)
+    shown = headscope("sweep", "emergence", swept, "--out", out)
     table = pd.read_csv(out)
     absent = table[table["type"].isin(others)]
     assert len(absent) == 2 * len(others)
@@ -116,7 +116,7 @@ def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoint
     """Plain text has no trees and no mentions: 0 heads for objects would be an answer to nothing."""
     (tmp_path / "plain.txt").write_text("She saw the old keys again, and told them so. " * 40)
     done = headscope(
-        "sweep", "--models", checkpoints, "--revisions", "step20", "--out", tmp_path / "sweep",
+        "sweep", "run", "--models", checkpoints, "--revisions", "step20", "--out", tmp_path / "sweep",
         "--corpus", tmp_path / "plain.txt", "--engine-workers", 0, "--max-tokens", 300, "-q",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -202,7 +202,7 @@ def test_the_same_command_goes_on_where_it_stopped(swept, checkpoints, tmp_path)
     shutil.rmtree(out / second.folder)
     kept = (out / first.folder / "run.json").stat().st_mtime_ns
     done = headscope(
-        "sweep", "--models", checkpoints, "--revisions", "step100,step20", "--out", out,
+        "sweep", "run", "--models", checkpoints, "--revisions", "step100,step20", "--out", out,
         "--engine-workers", 0, *SMALL,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -254,7 +254,7 @@ def test_a_revision_of_a_local_folder_is_a_folder_in_it(checkpoints):
 
 def test_a_dry_run_counts_and_writes_nothing(checkpoints, tmp_path):
     options = ("--models", checkpoints, "--revisions", "step20,step100", "--out", tmp_path / "new")
-    done = headscope("sweep", *options, "--dry-run", "--engine-workers", 0, *SMALL)
+    done = headscope("sweep", "run", *options, "--dry-run", "--engine-workers", 0, *SMALL)
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "new").exists()
     text = " ".join(done.stdout.split())
@@ -332,7 +332,9 @@ def test_ray_is_advised_only_where_it_can_be_installed(
 def test_a_dry_run_with_a_model_that_is_missing_names_it_and_ends_with_2(checkpoints, tmp_path):
     missing = tmp_path / "nowhere"
     models = f"{checkpoints / 'step20'},{missing}"
-    done = headscope("sweep", "--models", models, "--out", tmp_path / "new", "--dry-run", *SMALL)
+    done = headscope(
+        "sweep", "run", "--models", models, "--out", tmp_path / "new", "--dry-run", *SMALL
+    )
     assert done.exit_code == 2, done.output
     assert f"nowhere: {missing}: no such folder" in " ".join(done.stdout.split())
     assert "1 of 2 runs to do" in done.stdout
@@ -354,7 +356,7 @@ def test_bad_input_ends_with_one_message(tmp_path):
     from tests.helpers.shell import headscope as in_a_shell
 
     (tmp_path / "bad.yaml").write_text("model: mini\n")
-    done = in_a_shell("sweep", tmp_path / "bad.yaml")
+    done = in_a_shell("sweep", "run", tmp_path / "bad.yaml")
     assert done.returncode == 2
     assert "'model' is no key of a sweep; choose from: models" in done.stderr
     assert "Traceback" not in done.stderr
@@ -426,7 +428,7 @@ def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
 
 def test_the_command_writes_table_and_figure(swept, tmp_path):
     out, figure = tmp_path / "e.csv", tmp_path / "e.png"
-    done = headscope("emergence", swept, "--out", out, "--figure", figure)
+    done = headscope("sweep", "emergence", swept, "--out", out, "--figure", figure)
     assert done.exit_code == 0, done.output
     table = pd.read_csv(out)
     assert table["revision"].drop_duplicates().tolist() == ["step20", "step100"]

@@ -118,7 +118,7 @@ def test_random_weights_of_an_architecture_earn_next_to_nothing(model_folder, ke
 
 
 def test_the_command_refuses_a_model_that_is_not_there_before_any_work():
-    result = CliRunner().invoke(app, ["calibrate", "./nowhere", "--quiet"])
+    result = CliRunner().invoke(app, ["check", "calibrate", "./nowhere", "--quiet"])
     assert "no such folder" in str(result.exception)
 
 

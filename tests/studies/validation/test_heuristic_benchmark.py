@@ -277,7 +277,8 @@ def test_the_command_reads_the_corpus_and_writes_each_head(keys_file, tmp_path, 
     monkeypatch.setattr(benchmark, "pair_windows", lambda *a, **k: [])
     out = tmp_path / "zoo.csv"
     done = CliRunner().invoke(
-        app, ["calibrate", "--zoo", "--corpus", str(keys_file), "--out", str(out), "--quiet"]
+        app,
+        ["check", "calibrate", "--zoo", "--corpus", str(keys_file), "--out", str(out), "--quiet"],
     )
     assert done.exit_code == 0, done.exception
     assert f"{len(ALL)} habits" in done.stdout
@@ -294,6 +295,6 @@ def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tm
         (["mini", "--zoo"], "--zoo tries no model"),
         (["--corpus", "gum"], "--corpus is what --zoo reads"),
     ):
-        refused = CliRunner().invoke(app, ["calibrate", *words]).exception
+        refused = CliRunner().invoke(app, ["check", "calibrate", *words]).exception
         assert isinstance(refused, ArgumentError)
         assert message in str(refused)

@@ -130,6 +130,6 @@ def test_a_pair_that_shares_its_spelling_would_reward_matching_letters():
 
 
 def test_data_lists_and_checks_what_ships():
-    listed = CliRunner().invoke(app, ["data"])
+    listed = CliRunner().invoke(app, ["check", "data"])
     assert listed.exit_code == 0
     assert all(item.file in listed.output for item in ITEMS)

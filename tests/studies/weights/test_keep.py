@@ -24,7 +24,7 @@ def folder(gpt2_folder, tmp_path):
 
 def test_the_run_keeps_of_each_head_whose_writes_its_keys_read_most(folder, command):
     assert hs.load(folder).keys_from is None
-    code, out, err = command("weights", folder, "--keep")
+    code, out, err = command("study", "weights", folder, "--keep")
     assert not code, err
     assert "keys_from.csv" in out
     kept = hs.load(folder).keys_from
@@ -42,16 +42,16 @@ def test_the_run_keeps_of_each_head_whose_writes_its_keys_read_most(folder, comm
     assert drawn["L0H0"] is None
     last = own.iloc[-1]
     assert drawn[f"L{last['layer']}H{last['head']}"][0] == last["k_from"]
-    code, _, err = command("weights", folder, "--keep")
+    code, _, err = command("study", "weights", folder, "--keep")
     assert code == 2
     assert "this run was weighed before; add --overwrite" in err
-    assert not command("weights", folder, "--keep", "--overwrite")[0]
+    assert not command("study", "weights", folder, "--keep", "--overwrite")[0]
     hs.load(folder).save(folder.parent / "copy")
     pd.testing.assert_frame_equal(hs.load(folder.parent / "copy").keys_from, kept)
 
 
 def test_only_a_run_keeps_them(gpt2_folder, command):
-    code, _, err = command("weights", gpt2_folder, "--keep")
+    code, _, err = command("study", "weights", gpt2_folder, "--keep")
     assert code == 2
     assert "puts a table into a run's folder" in err
 
@@ -64,7 +64,7 @@ def test_only_a_run_keeps_them(gpt2_folder, command):
     ],
 )
 def test_heads_that_the_run_does_not_have_are_named(folder, command, was, becomes, said):
-    assert not command("weights", folder, "--keep")[0]
+    assert not command("study", "weights", folder, "--keep")[0]
     path, run = folder / "keys_from.csv", hs.load(folder)
     text = path.read_text()
     assert was in text

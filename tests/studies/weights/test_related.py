@@ -198,12 +198,12 @@ def test_mini_says_which_relations_have_too_few_words():
 
 
 def test_the_command_prints_and_writes_them(gpt2_folder, command, tmp_path):
-    code, out, err = command("weights", gpt2_folder, "--table", "related")
+    code, out, err = command("study", "weights", gpt2_folder, "--table", "related")
     assert not code, err
     assert "rows hold" in out
     assert "too few pairs" in out
     file = tmp_path / "related.csv"
-    assert not command("weights", gpt2_folder, "--table", "related", "--out", file)[0]
+    assert not command("study", "weights", gpt2_folder, "--table", "related", "--out", file)[0]
     assert pd.read_csv(file).columns.tolist() == columns_of("weights related")
 
 

@@ -1,4 +1,4 @@
-"""The tables of `headscope weights`, its command, and what it shows on `mini`."""
+"""The tables of `headscope study weights`, its command, and what it shows on `mini`."""
 
 from __future__ import annotations
 
@@ -153,23 +153,23 @@ def test_a_run_whose_model_has_changed_or_that_never_had_one_is_refused(tiny_run
 
 def test_the_command_prints_each_table_with_the_warning(tiny_run):
     for table, word in (("heads", "K-comp."), ("composition", "earlier"), ("writes", "cosine")):
-        result = CliRunner().invoke(app, ["weights", str(tiny_run), "--table", table])
+        result = CliRunner().invoke(app, ["study", "weights", str(tiny_run), "--table", table])
         assert result.exit_code == 0, result.output
         assert word in result.output
         assert "copying alone is no label" in result.output
-    shown = CliRunner().invoke(app, ["weights", "--help"]).output
+    shown = CliRunner().invoke(app, ["study", "weights", "--help"]).output
     assert "copying alone is no label" in " ".join(shown.split())
 
 
 def test_the_command_exports_what_the_library_returns(tiny_run, tmp_path):
     found = hs.weights(tiny_run)
-    printed = CliRunner().invoke(app, ["weights", str(tiny_run), "--format", "json"])
+    printed = CliRunner().invoke(app, ["study", "weights", str(tiny_run), "--format", "json"])
     rows = json.loads(printed.output)
     assert len(rows) == 8
     assert list(rows[0]) == [*COLUMNS, *BESIDE]
     assert rows[0]["ov_copying_mlp0"] is None
     out = tmp_path / "new" / "pairs.csv"
-    arguments = ["weights", str(tiny_run), "--table", "composition", "--out", str(out)]
+    arguments = ["study", "weights", str(tiny_run), "--table", "composition", "--out", str(out)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     pd.testing.assert_frame_equal(pd.read_csv(out), found.composition, rtol=1e-4)
 
@@ -184,7 +184,7 @@ def test_the_command_exports_what_the_library_returns(tiny_run, tmp_path):
     ],
 )
 def test_bad_input_ends_with_one_message_and_exit_code_2(arguments, message, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["headscope", "weights", *arguments])
+    monkeypatch.setattr(sys, "argv", ["headscope", "study", "weights", *arguments])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2

@@ -1,4 +1,4 @@
-"""`headscope languages` as its users see it: folders, tables, exit codes."""
+"""`headscope sweep languages` as its users see it: folders, tables, exit codes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,17 @@ def test_the_same_call_goes_on_after_a_stop(folder, gpt2_folder, tmp_path):
 def test_the_terminal_and_a_picture(folder, gpt2_folder, tmp_path, command):
     out, picture = tmp_path / "out", tmp_path / "new" / "languages.svg"
     folder = save_treebanks(tmp_path / "pud", ["en", "zh"])
-    told = ("languages", gpt2_folder, "--corpus", folder, "--out", out, "--figure", picture)
+    told = (
+        "sweep",
+        "languages",
+        gpt2_folder,
+        "--corpus",
+        folder,
+        "--out",
+        out,
+        "--figure",
+        picture,
+    )
     code, said, _ = command(*told, "--no-twin", "--no-examples", "-q")
     assert code == 0
     assert "in 2 languages: en, zh" in said
@@ -120,7 +130,17 @@ def test_texts_too_short_to_decide_anything_say_so_where_a_picture_is_asked_for(
     folder, gpt2_folder, tmp_path, command
 ):
     out, picture = tmp_path / "out", tmp_path / "languages.svg"
-    told = ("languages", gpt2_folder, "--corpus", folder, "--out", out, "--figure", picture)
+    told = (
+        "sweep",
+        "languages",
+        gpt2_folder,
+        "--corpus",
+        folder,
+        "--out",
+        out,
+        "--figure",
+        picture,
+    )
     code, said, wrong = command(*told, *FLAGS)
     assert code == 2
     assert "there is nothing to draw; read more" in wrong.replace("\n", " ")
@@ -136,7 +156,7 @@ def test_a_language_that_fails_is_named_and_the_others_are_read(
     broken.write_text("1\tHaus\n\n", encoding="utf-8")
     given = ["--corpus", folder, "--corpus", broken, "--languages", "en,ja,de"]
     out = tmp_path / "out"
-    code, _, told = command("languages", gpt2_folder, *given, "--out", out, *FLAGS)
+    code, _, told = command("sweep", "languages", gpt2_folder, *given, "--out", out, *FLAGS)
     assert code == 2
     assert "de_pud-ud-test.conllu:1: 2 columns" in told
     assert not out.exists()
@@ -161,6 +181,6 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_read(folder, gpt2
 
 
 def test_no_treebanks_are_asked_for_in_one_line(gpt2_folder, command):
-    code, _, said = command("languages", gpt2_folder)
+    code, _, said = command("sweep", "languages", gpt2_folder)
     assert code == 2
     assert "no treebanks: name them or their folder with --corpus" in said.replace("\n", " ")
