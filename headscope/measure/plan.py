@@ -6,7 +6,7 @@ from the last sums that were kept, wherever its model is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ from headscope.corpus.window import Window
 from headscope.measure.schedule import Choose, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
+from headscope.relations.contested import MATCHED, SELF, part_name
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
 
@@ -88,6 +89,12 @@ class Plan:
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
 
+    @property
+    def without_text(self) -> set[str]:
+        """Names of the sums that are of other stimuli alone, whose blocks are never merged."""
+        others = [r.id for r in self.relations if TEXT.name not in r.stimuli]
+        return {*others, *(part_name(name, part) for name in others for part in (MATCHED, SELF))}
+
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """Text and other windows of each round, without stimuli that were stopped before it."""
         if self.stopping is None:
@@ -145,7 +152,13 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
 
     rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share)
     for number, steps in enumerate(rounds):
-        _add(read(unread(steps), False), plan.model, plan.listener.of_model, plan.save_checkpoint)
+        _add(
+            read(unread(steps), False),
+            plan.model,
+            plan.without_text,
+            plan.listener.of_model,
+            plan.save_checkpoint,
+        )
         # with more batches than planned so far a run that was broken off went on from here
         if plan.stopping is not None and planned == plan.model.batches:
             for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
@@ -157,6 +170,7 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         _add(
             read(shared[plan.twin.batches :], True),
             plan.twin,
+            plan.without_text,
             plan.listener.of_twin,
             plan.save_checkpoint,
         )
@@ -165,13 +179,14 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
 def _add(
     results: Iterable[BatchResult],
     state: ReadState,
+    without_text: Collection[str],
     on_tokens: Callable[[int], None],
     save_checkpoint: Callable[[], None],
 ) -> None:
     for result in results:
         merge = result.steps[0].merges
         if merge is not None:
-            state.tally.merge(merge)
+            state.tally.merge(merge, without_text)
         result.add_to(state.tally)
         tokens = sum(step.tokens for step in result.steps)
         state.batches += len(result.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -168,12 +168,19 @@ class Tally:
         """Add these sums to another's."""
         other += self
 
-    def merge(self, into: Int[ndarray, " block"]) -> None:
-        """Give the sums of each block to the block `into[block]`; several may become one."""
+    def merge(self, into: Int[ndarray, " block"], untouched: Collection[str] = ()) -> None:
+        """Give the sums of each block to the block `into[block]`; several may become one.
+
+        Args:
+            into: the block that each block's sums go to.
+            untouched: relations whose blocks stay as they are, as they are of other documents.
+        """
+        moved = np.array([name not in untouched for name in self.relations])
         for array in (self.target, self.control, self.hits, self.queries, self.chance):
-            before = array.copy()
-            array[:] = 0
-            np.add.at(array, into, before)
+            before = array[:, moved]
+            after = np.zeros_like(before)
+            np.add.at(after, into, before)
+            array[:, moved] = after
 
     def __iadd__(self, other: Tally) -> Tally:
         """Add another tally of the same relations, layers and heads.

@@ -12,7 +12,9 @@ import headscope as hs
 from headscope.corpus.text import LONGEST
 from headscope.corpus.window import Window
 from headscope.measure.block_assignment import STRETCHES, assign_blocks, chunks
-from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
+from headscope.measure.plan import BatchResult, Plan, read_plan
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS, ReadState, Tally
+from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
 
 
@@ -121,3 +123,45 @@ def test_a_run_on_few_documents_says_so_and_one_on_many_does_not(gpt2_folder, tm
         )  # fmt: skip
         used = int((run.tally.queries[:, 0] > 0).sum())
         assert used > 8 if count == 2 else used == 9
+
+
+class TwoRounds:
+    """Reading that asks once whether to go on, and always does."""
+
+    interim_tokens = (30,)
+
+    def should_stop(self, tally, number):
+        return {}
+
+
+def test_documents_of_other_stimuli_keep_their_blocks_when_stretches_of_text_are_merged():
+    text = made_up([4, 2, *[1] * 8])
+    repeats = [
+        Window(f"r{n}", np.arange(9), ("a",) * 9, document=n, stimulus="repeat") for n in range(32)
+    ]
+    relations = [
+        r
+        for r in relations_of(["positional", "induction"])
+        if r.id in {"positional/offset-1", "induction/repeat"}
+    ]
+    names = tuple(relation.id for relation in relations)
+    state = ReadState(Tally.zeros(names, 1, 1))
+
+    def read(steps, twin):
+        for step in steps:
+            yield BatchResult([step], lambda tally, step=step: count(tally, step.batch), 0)
+
+    def count(tally, batch):
+        for window, block in zip(batch.windows, batch.blocks, strict=True):
+            tally.queries[
+                block,
+                names.index(
+                    "induction/repeat" if window.stimulus == "repeat" else "positional/offset-1"
+                ),
+            ] += 1
+
+    plan = Plan(text, repeats, relations, 0, state, stopping=TwoRounds())
+    read_plan(plan, read, batch_tokens=9)
+    queries = dict(zip(names, state.tally.queries.T.tolist(), strict=True))
+    assert queries["induction/repeat"] == [1] * 32 + [0] * (BLOCKS - 32)
+    assert queries["positional/offset-1"][:10] == [4, 2, *[1] * 8]
