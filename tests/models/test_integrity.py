@@ -287,8 +287,8 @@ def test_an_added_token_without_an_embedding_is_refused_where_a_text_holds_it(co
 
 @pytest.mark.parametrize(
     "arguments",
-    ["classify MODEL --max-tokens 500", "anatomy MODEL", "weights MODEL", "prune MODEL",
-     "collapse MODEL", "show MODEL 0.0 word"],
+    ["classify MODEL --max-tokens 500", "study anatomy MODEL", "study weights MODEL", "study prune MODEL",
+     "study collapse MODEL", "show MODEL 0.0 word"],
 )  # fmt: skip
 def test_every_command_ends_with_one_line_and_exit_code_2(
     copy, tmp_path, monkeypatch, capsys, arguments
