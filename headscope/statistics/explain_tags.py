@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 import pandas as pd
 
 from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.conditions import CONDITIONS, Row
+from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import (
     NARROW,
     NO_TAG,
@@ -57,6 +59,22 @@ def explain_tags(
     return "\n".join(lines)
 
 
+def _accuracy(row: Row) -> list[str]:
+    """How often the head is right, beside the best simple rule; none where none is to be beaten."""
+    if not row["baseline"] or isnan(row["baseline_rate"]):
+        return []
+    line = (
+        f"  right, by its strongest attention, at {row['hit_rate']:.0%} of its queries; "
+        f"“{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
+    )
+    faint = row["hit_rate"] < row["baseline_rate"]
+    return (
+        [f"{line}: less often than that rule, so a faint trace of this relation"]
+        if faint
+        else [line]
+    )
+
+
 def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> Sequence[str]:
     """One relation; what is explained in it joins what is known."""
     rule, one = rules[row["id"]], pd.DataFrame([row])
@@ -82,4 +100,4 @@ def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> S
         fails = bool(condition.fails(one).iloc[0])
         holds = "no " if fails else "yes"
         lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
-    return [head, *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]
+    return [head, *_accuracy(row), *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]

@@ -61,6 +61,21 @@ def test_every_condition_has_words_for_it_and_the_glossary_has_its_terms():
         assert f"\n{term}\n  " in glossary, term
 
 
+def test_how_often_a_head_and_the_best_rule_are_right_stands_beside_the_tag():
+    better, worse, none = (
+        told({"baseline_rate": rate, "baseline": rule}).splitlines()[3]
+        for rate, rule in ((0.4, "nearest-VERB"), (0.95, "nearest-VERB"), (np.nan, ""))
+    )
+    assert (
+        better
+        == "  right, by its strongest attention, at 90% of its queries; “nearest verb” at 40%"
+    )
+    assert worse.endswith(
+        "“nearest verb” at 95%: less often than that rule, so a faint trace of this relation"
+    )
+    assert none.startswith("  yes queries")
+
+
 def test_no_number_that_is_missing_is_printed():
     few = {"ci_low": np.nan, "ci_high": np.nan, "q_value": np.nan}
     text = told(few | {"verdict": "tagged"})
