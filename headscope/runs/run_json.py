@@ -34,6 +34,7 @@ _FACTS: dict[str, type] = {
     "places": dict,
     "text_loss": dict,
     "text_read": dict,
+    "decidable": dict,
     "command": str,
     "engine": str,
     "bos": str,
@@ -145,6 +146,9 @@ def _check_facts(info: Any) -> None:
     for name in ("tokens", "of", "looks", "expected_changes"):
         if read and (name != "expected_changes" or read.get(name) is not None):
             _expect(read.get(name), _NUMBER, f"{name} of the text read")
+    decidable = info.get("decidable", {"relations": 0, "of": 0})
+    for name in ("relations", "of"):
+        _expect(decidable.get(name), int, f"{name} of the decidable relations")
     for name, value in info.get("reliability", {}).items():
         if value is not None:
             _expect(value, _NUMBER, f"the reliability of {name!r:.100}")

@@ -128,7 +128,7 @@ def test_a_head_that_finds_what_is_asked_for_is_tagged(windows, noise):
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_lazy_head_is_refused(windows, habit):
     (row,) = scored(windows, [(HABITS[habit], 0.0)]).itertuples()
-    assert row.verdict == "no"
+    assert row.verdict in {"no", "narrowly refused"}
     assert row.mass <= 0.4
 
 

@@ -28,8 +28,6 @@ class Languages(Study):
     """A row per head × relation; see `headscope.studies.sweep.languages.across.heads_table`."""
     relations: pd.DataFrame
     """A row per relation × language; see `relations_table`, there too."""
-    agreement: pd.DataFrame
-    """A row per relation: how far heads agree between languages; see `agreement_table`."""
     evidence: pd.DataFrame
     """The evidence of all runs, each row with its `language`."""
     languages: tuple[str, ...]
@@ -38,6 +36,8 @@ class Languages(Study):
     """The documents that every language read, the same in each; None where texts differ."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Languages that could not be read, each with its error."""
+    agreement: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """A row per relation: how far heads agree between languages; see `agreement_table`."""
 
     @classmethod
     def of(
@@ -70,11 +70,11 @@ class Languages(Study):
             next(iter(runs.values())).name,
             heads,
             relations_table(evidence),
-            agreement_table(evidence, runs, parallel=together, seed=seed),
             evidence,
             tuple(runs),
             parallel,
             dict(failed or {}),
+            agreement_table(evidence, runs, parallel=together, seed=seed),
         )
 
     @property
