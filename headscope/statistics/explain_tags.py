@@ -67,12 +67,8 @@ def _accuracy(row: Row) -> list[str]:
         f"  right, by its strongest attention, at {row['hit_rate']:.0%} of its queries; "
         f"“{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
     )
-    faint = row["hit_rate"] < row["baseline_rate"]
-    return (
-        [f"{line}: less often than that rule, so a faint trace of this relation"]
-        if faint
-        else [line]
-    )
+    is_behind = row["hit_rate"] < row["baseline_rate"]
+    return [line + ": less often than that rule" * is_behind]
 
 
 def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> Sequence[str]:
