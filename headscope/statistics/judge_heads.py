@@ -133,13 +133,19 @@ class WeighedRun:
         """
         attention = of_attention(self.relations)
         rules = {relation.id: relation.rule for relation in attention}
-        evidence = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan))
+        evidence, info = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan)), self.info
         if shadows:
             evidence.loc[self._is_requested, SHADOW_COLUMNS] = np.array(shadows)
             evidence["verdict"] = verdicts(evidence, rules).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)
-        return _result(self, evidence, attention, rules)
+            unknown = evidence["tagged"] & evidence["beyond_shadow_low"].isna()
+            info = _with_untested(
+                info,
+                evidence[self._is_requested & unknown],
+                "the head's shadow, which is wrong at too few of the queries that were read again",
+            )
+        return _result(replace(self, info=info), evidence, attention, rules)
 
 
 def judge(
@@ -195,10 +201,8 @@ def _result(
     tally, twin, info = run.judging.tally, run.judging.twin, run.info
     effects = effects_among(run.relations)
     untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]
-    if twin is not None and len(untested):
-        names = (untested["type"] + "/" + untested["relation"]).unique()
-        note = f"{len(untested)} tags were not tested against the twin, which read too few queries"
-        info = info.with_notes(f"{note}: {', '.join(names)}")
+    if twin is not None:
+        info = _with_untested(info, untested, "the twin, which read too few queries")
     shared = tally.heads // info.model.get("key_value_heads", tally.heads)
     heads = head_table(evidence, rules, describe(tally.profile, tally.numbers), shared)
     effect_table, notes = _effect_table(run.judging, effects)
@@ -224,6 +228,14 @@ def _result(
         means=mean_patterns(tally.profile),
         pictures=stimulus_pictures(tally.profile, tally.numbers, _stimuli(heads, attention)),
     )
+
+
+def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
+    """The record with a note on tags that stand without one of their tests, if there are any."""
+    if tags.empty:
+        return info
+    names = ", ".join((tags["type"] + "/" + tags["relation"]).unique())
+    return info.with_notes(f"{len(tags)} tags were not tested against {test}: {names}")
 
 
 def _effect_table(

@@ -51,7 +51,7 @@ def least_p(blocks: int) -> float:
     return float(0.5 ** min(blocks, EXACT_BLOCKS))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)  # of 2 MB at most
 def _signs(blocks: int, seed: int) -> Float[ndarray, "change block"]:
     """Changes of signs, the first of them none."""
     if blocks <= EXACT_BLOCKS:

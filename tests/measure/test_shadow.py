@@ -270,3 +270,18 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so()
     # all else that a tag asks for holds
     without = run.evidence.assign(beyond_shadow_low=np.nan)
     assert (verdicts(without, run.rules) == "tagged").all()
+
+
+def test_a_tag_that_no_shadow_could_test_is_said(monkeypatch):
+    det = relation("syntactic/det:dep>head")
+    windows = [replace(window, attention_kind=BIDIRECTIONAL) for window in gum_windows(20_000)]
+    monkeypatch.setattr("headscope.runs.from_patterns.tokens_again", lambda tokens: 0)
+
+    def patterns(window: Window) -> np.ndarray:
+        return pattern(window, knows(det.id, window), 0.1)[None, None]
+
+    run = hs.score_patterns(patterns, windows, relations=[det], progress=False)
+    assert run.evidence["tagged"].tolist() == [True]
+    (note,) = (note for note in run.info["notes"] if "shadow" in note)
+    assert note.startswith("1 tags were not tested against the head's shadow")
+    assert note.endswith(det.id)

@@ -75,12 +75,13 @@ def _agreement(
     rng = np.random.default_rng([seed, 1])
     sums = [lift_sums(tally, relation) for tally in tallies]
     lifts = np.stack([excess.sum(0) / queries.sum() for excess, queries in sums])
-    correlation = float(mean_correlation(lifts))
+    ranks = unit_ranks(lifts)
+    correlation = float(mean_product(ranks))
     error = _standard_error(sums, parallel=parallel, seed=seed)
     centre = np.arctanh(np.clip(correlation, -_LARGEST, _LARGEST))
     low, high = np.tanh(centre - _NORMAL_95 * error), np.tanh(centre + _NORMAL_95 * error)
     layer = np.repeat(np.arange(tallies[0].layers), tallies[0].heads)
-    shuffled = np.array([mean_correlation(shuffle(lifts, layer, rng)) for _ in range(PERMUTATIONS)])
+    shuffled = np.array([mean_product(shuffle(ranks, layer, rng)) for _ in range(PERMUTATIONS)])
     p_value = (1 + int((shuffled >= correlation).sum())) / (1 + PERMUTATIONS)
     return correlation, float(low), float(high), float(shuffled.mean()), p_value
 
@@ -91,13 +92,25 @@ def mean_correlation(lifts: Lifts) -> Float[ndarray, "*_"]:
     >>> float(mean_correlation(np.array([[0.1, 0.2, 0.3], [1, 5, 9], [3, 2, 1]])).round(2))
     -0.33
     """
+    return mean_product(unit_ranks(lifts))
+
+
+def unit_ranks(lifts: Lifts) -> Lifts:
+    """Ranks of the heads in each language, centred and of length 1; 0 where all are equal.
+
+    The product of two languages' is Spearman's rank correlation.
+    """
     ranks = rankdata(lifts, axis=-1)
     centred = ranks - ranks.mean(-1, keepdims=True)
     length = np.sqrt((centred**2).sum(-1, keepdims=True))
-    unit = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
-    count = lifts.shape[-2]
+    return np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+
+
+def mean_product(ranks: Lifts) -> Float[ndarray, "*_"]:
+    """Mean over pairs of languages of the product of their `unit_ranks`."""
+    count = ranks.shape[-2]
     # the sum of all products of pairs, less those with themselves
-    total = (unit.sum(-2) ** 2).sum(-1) - (unit**2).sum((-2, -1))
+    total = (ranks.sum(-2) ** 2).sum(-1) - (ranks**2).sum((-2, -1))
     return np.asarray(total / (count * (count - 1)))
 
 
