@@ -103,7 +103,7 @@ def unit_ranks(lifts: Lifts) -> Lifts:
     ranks = rankdata(lifts, axis=-1)
     centred = ranks - ranks.mean(-1, keepdims=True)
     length = np.sqrt((centred**2).sum(-1, keepdims=True))
-    return np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    return np.asarray(np.divide(centred, length, out=np.zeros_like(centred), where=length > 0))
 
 
 def mean_product(ranks: Lifts) -> Float[ndarray, "*_"]:
