@@ -263,14 +263,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def command_list() -> str:
-    """A line per command for the README: an example, and what the command does."""
-    lines = [(examples(command)[0], short(command)) for command in commands().values()]
-    return "\n".join(f"    {example:<46}  # {text}" for example, text in lines)
-
-
 def type_table() -> str:
-    """A line per head type for the README."""
+    """A line per head type."""
     rows = [(row.name, row.looks_at, row.rivals) for row in head_types().values()]
     return "\n".join(table(("type", "looks at", "is held against"), rows))
 
@@ -297,7 +291,7 @@ def study_imports() -> str:
 
 
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"commands": command_list, "types": type_table},
+    "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
     "headscope/__init__.py": {"studies": study_imports},
 }
