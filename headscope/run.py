@@ -50,14 +50,18 @@ class Run(Result):
         """The same data with everything that can be asked of it."""
         return cls(**vars(result))
 
-    @takes()
-    def why(self, head: str) -> str:
-        """Every condition of each tag of a head with its number, then the near misses.
+    @takes(relation=maybe(NAME))
+    def why(self, head: str, relation: str | None = None) -> str:
+        """Findings on a head, every condition of each tag with its number, then the near misses.
+
+        Args:
+            head: `L5H1` or `5.1`.
+            relation: part of a relation's name, such as `amod`: the conditions of those alone.
 
         Raises:
-            RunError: the run has no such head.
+            RunError: the run has no such head, or no such relation.
         """
-        return why(self, head)
+        return why(self, head, relation)
 
     @takes(type=NAME)
     def tagged(self, type: str) -> pd.DataFrame:

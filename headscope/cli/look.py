@@ -96,13 +96,20 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
     TOP,
     "What does a head's tag rest on, and what did it miss?",
     "headscope why runs/mini L5H1",
-    "headscope why runs/mini 5.1",
+    "headscope why runs/mini 5.1 --relation duplicate",
 )
-def why(run: Run, head: Head) -> None:
-    """Show each condition of a head's tags with its number, and the near misses."""
+def why(
+    run: Run,
+    head: Head,
+    relation: Annotated[
+        str | None,
+        typer.Option(help="Part of a relation's name, such as amod: those alone, tagged or not."),
+    ] = None,
+) -> None:
+    """Say what a head does in short, then each condition of its tags, and the near misses."""
     from headscope.run import load
 
-    say_folded(load(run).why(head))
+    say_folded(load(run).why(head, relation))
 
 
 @command(

@@ -10,6 +10,7 @@ import pandas as pd
 from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.conditions import CONDITIONS, Row
+from headscope.statistics.findings import findings
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import (
     NARROW,
@@ -25,22 +26,43 @@ NEAR_LIFT = 0.02  # below that a relation is no near miss but noise
 
 
 def explain_tags(
-    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], layer: int, head: int
+    evidence: pd.DataFrame,
+    rules: Mapping[str, TagThresholds],
+    layer: int,
+    head: int,
+    *,
+    relation: str | None = None,
 ) -> str:
-    """Every tag of a head with its conditions, then the relations that came closest.
+    """A head's findings, every tag with its conditions, then the relations that came closest.
 
     What a condition asks stands behind its name where the text first names it.
+
+    Args:
+        evidence: the run's.
+        rules: what each relation asks for, by its full name.
+        layer: the head's layer.
+        head: its number there.
+        relation: part of a relation's name: those alone, however close they came.
     """
     table = with_rules(evidence, rules)
     head_evidence = table[(table["layer"] == layer) & (table["head"] == head)]
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
-    near = head_evidence.drop([*tagged.index, *undecided.index])
-    near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
-    is_narrow = near["verdict"] == NARROW
     word = UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED
     lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or word)]
+    near = head_evidence.drop([*tagged.index, *undecided.index])
+    if relation is None:
+        near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
+    else:
+        tagged, undecided, near = (
+            rows[rows["id"].str.contains(relation, regex=False)]
+            for rows in (tagged, undecided, near)
+        )
+    is_narrow = near["verdict"] == NARROW
+    shown = pd.concat([tagged, undecided, near])
+    if len(shown):
+        lines += ["", "In short:", *(f"  {line}" for line in findings(shown, rules))]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
@@ -51,7 +73,7 @@ def explain_tags(
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules, known)]
-    if not len(tagged) + len(undecided) + len(near):
+    if not len(shown):
         lines += [
             "",
             f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",

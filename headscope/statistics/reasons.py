@@ -17,15 +17,17 @@ _MARKS = (
 )
 
 
-def why(result: Result, head: str) -> str:
-    """Every condition of each tag of a head with its number, then the near misses.
+def why(result: Result, head: str, relation: str | None = None) -> str:
+    """Findings on a head, every condition of each tag with its number, then the near misses.
 
     Args:
         result: a run's data.
         head: `L5H1` or `5.1`.
+        relation: part of a relation's name, such as `amod`: the head's conditions for those alone,
+            tagged or not.
 
     Raises:
-        RunError: the run has no such head.
+        RunError: the run has no such head, or no such relation.
     """
     layer, number = parse_head(head, result.head_names)
     heads, label = result.heads, head_name(layer, number, result.head_names)
@@ -37,8 +39,13 @@ def why(result: Result, head: str) -> str:
         raise RunError(f"no head {label} in this run; they go up to {last}")
     written = result.info.get("effects", {})
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
-    account = explain_tags(result.evidence, result.rules, layer, number)
-    name, _, conditions = account.replace(head_name(layer, number), label, 1).partition("\n\n")
+    if relation is not None:
+        check_relation(result, relation)
+    account = explain_tags(result.evidence, result.rules, layer, number, relation=relation)
+    account = account.replace(head_name(layer, number), label, 1)
+    if relation is not None:
+        return account
+    name, _, conditions = account.partition("\n\n")
     parts = [
         name,
         _undecided(result, label),
@@ -50,6 +57,14 @@ def why(result: Result, head: str) -> str:
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def check_relation(result: Result, relation: str) -> None:
+    """Refuse a part of a name that no relation of the run has."""
+    names = result.evidence["type"] + "/" + result.evidence["relation"]
+    if not names.str.contains(relation, regex=False).any():
+        listed = ", ".join(dict.fromkeys(names.iloc[:3]))
+        raise RunError(f"no relation of this run has {relation!r} in its name, as {listed} have")
 
 
 def _undecided(result: Result, name: str) -> str:

@@ -25,11 +25,16 @@ from headscope.views.colours import (
 )
 from headscope.views.tables import plain_table
 
-STRONGEST = 5
+STRONGEST = 3
 CLOSEST_MEANS = (
     "the numbers are those of the relation that the head comes closest to without earning its tag; "
     "headscope why says what it lacks"
 )
+NUMBERS_MEAN = (
+    "mass is the share of attention on what the relation asks for, control on keys that a simpler "
+    "habit would look at as often, lift their difference with its 95 % interval over n queries"
+)
+COLUMNS = 80
 WIDE = 36  # heads that fit into 80 columns with a blank between them
 
 
@@ -44,10 +49,10 @@ def summary(run: Result) -> RenderableType:
     parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run)]
     parts += _decidable_line(run.info.get("decidable"))
     parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
-    parts += [atlas_grid(run), Text(), _counts(run)]
+    parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
-        parts += [Text(), _strongest_table(best, run.head_names)]
+        parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best, run.head_names)]
     if len(untold := undecided(run.heads, run.evidence)):
         parts += [Text(), _undecided_table(untold)]
     notes = list(run.info.get("notes", ()))
@@ -133,12 +138,22 @@ def atlas_grid(run: Result) -> Text:
         for name in layer_heads.sort_values("head")["primary"]:
             grid.append(letter(name).ljust(cell), _style(name))
         grid.append("\n")
-    groups = legend_groups({*run.evidence["type"], *run.heads["primary"]} - {UNCLASSIFIED})
-    for names in groups.values():
-        for name in names:
-            label = "rests" if is_resting(name) else name
-            grid.append(letter(name), _style(name)).append(f" {label}  ")
+    grid.rstrip()
     return grid
+
+
+def legend(run: Result) -> Text:
+    """The letters of the grid with their types, in lines of at most 80 columns."""
+    groups = legend_groups({*run.heads["primary"]} - {UNCLASSIFIED})
+    lines, column = Text(), 0
+    for name in [name for names in groups.values() for name in names]:
+        entry = f"{letter(name)} {'rests' if is_resting(name) else name}  "
+        if column + len(entry) > COLUMNS:
+            lines.append("\n")
+            column = 0
+        lines.append(entry[0], _style(name)).append(entry[1:])
+        column += len(entry)
+    return lines
 
 
 def _style(type_name: str) -> str:
@@ -202,21 +217,33 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
     return table
 
 
-def _strongest_table(best: pd.DataFrame, head_names: HeadNames) -> Table:
-    table = plain_table("strongest", "head", "relation", "mass", "control", "lift", "95 %", "n")
-    for _, of_the_type in best.groupby("type", sort=False):
-        group = of_the_type.head(STRONGEST)
-        for rank, row in enumerate(group.itertuples()):
+def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[RenderableType]:
+    """For each type a line, and below it its strongest heads; columns stand under each other."""
+    shown = best.groupby("type", sort=False).head(STRONGEST)
+    widths = {"n": max(len(str(n)) for n in shown["n"])}
+    widths["relation"] = max(map(len, [*shown["relation"], "relation"]))
+    parts: list[RenderableType] = []
+    for name, of_the_type in shown.groupby("type", sort=False):
+        table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
+        table.pad_edge = True
+        table.show_header = not parts
+        for column, width in zip(table.columns, _widths(widths), strict=True):
+            column.min_width = width
+        for row in of_the_type.itertuples():
             table.add_row(
-                row.type if rank == 0 else "",
                 head_name(row.layer, row.head, head_names),
                 row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),
                 str(row.n),
-                end_section=rank == len(group) - 1,
             )
-    return table
+        parts += [Text(f"strongest {name} heads", style=_style(str(name))), table]
+    return parts
+
+
+def _widths(widest: Mapping[str, int]) -> tuple[int, ...]:
+    """Least widths of the columns of the strongest heads, the same in the table of each type."""
+    return 6, widest["relation"], 5, len("control"), 5, len("0.00 … 0.00"), widest["n"]
 
 
 def _numbers(*values: float) -> list[str]:

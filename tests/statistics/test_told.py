@@ -63,7 +63,7 @@ def test_every_condition_has_words_for_it_and_the_glossary_has_its_terms():
 
 def test_how_often_a_head_and_the_best_rule_are_right_stands_beside_the_tag():
     better, worse, none = (
-        told({"baseline_rate": rate, "baseline": rule}).splitlines()[3]
+        told({"baseline_rate": rate, "baseline": rule}).split("\n\n")[2].splitlines()[1]
         for rate, rule in ((0.4, "nearest-VERB"), (0.95, "nearest-VERB"), (np.nan, ""))
     )
     assert (
@@ -72,6 +72,46 @@ def test_how_often_a_head_and_the_best_rule_are_right_stands_beside_the_tag():
     )
     assert worse.endswith("“nearest verb” at 95%: less often than that rule")
     assert none.startswith("  yes queries")
+
+
+def short(text: str) -> list[str]:
+    return text.split("In short:\n")[1].split("\n\n")[0].splitlines()
+
+
+def test_the_first_lines_say_what_the_head_does_in_short():
+    rows = [{"baseline": "nearest-VERB", "confirmed": True}, *({"lift": 0.3},) * 4]
+    lines = short(told(*rows))
+    assert lines[0] == (
+        "  t/r0: 0.50 of its attention is on its target, 0.10 on keys that a simpler habit would "
+        "look at as often (control). It is right at 90% of 80 queries (the simple rule “nearest "
+        "verb”: 40%). Where that rule is wrong, at 60 contested queries, the head is right at 80%. "
+        "Each half of the text gives this tag by itself."
+    )
+    assert "Each half" not in lines[1]
+    assert lines[3:] == ["  Tags besides, below: 2."]
+
+
+def test_a_head_without_a_tag_says_in_short_what_it_lacks():
+    refused = {"tagged": False, "verdict": "no"}
+    (one,) = short(told(refused | {"mass": 0.19, "ci_low": 0.05}))
+    assert one.endswith(" No tag: mass 0.190, floor 0.2.")
+    (two,) = short(told(refused | {"mass": 0.1, "contested_low": -0.1}))
+    assert two.endswith(" No tag: it fails mass, control, second control, contested lift.")
+    (narrow,) = short(told({"tagged": False, "verdict": "narrowly refused", "mass": 0.19}))
+    assert narrow.endswith(" Narrowly refused: mass 0.190, floor 0.2.")
+
+
+def test_one_relation_can_be_asked_for_however_far_it_is_from_a_tag(tiny_run):
+    evidence = tiny_run.evidence
+    row = evidence.loc[evidence["lift"].idxmin()]
+    name, head = f"{row['type']}/{row['relation']}", f"L{row['layer']}H{row['head']}"
+    assert f"\n{name}: " not in tiny_run.why(head)
+    text = tiny_run.why(head, name)
+    asked = {line.split(":")[0] for line in text.splitlines() if re.match(r"[a-z-]+/", line)}
+    assert name in asked
+    assert all(name in each for each in asked)
+    with pytest.raises(hs.HeadscopeError, match="no relation of this run has 'nosuch'"):
+        tiny_run.why(head, "nosuch")
 
 
 def test_no_number_that_is_missing_is_printed():

@@ -110,7 +110,7 @@ def test_the_atlas_says_its_findings_in_words_and_keeps_its_filter_in_the_addres
     seen = visit(page, script, tmp_path)
     assert seen.errors == []
     assert "of 6 heads earned a tag for where they look" in seen.found["said"]
-    assert "1 induction (L1; strongest L1H2, " in seen.found["said"]
+    assert "1 induction (L1; strongest L1H2)" in seen.found["said"]
     assert seen.found["kept"] == "#?type=induction"
     assert seen.found["lit"] == ["L1H2"]
 

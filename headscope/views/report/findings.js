@@ -16,19 +16,28 @@ function findings() {
   const counted = ALL_TYPES.filter((type) => !rests(type) && countable(type))
     .map((type) => [type, DATA.rows.filter((row) => tagsOf(row).includes(type))]).filter(([, own]) => own.length).sort((a, b) => b[1].length - a[1].length);
   const acting = DATA.rows.filter((row) => tagsOf(row).some((type) => !rests(type)));
-  const said = counted.map(([type, own], i) => {
-    const [place, relation] = strongestOf(type)[0];
-    return el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[place]), i ? `, ${number(relation.mass[place])} against ${number(relation.control[place])})` : ` with ${number(relation.mass[place])} of its attention there, where a simpler habit would put ${number(relation.control[place])})`);
-  });
+  const said = counted.map(([type, own]) =>
+    el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
   const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => rests(row.primary)), "only rest"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text does not tell them from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified"]]
+  const others = [[count((row) => rests(row.primary)), "only rest on an attention sink"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text does not tell them from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified"]]
     .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
   const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
-  return el("p", { class: "findings" },
-    `${acting.length} of ${plural(DATA.rows.length, "head")} earned a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
-    others.length ? [listed(others), ". "] : "",
-    first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : "");
+  return el("div", { class: "findings" },
+    el("p", {},
+      `${acting.length} of ${plural(DATA.rows.length, "head")} earned a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
+      others.length ? ["The others: ", listed(others), ". "] : "",
+      first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : ""),
+    counted.length ? clearest(counted.map(([type]) => strongestOf(type)[0])) : "");
+}
+
+/* The head of the largest lift in a sentence, with what a tag had to pass where the words first stand. */
+function clearest(heads) {
+  const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
+  const twin = DATA.info.settings && DATA.info.settings.twin;
+  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention is on ${relation.meaning}, where a head with a simpler habit would put ${number(relation.control[place])} (the control; the difference is the lift). `,
+    "A tag asks that the interval of the lift lies above 0", twin ? ", that the lift exceeds those of the twin (a null model: the same model with shuffled attention weights)" : "",
+    ", and, for words, that the head is right at contested queries, where the best simple rule such as “the nearest verb” is wrong.");
 }
 
 function runFacts() {
