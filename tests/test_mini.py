@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from io import StringIO
-from pathlib import Path
-
 import pandas as pd
 import pytest
-from rich.console import Console
 
 import headscope as hs
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.views.summary import summary
 
 
 @pytest.fixture(scope="module")
@@ -73,20 +67,3 @@ def test_two_runs_give_the_same_tables(tmp_path):
         hs.classify(MINI, max_tokens=3_000, out=tmp_path / name)
     for file in ("heads.csv", "evidence.csv", "tally.safetensors", "patterns/examples.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-
-
-def test_the_readme_shows_what_classify_prints(run):
-    """Each line of its sample is a printed one, before the remark at its right."""
-    out = StringIO()
-    Console(file=out, width=200).print(summary(run))
-    printed = [" ".join(line.split()) for line in out.getvalue().splitlines() if line.strip()]
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    sample = re.findall(r"```text\n(.*?)```", readme, flags=re.DOTALL)[0].splitlines()
-    assert len(sample) >= 8
-    for line in sample:
-        shown = re.split(r"…\s{2,}", line)  # a line that is cut short ends with …
-        text = " ".join(shown[0].split())
-        assert any(
-            each.startswith(text) if len(shown) > 1 else f"{text} ".startswith(f"{each} ")
-            for each in printed
-        ), line

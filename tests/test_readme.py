@@ -1,17 +1,23 @@
-"""The README's Python runs as it stands, on a small model and a small corpus."""
+"""README's Python runs, its answers are what the command prints, its numbers those measured."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import headscope as hs
+from tests.helpers.shell import headscope
 from tests.helpers.texts import SENTENCES
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+ANSWERS = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["use"])
@@ -23,17 +29,53 @@ def test_the_python_blocks_run(block, gpt2_folder, tmp_path, monkeypatch, capsys
     block = block.replace("L5H3", "L1H3")
     names = {"hs": hs}
     exec(block, names)
-    assert "run" in names
     assert len(names["run"].heads) == 8
     assert set(names["mine"].evidence["relation"]) == {"two-back"}
     assert capsys.readouterr().out.startswith("L1H3: ")
 
 
+def asked() -> list[str]:
+    """The `why` commands of the README, without the remarks behind them."""
+    lines = re.findall(r"headscope (why smollm2 [^`\n]+)", README)
+    return [line.split("  ")[0] for line in lines]
+
+
+def test_the_answers_are_those_of_the_shipped_atlas():
+    assert len(asked()) == len(ANSWERS) == 2
+    for command, answer in zip(asked(), ANSWERS, strict=True):
+        printed = headscope(*shlex.split(command)).stdout
+        for line in answer.splitlines():
+            assert f"{line}\n" in printed, line
+
+
+def test_the_cost_is_what_was_measured():
+    seconds, times = re.search(r"two cores: (\d+) s, ([\d.]+) × a bare", README).groups()
+    path = ROOT / "benchmarks" / "results" / "whole.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    (measured,) = (row for name, row in rows.items() if name.endswith("8000 tokens: seconds"))
+    assert seconds == f"{measured['whole']:.0f}"
+    assert times == f"{measured['whole'] / measured['bare']:.1f}"
+
+
+def test_the_citation_is_that_of_the_project():
+    import yaml
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert citation["version"] == project["version"]
+    entry = README.split("```bibtex\n")[1]
+    assert f"title = {{{citation['title']}}}" in entry
+    assert f"version = {{{citation['version']}}}" in entry
+
+
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 120
+    lines = README.splitlines()
+    assert len(lines) <= 90
+    assert max(map(len, lines)) <= 120
 
 
-def test_every_folder_in_the_readme_exists():
-    root = Path(__file__).parents[1]
-    for path in re.findall(r"`((?:headscope|data|tests|benchmarks)/[\w/]*)`", README):
-        assert (root / path).is_dir(), path
+def test_every_page_and_folder_in_the_readme_exists():
+    for path in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r"`((?:headscope|data|tests|benchmarks|notebooks)/[\w/]*)`", README):
+        assert (ROOT / path).is_dir(), path
