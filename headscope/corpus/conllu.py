@@ -8,6 +8,7 @@ Format: https://universaldependencies.org/format.html, https://ufal.mff.cuni.cz/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,18 +21,26 @@ from headscope.errors import CorpusError
 
 
 def read_conllu(path: Path, text: str) -> Iterator[Document]:
-    """The documents of one CoNLL-U file, in order; a file without `newdoc` is one document.
+    """The documents of one CoNLL-U file, in order.
+
+    A document goes on where `newdoc` repeats its id. In a file without any `newdoc` the sentences
+    of a document share their `sent_id` up to its last three digits, where that repeats; else the
+    file is one document.
 
     Raises:
         CorpusError: with file and line, for anything that is not valid CoNLL-U.
     """
     stem = uncompressed(path).stem
     builder = _Builder(str(path), stem)
+    document_of = _documents_by_sentence(text)
     for first_line, lines in _blocks(text):
         comments = dict(_comment(line) for line in lines if line.startswith("#"))
         if "global.Entity" in comments:
             builder.entity_format(comments["global.Entity"])
-        if (name := comments.get("newdoc id", comments.get("newdoc"))) is not None:
+        name = comments.get("newdoc id", comments.get("newdoc"))
+        if document_of:
+            name = document_of.get(comments.get("sent_id", ""))
+        if name is not None and (not name or name != builder.name):
             yield from builder.end_document()
             builder.name = name or stem
         rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
@@ -132,6 +141,18 @@ class _Builder:
         # a text that grows piece by piece would be copied whole for each of them
         self.text.append(piece)
         self.length += len(piece)
+
+
+_NEWDOC = re.compile(r"^#\s*newdoc\b", re.MULTILINE)
+_SENT_ID = re.compile(r"^#\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
+
+
+def _documents_by_sentence(text: str) -> dict[str, str]:
+    """The document of each `sent_id` in a file that marks none; empty where ids show none."""
+    if _NEWDOC.search(text):
+        return {}
+    names = {name: re.sub(r"[0-9]{3}$", "", name) for name in _SENT_ID.findall(text)}
+    return names if 1 < len({*names.values()}) < len(names) else {}
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -65,6 +65,38 @@ def test_empty_nodes_paragraphs_and_documents(tmp_path):
     assert [(d.name, d.text) for d in documents] == [("one", "Yes\nNo"), ("two", "Oh")]
 
 
+def sentences(*comments: str) -> str:
+    return "".join(f"{c}\n1\tOh\toh\tINTJ\t_\t_\t0\troot\t_\t_\n\n" for c in comments)
+
+
+@pytest.mark.parametrize(
+    ("comments", "documents"),
+    [
+        # an id that is repeated before every sentence, as in Parallel UD's Chinese and Arabic
+        (("# newdoc id = a", "# newdoc id = a", "# newdoc id = b"), [("a", 2), ("b", 1)]),
+        (("# newdoc", "# newdoc", "# sent_id = x001"), [("file", 1), ("file", 2)]),
+        # no newdoc: all but the last three digits of a sentence's id, where that repeats
+        (
+            ("# sent_id = n01012", "# sent_id = n01013", "# sent_id = n02001", ""),
+            [("n01", 2), ("n02", 2)],
+        ),
+        (("# sent_id = a1", "# sent_id = b2"), [("file", 2)]),
+        (("# sent_id = s-001", "# sent_id = s-002"), [("file", 2)]),
+        # a file that marks documents is not read by the ids of its sentences
+        (
+            ("# newdoc id = a\n# sent_id = n01012", "# sent_id = n01013", "# sent_id = n02001"),
+            [("a", 3)],
+        ),
+    ],
+)
+def test_sentences_belong_to_documents_by_newdoc_or_by_their_ids(tmp_path, comments, documents):
+    text = sentences(*comments)
+    if "" in comments:  # no empty line between two sentences
+        text = text.replace("\n\n\n", "\n\n")
+    read_documents = read(tmp_path, text)
+    assert [(d.name, len(d.words)) for d in read_documents] == documents
+
+
 def test_discontinuous_mentions_are_counted_and_left_out(tmp_path):
     rows = [
         "# global.Entity = eid-etype",
