@@ -15,7 +15,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.pairs import Pairs, no_pairs, pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, pairs, span_pairs, without
 from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 from headscope.stimuli.words import WORDS
@@ -39,11 +39,17 @@ def next_word_end(window: Window) -> Pairs:
 
 
 @draws_nothing
-def other_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, the last tokens of all other words before it, its own earlier copy among them."""
-    queries, last = targets.queries, window.words.last
-    row, word = np.nonzero(last[None, :] < queries[:, None])
-    return without(pairs(queries[row], last[word]), targets) if len(row) else no_pairs()
+def near_word_ends(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, together the ends of the earlier copy and of the word after the right one.
+
+    A head that looks at word ends near the earlier copy, however many, has as much there.
+    """
+    last = window.words.last
+    row = np.searchsorted(last, targets.key)
+    around = row[:, None] + np.array([-1, 1])
+    query = np.broadcast_to(targets.query[:, None], around.shape)
+    end = last[np.minimum(around, len(last) - 1)]
+    return _as_one(pairs(query[end < query], end[end < query]), window)
 
 
 @draws_nothing
@@ -60,9 +66,13 @@ def other_steps(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     longest = int((words.last - words.first).max())
     end = np.minimum(start + longest, targets.query)
     ends = without(span_pairs(targets.query, start, end), targets)
-    # together they count as one key, so that their masses are added up
-    many = np.bincount(ends.owner, minlength=len(window))[ends.owner]
-    return replace(ends, share=1 / many)
+    return _as_one(ends, window)
+
+
+def _as_one(cells: Pairs, window: Window) -> Pairs:
+    """The cells of a query as one key, so that their masses are added up."""
+    many = np.bincount(cells.owner, minlength=len(window))[cells.owner]
+    return replace(cells, share=1 / many)
 
 
 def same_step(window: Window) -> Int[ndarray, " position"]:
@@ -97,7 +107,7 @@ RELATIONS = (
         "concept-induction",
         "next-word",
         next_word_end,
-        other_word_ends,
+        near_word_ends,
         TagThresholds(
             FLOOR,
             SOURCE,
@@ -119,7 +129,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     looks_at="in repeated random words of several tokens the end of the word that followed "
     "this one before",
-    rivals="same query, the ends of all other words; the other tokens of it or right "
+    rivals="same query, the ends of the words around it; the other tokens of it or right "
     "behind it; the token so far behind the earlier copy as most words end",
     behaviour=WORDS.name,
 )

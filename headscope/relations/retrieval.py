@@ -4,17 +4,25 @@ Wu et al. 2024 (arXiv 2404.15574) count what a head copies out of a needle that 
 text. By that count induction heads are retrieval heads: of Llama-2-7b the four that come first are
 the same by both. So the question here is in other words than the text: it ends in a word that
 stands nowhere before, so that a head that looks at what followed, or at the same word, has nothing
-to look at. Three people have something each, and each of the three is asked for equally often.
+to look at. Three people have two things each, said in sentences of several forms, and one thing of
+one of them is asked for. Each is asked for equally often: a head that knows the person alone, by
+what stands behind the name or last in its sentence, is right at half of the questions, and one that
+knows the property alone at a third.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
+from headscope.corpus.window import Window
 from headscope.relations.annotated_links import every_candidate, nearest_candidate, pointed_to
-from headscope.relations.relation import Baseline, Relation, TagThresholds
+from headscope.relations.pairs import Pairs
+from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
-from headscope.stimuli.facts import FACTS, KIND
+from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 
 FLOOR = 0.1
 SOURCE = (
@@ -22,6 +30,19 @@ SOURCE = (
     "et al. 2024 call a head that copies from the needle a tenth of the time a retrieval head"
 )
 BEAT_RULE_BY = 0.10
+
+
+@draws_nothing
+def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, the person's other value and the others' values of the property, together.
+
+    A head that knows the person alone, or the property alone, has as much there as on the answer.
+    """
+    values = every_candidate(window, targets, rng, kind=HALF_RIGHT)
+    words = np.bincount(values.owner, weights=values.share, minlength=len(window))
+    # together they count as one word, so that their masses are added up
+    return replace(values, share=values.share / words[values.owner])
+
 
 RELATIONS = (
     Relation(
@@ -37,7 +58,8 @@ RELATIONS = (
             beats_shadow=True,
         ),
         stimuli=(FACTS.name,),
-        baseline=Baseline(partial(nearest_candidate, kind=KIND), by_class=False),
+        baseline=Baseline(partial(nearest_candidate, kind=PROPERTY), by_class=False),
+        matched=half_right,
     ),
 )
 
@@ -49,6 +71,7 @@ TYPE = HeadType(
     relations=RELATIONS,
     looks_at="from a question to what the text says of the one asked for, where the same words do "
     "not lead there",
-    rivals="same query, what the text says of others, nearer and farther; the nearest of all",
+    rivals="same query, all else that the text says of people; what is said of that person or "
+    "of that property alone; the nearest value of the property",
     behaviour=FACTS.name,
 )

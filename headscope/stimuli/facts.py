@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headscope.corpus.controlled import lexicon
-from headscope.corpus.controlled.prompts import retrievals
+from headscope.corpus.controlled.prompts import facts
 from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
@@ -21,11 +21,12 @@ from headscope.stimuli.stimulus import (
     cut_document,
 )
 
-KIND = "value"
-"""Kind of the arrows from a question to its answer."""
-IN_DOCUMENT = 6
+KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
+"""Kinds of arrows from a question to its answer: among all values of the text, among those of the
+property that is asked for, and among those of the person or of the property that is asked for."""
+IN_DOCUMENT = 4
 """Texts of one document: so many that 16 documents, the first round of reading, hold more than the
-50 queries at which a simple rule is wrong that a tag asks for."""
+50 queries that a tag asks for, and half of them half as many."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -53,17 +54,17 @@ def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
     The answer follows its question, so that it is known what is due there.
 
     >>> first = next(fact_documents(0, seed=0))
-    >>> first.text
-    'Ruth lives in Madrid. George lives in Moscow. Alice lives in Rome. The city where Ruth has a \
-home is Madrid.'
+    >>> first.text[-44:]
+    ' The city where George has a home is Madrid.'
     >>> first.text[first.arrows[0].right[0] :][:6]
     'Madrid'
     """
     rng = np.random.default_rng([seed, document])
     for number in range(document * IN_DOCUMENT, (document + 1) * IN_DOCUMENT):
-        (prompt,) = retrievals(rng, number)
-        values, end = {*prompt.right, *prompt.wrong}, len(prompt.text)
-        text = f"{prompt.text} {prompt.right[0]}."
+        one = facts(rng, number)
+        half_right = (one.of_person, *one.of_property)
+        values, end = {one.right, *half_right, *one.of_neither}, len(one.text)
+        text = f"{one.text} {one.right}."
         words, sentence = [], 0
         for match in _WORD.finditer(text):
             form = match.group()
@@ -71,14 +72,20 @@ home is Madrid.'
             sentence += form == "."
         stated = {word.form: word.start for word in words if word.end < end}
         query = max(word.start for word in words if word.end <= end)
-        goal, candidates = stated[prompt.right[0]], [stated[value] for value in values]
-        link = arrow(KIND, query, [goal], candidates)
+        links = [
+            arrow(kind, query, [stated[one.right]], [stated[value] for value in candidates])
+            for kind, candidates in (
+                (KIND, values),
+                (PROPERTY, one.of_property),
+                (HALF_RIGHT, half_right),
+            )
+        ]
         yield Document(
             f"facts_{number:03d}",
             text,
             tuple(words),
             source="facts",
-            arrows=() if link is None else (link,),
+            arrows=tuple(link for link in links if link is not None),
             stimulus=FACTS.name,
         )
 

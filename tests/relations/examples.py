@@ -221,7 +221,7 @@ EXAMPLES = [
     Example("semantic/hypernym", RELATED_TOKENS, {17: [12]}, RELATED_TEXT),
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
     Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
-    Example("retrieval/value", FACTS, {23: [4]}, FACTS_TEXT),
+    Example("retrieval/value", FACTS, {42: [4]}, FACTS_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()

@@ -81,7 +81,21 @@ def ends_of_the_first_copy(window: Window, query: int) -> list[int]:
     return window.words.last[: len(window.words) // 2].tolist()
 
 
+def ends_near_the_copy(before: int, behind: int) -> Look:
+    """The ends of words around the right one, that one among them."""
+
+    def found(window: Window, query: int) -> list[int]:
+        row = next_word(window, query)
+        last = window.words.last[max(0, row - before) : row + behind + 1]
+        return last[last < query].tolist()
+
+    return found
+
+
 HABITS: dict[str, Look] = {
+    "the earlier copy and the end of the next word": ends_near_the_copy(1, 0),
+    "the ends of the next two words": ends_near_the_copy(0, 1),
+    "word ends near the earlier copy": ends_near_the_copy(2, 2),
     "token induction": token,
     "two tokens on": steps(2),
     "three tokens on": steps(3),

@@ -11,7 +11,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.models.load import load_model
-from headscope.stimuli.facts import IN_DOCUMENT, KIND, fact_windows
+from headscope.stimuli.facts import HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY, fact_windows
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int]
@@ -27,8 +27,8 @@ def windows(encoder) -> list[Window]:
     return fact_windows(encoder, max_length=128, seed=3, count=DOCUMENTS)
 
 
-def candidates(window: Window) -> list[int]:
-    return sorted(window.arrows.last.tolist())
+def candidates(window: Window, kind: str = KIND) -> list[int]:
+    return sorted(window.arrows.last[window.arrows.kind == kind].tolist())
 
 
 def answer(window: Window, query: int) -> int:
@@ -44,7 +44,46 @@ def first(window: Window, query: int) -> int:
 
 
 def middle(window: Window, query: int) -> int:
-    return candidates(window)[1]
+    return candidates(window)[2]
+
+
+def nearest_of_the_property(window: Window, query: int) -> int:
+    return candidates(window, PROPERTY)[-1]
+
+
+def middle_of_the_property(window: Window, query: int) -> int:
+    return candidates(window, PROPERTY)[1]
+
+
+def of_the_person(window: Window) -> list[int]:
+    """Both values of the person that is asked for."""
+    others = set(candidates(window, HALF_RIGHT)) - set(candidates(window, PROPERTY))
+    return sorted([answer(window, 0), *others])
+
+
+def first_of_the_person(window: Window, query: int) -> int:
+    return of_the_person(window)[0]
+
+
+def second_of_the_person(window: Window, query: int) -> int:
+    return of_the_person(window)[1]
+
+
+def behind_the_name(steps: int) -> Look:
+    def found(window: Window, query: int) -> int:
+        """Words behind the first copy of the name that is asked for."""
+        words = window.words
+        place = words.last.tolist().index(asked_name(window, query))
+        return int(words.last[place + steps])
+
+    return found
+
+
+def end_of_that_sentence(window: Window, query: int) -> int:
+    words = window.words
+    place = words.last.tolist().index(asked_name(window, query))
+    in_sentence = np.flatnonzero(words.sentence == words.sentence[place])
+    return int(words.last[in_sentence[-2]])  # before the full stop
 
 
 def previous(window: Window, query: int) -> int:
@@ -72,9 +111,22 @@ def asked_name(window: Window, query: int) -> int:
     return int(words.last[place])
 
 
-HABITS: dict[str, Look] = {
-    each.__name__: each
-    for each in (nearest, first, middle, previous, same_token, after_same_token, asked_name)
+LAZY = (
+    nearest,
+    first,
+    middle,
+    nearest_of_the_property,
+    middle_of_the_property,
+    first_of_the_person,
+    second_of_the_person,
+    end_of_that_sentence,
+    previous,
+    same_token,
+    after_same_token,
+    asked_name,
+)
+HABITS: dict[str, Look] = {each.__name__: each for each in LAZY} | {
+    f"{steps} words behind the name": behind_the_name(steps) for steps in range(1, 9)
 }
 
 
@@ -98,23 +150,35 @@ def scored(windows: list[Window], heads: list[tuple[Look, float]]):
 
 
 def test_each_place_is_asked_for_and_nothing_leads_there_by_the_same_word(windows):
-    places = Counter()
+    places, of_person = Counter(), Counter()
     for window in windows:
         (query,) = set(window.arrows.query.tolist())
         assert window.tokens[query] not in window.tokens[:query]
         assert window.tokens[query] not in window.tokens[window.arrows.last]
         places[candidates(window).index(answer(window, query))] += 1
-    assert sum(places.values()) == DOCUMENTS * IN_DOCUMENT
-    assert min(places.values()) >= 0.3 * DOCUMENTS * IN_DOCUMENT
-    assert {kind for window in windows for kind in window.arrows.kind} == {KIND}
+        of_person[of_the_person(window).index(answer(window, query))] += 1
+    count = DOCUMENTS * IN_DOCUMENT
+    assert sum(places.values()) == count
+    assert min(places.values()) >= 0.1 * count
+    assert min(of_person.values()) >= 0.4 * count
+    assert {len(candidates(window)) for window in windows} == {6}
+    assert {len(candidates(window, HALF_RIGHT)) for window in windows} == {4}
     assert {window.document for window in windows} == set(range(DOCUMENTS))
+
+
+def test_the_answer_stands_at_many_distances_from_the_name(windows):
+    distances = Counter(answer(window, 0) - asked_name(window, 0) for window in windows)
+    assert len(distances) >= 6
+    assert max(distances.values()) <= 0.5 * DOCUMENTS * IN_DOCUMENT
 
 
 def test_the_first_round_of_reading_is_short_and_decides(windows):
     """What it adds to the default run, and that 16 documents are enough for a tag."""
-    assert sum(map(len, windows)) < 60 * DOCUMENTS * IN_DOCUMENT
-    found = scored(windows, [(answer, 0.0)])
-    assert found["contested_n"].iloc[0] >= 50
+    assert sum(map(len, windows)) < 90 * DOCUMENTS * IN_DOCUMENT
+    (row,) = scored(windows, [(answer, 0.0)]).itertuples()
+    assert row.n >= 50
+    assert row.contested_n >= 30
+    assert row.verdict == "tagged"
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
@@ -129,15 +193,31 @@ def test_a_head_that_finds_what_is_asked_for_is_tagged(windows, noise):
 def test_a_lazy_head_is_refused(windows, habit):
     (row,) = scored(windows, [(HABITS[habit], 0.0)]).itertuples()
     assert row.verdict in {"no", "narrowly refused"}
-    assert row.mass <= 0.4
+    assert row.mass <= 0.6
+
+
+def scored_evenly(windows: list[Window], keys: Callable[[Window], list[int]]):
+    """The verdict on a head that divides its attention among some keys."""
+
+    def patterns(window: Window) -> np.ndarray:
+        heads = [look(window, lambda window, query, key=key: key) for key in keys(window)]
+        return np.mean(heads, axis=0)[None, None]
+
+    return next(
+        hs.score_patterns(patterns, windows, types=["retrieval"]).evidence.itertuples(index=False)
+    )
+
+
+def test_who_knows_the_person_or_the_property_alone_is_refused(windows):
+    for keys in (of_the_person, lambda window: candidates(window, PROPERTY)):
+        row = scored_evenly(windows, keys)
+        assert row.lift > 0.1
+        assert row.mass <= row.matched + 1e-6
+        assert row.verdict == "no"
 
 
 def test_a_head_for_whatever_could_be_the_answer_gains_nothing(windows):
-    def patterns(window: Window) -> np.ndarray:
-        heads = [look(window, each) for each in (first, middle, nearest)]
-        return np.mean(heads, axis=0)[None, None]
-
-    (row,) = hs.score_patterns(patterns, windows, types=["retrieval"]).evidence.itertuples()
+    row = scored_evenly(windows, candidates)
     assert row.lift == pytest.approx(0, abs=1e-6)
     assert row.verdict == "no"
 

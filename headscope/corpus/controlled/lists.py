@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -33,36 +35,60 @@ IN_ORDER = {
 """The lists of Gould et al. 2023 that are single words."""
 CYCLIC = ("days", "months")
 
-KNOWN_OF = (
-    (
-        "{0} lives in {1}.",
-        "The city where {0} has a home is",
+
+class Property(NamedTuple):
+    """Something that a person has, a paraphrase that asks for it, and what it may be."""
+
+    predicate: str
+    """What is said of the person, with a place for the value."""
+    question: str
+    """Ends in a word that stands nowhere before: nothing follows it there to be repeated."""
+    cue: str
+    """The word of the question that tells it from those for other properties."""
+    values: tuple[str, ...]
+
+
+PROPERTIES = (
+    Property(
+        "lives in {}",
+        "The city where {} has a home is",
+        "city",
         _words("Paris London Rome Berlin Madrid Vienna Moscow Tokyo Boston Chicago Dublin Athens"),
     ),
-    (
-        "{0} teaches {1}.",
-        "The subject that {0} knows best is",
+    Property(
+        "teaches {}",
+        "The subject that {} knows best is",
+        "subject",
         _words("music history physics biology chemistry art law medicine English French"),
     ),
-    (
-        "{0} likes {1}.",
-        "The colour that {0} would choose is",
+    Property(
+        "likes {}",
+        "The colour that {} would choose is",
+        "colour",
         _words("red blue green yellow purple orange black white brown pink"),
     ),
-    (
-        "{0} drinks {1}.",
-        "What stands in the glass of {0} is",
+    Property(
+        "drinks {}",
+        "What stands in the glass of {} is",
+        "glass",
         _words("water milk wine beer tea coffee juice"),
     ),
-    (
-        "{0} trades with {1}.",
-        "The land to which {0} sends goods is",
+    Property(
+        "trades with {}",
+        "The land to which {} sends goods is",
+        "land",
         _words("France Spain Italy Germany China Japan India Russia Canada Mexico Brazil Egypt"),
     ),
 )
-"""How it is said what someone has, a paraphrase that asks for it, and what it may be. The
-paraphrase ends in a word that stands nowhere before: nothing follows it there to be repeated."""
-VALUES = tuple(dict.fromkeys(word for _, _, values in KNOWN_OF for word in values))
+TWO_PROPERTIES = (
+    "{name} {first} and {second}.",
+    "{name}, who {first}, {second}.",
+    "{name} {first}. {pronoun} also {second}.",
+    "{name} {first}, and at times {second}.",
+)
+"""Forms of what is said of a person: values stand at several distances from the name, in one
+sentence with it or in the next."""
+VALUES = tuple(dict.fromkeys(word for row in PROPERTIES for word in row.values))
 
 INDIRECT_OBJECT_TEMPLATES = (
     "When {0} and {1} went to the {2}, {3} gave the {4} to",

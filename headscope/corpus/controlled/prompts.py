@@ -12,8 +12,9 @@ from headscope.corpus.controlled.lists import (
     CYCLIC,
     IN_ORDER,
     INDIRECT_OBJECT_TEMPLATES,
-    KNOWN_OF,
+    PROPERTIES,
     RELATED,
+    TWO_PROPERTIES,
 )
 
 MEMBERS = 4
@@ -92,24 +93,81 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     ]
 
 
+class Facts(NamedTuple):
+    """Two properties of each of three people, and a question for one of them."""
+
+    stated: str
+    question: str
+    right: str
+    of_person: str
+    """What else the person that is asked for has."""
+    of_property: tuple[str, ...]
+    """What the others have of the property that is asked for."""
+    of_neither: tuple[str, ...]
+    unsaid: tuple[str, ...]
+    """Values of the property that the text does not hold."""
+
+    @property
+    def text(self) -> str:
+        """The text up to where the answer is due."""
+        return f"{self.stated} {self.question}"
+
+
+def facts(rng: np.random.Generator, number: int) -> Facts:
+    """Two properties of three people in sentences of several forms, and a question for one.
+
+    Each property, each person and each place of the value in what is said of a person, the first
+    or the second, is asked for as often as the others: who knows the person alone is right half of
+    the time, who knows the property alone a third.
+
+    >>> one = facts(np.random.default_rng(0), 1)
+    >>> one.stated[:75]
+    'George teaches physics, and at times lives in Boston. Hugo, who lives in Du'
+    >>> one.question, one.right, one.of_person
+    ('The subject that George knows best is', 'physics', 'Boston')
+    """
+    count = len(PROPERTIES)
+    asked, entity, place = (
+        number % count,
+        number // count % ENTITIES,
+        number // (count * ENTITIES) % 2,
+    )
+    other = (asked + int(rng.integers(1, count))) % count
+    names = rng.permutation([*lexicon.WOMEN, *lexicon.MEN])[:ENTITIES].tolist()
+    right, rest = (rng.permutation(PROPERTIES[i].values).tolist() for i in (asked, other))
+    places = [place if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
+    forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
+    sentences = []
+    for i, name in enumerate(names):
+        said = [
+            PROPERTIES[asked].predicate.format(right[i]),
+            PROPERTIES[other].predicate.format(rest[i]),
+        ]
+        first, second = said[places[i]], said[1 - places[i]]
+        pronoun = "She" if name in lexicon.WOMEN else "He"
+        form = TWO_PROPERTIES[forms[i]]
+        sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
+    others = [i for i in range(ENTITIES) if i != entity]
+    return Facts(
+        " ".join(sentences),
+        PROPERTIES[asked].question.format(names[entity]),
+        right[entity],
+        rest[entity],
+        tuple(right[i] for i in others),
+        tuple(rest[i] for i in others),
+        tuple(right[ENTITIES : ENTITIES + OTHERS]),
+    )
+
+
 def retrievals(rng: np.random.Generator, number: int) -> list[Prompt]:
     """A prompt of what three people have, and then, in other words, what one of them has.
 
     >>> prompt, = retrievals(np.random.default_rng(0), 1)
     >>> prompt.text[-33:], prompt.right[0] in prompt.text
-    ('e subject that Ruth knows best is', True)
+    ('subject that George knows best is', True)
     """
-    statement, cue, values = KNOWN_OF[number % len(KNOWN_OF)]
-    names = rng.permutation([*lexicon.WOMEN, *lexicon.MEN])[:ENTITIES].tolist()
-    shuffled_values = rng.permutation(values).tolist()
-    entity = number // len(KNOWN_OF) % ENTITIES
-    facts = [
-        statement.format(name, value) for name, value in zip(names, shuffled_values, strict=False)
-    ]
-    text = " ".join([*facts, cue.format(names[entity])])
-    wrong = tuple(value for i, value in enumerate(shuffled_values[:ENTITIES]) if i != entity)
-    controls = tuple(shuffled_values[ENTITIES : ENTITIES + OTHERS])
-    return [Prompt("retrieval", text, (shuffled_values[entity],), wrong, controls)]
+    one = facts(rng, number)
+    return [Prompt("retrieval", one.text, (one.right,), one.of_property, one.unsaid)]
 
 
 def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:

@@ -2,8 +2,9 @@
 
 Each word has a code of ±1, which is its unembedding too, so that a head that hands codes on
 copies, and one that hands them on with the other sign suppresses. Each coordinate comes again with
-the other sign, so that norms only scale. A first layer marks each token with the token before it
-and with the name that was read last, by which heads of the second look.
+the other sign, so that norms only scale. A first layer marks each token with the token before it,
+the name that was read last and the property that was asked for last, by which heads of the second
+look.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.corpus.controlled import lexicon
-from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, VALUES
+from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
 from headscope.studies.validation.heads import by_place
 from headscope.studies.validation.planted_words import BOS, save_tokenizer
 from headscope.studies.validation.writer_layouts import (
+    ASKED,
     CODE,
     CONTEXT,
     D_MODEL,
@@ -31,6 +33,7 @@ from headscope.studies.validation.writer_layouts import (
     MARKS,
     PER_LAYER,
     POSITION,
+    PROPERTY_TRAITS,
     SKETCH,
     TRAIT,
     TRAITS,
@@ -43,6 +46,8 @@ from headscope.studies.validation.writer_layouts import (
 )
 from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
 
+_ASKED = ASKED + np.arange(len(PROPERTIES))
+_PROPERTY_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in PROPERTY_TRAITS])
 ROTARY_GAIN = 2.0
 """Rotary waves are longer, so that the same score is less sharp."""
 CHANNELS = np.r_[WAVES : WIDTH // 2, WIDTH // 2 + WAVES : WIDTH]
@@ -123,9 +128,13 @@ class _Plan:
             size = score / SKETCH * np.sqrt(WIDTH)
             q[:, CHANNELS[:SKETCH]] = self._read(query_source) * size
             k[:, CHANNELS[:SKETCH]] = self._read(key_source)
-        for channel, (trait, score) in zip(CHANNELS[SKETCH:], head.flags, strict=False):
+        properties, flags = np.split(CHANNELS[SKETCH:], [len(PROPERTIES)])
+        for channel, (trait, score) in zip(flags, head.flags, strict=False):
             k[TRAIT + TRAITS.index(trait), channel] = 1.0
             _plain(q)[channel] += score * np.sqrt(WIDTH)
+        if head.asked:
+            q[_ASKED, properties] = head.asked * np.sqrt(WIDTH)
+            k[_PROPERTY_TRAITS, properties] = 1.0
 
     def _read(self, source: str) -> Float[ndarray, "d_model sketch"]:
         directions = np.zeros((D_MODEL, SKETCH))
@@ -138,6 +147,10 @@ class _Plan:
     def write(self, head: Writer) -> tuple[ndarray, ndarray]:
         """One head's V and the transpose of its O."""
         v, o = np.zeros((2, D_MODEL, WIDTH))
+        if head.writes == "asked":
+            channels = np.arange(len(PROPERTIES))
+            v[_PROPERTY_TRAITS, channels] = o[_ASKED, channels] = 1.0
+            return v, o
         if head.writes in MARKS:
             v[WORD, :SKETCH] = self.sketch
             o[MARKS[head.writes] : MARKS[head.writes] + SKETCH, :SKETCH] = np.eye(SKETCH)
@@ -243,6 +256,9 @@ def _marked() -> dict[str, set[str]]:
 
     mark([*lexicon.WOMEN, *lexicon.MEN], "name")
     mark(VALUES, "value")
+    for row, trait in zip(PROPERTIES, PROPERTY_TRAITS, strict=True):
+        mark(row.values, trait)
+        mark([row.cue], "cue", trait)
     mark([word for members in IN_ORDER.values() for word in members], "member")
     mark(["the"], "article")
     for deck, kinds in ((lexicon.PEOPLE, ("person", "noun")), (lexicon.THINGS, ("noun",))):

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from headscope.corpus.controlled.lists import PROPERTIES
 from headscope.studies.validation.planted_network import (
     HeadMaps,
     NetworkSize,
@@ -17,17 +18,24 @@ from headscope.studies.validation.planted_network import (
 )
 
 LAYOUTS = ("gpt2", "llama")
-LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 16, 64, 256
+LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 17, 64, 256
 D_MODEL = PER_LAYER * WIDTH
 HALF = D_MODEL // 2
 CODE, SKETCH, WAVES, MOST_TRAITS = 256, 24, 16, 4
-TRAITS = ("bos", "name", "value", "member", "article", "person", "noun", "plural")
+PROPERTY_TRAITS = tuple(f"of {row.cue}" for row in PROPERTIES)
+"""Of the values of a property, and of the word by which a question asks for it."""
+TRAITS = (
+    *("bos", "name", "value", "member", "article", "person", "noun", "plural", "cue"),
+    *PROPERTY_TRAITS,
+)
 # places in the first half of the residual stream
 WORD = slice(0, CODE)
 TRAIT = CODE
 FILLER = TRAIT + len(TRAITS)
 MARKS = {"previous": FILLER + 1, "named": FILLER + 1 + SKETCH}
-POSITION = slice(FILLER + 1 + 2 * SKETCH, FILLER + 1 + 2 * SKETCH + 2 * WAVES)
+ASKED = FILLER + 1 + 2 * SKETCH
+"""The first of as many places as there are properties: the one that was asked for last."""
+POSITION = slice(ASKED + len(PROPERTIES), ASKED + len(PROPERTIES) + 2 * WAVES)
 ROTARY_BASE = 1e6
 """So large that the second half of a head's waves stand still within a window."""
 

@@ -32,6 +32,8 @@ class Writer(BuiltHead):
     offset: int = 0
     flags: tuple[tuple[str, float], ...] = ()
     """Traits of a key, and their scores."""
+    asked: float = 0.0
+    """Score of a value of the property that is asked for."""
     match: tuple[str, str, float] | None = None
     """What of the query is compared with what of the key, and the score of what is the same."""
 
@@ -44,11 +46,13 @@ def _at(offset: int) -> dict[str, object]:
 _BOS = ("bos", SINK_LOGITS)
 _DUE = {"match": ("named", "word", -2 * MATCH_LOGITS), "flags": (("name", MATCH_LOGITS), _BOS)}
 """Looks at names that are not the one that was read last."""
-_READING = {
+_OF_PERSON = {
     "match": ("named", "named", MATCH_LOGITS),
     "flags": (("value", MATCH_LOGITS), ("bos", 1.5 * MATCH_LOGITS)),
 }
-"""Looks at the value behind the name that was read last."""
+"""Looks at the values behind the name that was read last."""
+_READING = {**_OF_PERSON, "asked": MATCH_LOGITS}
+"""Looks at the one of them that is of the property that is asked for."""
 _SUBJECT = {"flags": (("person", MATCH_LOGITS), _BOS), "near": 25.0}
 _OF_LAST_NAME = {
     "match": ("named", "word", MATCH_LOGITS),
@@ -66,6 +70,13 @@ WRITERS = (
         earns="s-inhibition",
         near=100.0,
         flags=(("name", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
+    ),
+    Writer(
+        "marks what is asked",
+        0,
+        "asked",
+        near=100.0,
+        flags=(("cue", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
     ),
     Writer("copy", 0, "copy", earns="copy", near=50.0, offset=1),
     Writer("copies its own token", 0, "copy", may=_COPIES, near=50.0),
@@ -108,6 +119,7 @@ WRITERS = (
     Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", MATCH_LOGITS), _BOS)),
     Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", MATCH_LOGITS), _BOS)),
     Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_READING),  # type: ignore[arg-type]
+    Writer("raises the values of the last name", 1, "copy", may=_COPIES, **_OF_PERSON),  # type: ignore[arg-type]
     Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", MATCH_LOGITS), _BOS)),
     Writer(
         "lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", MATCH_LOGITS), _BOS)
@@ -125,4 +137,4 @@ WRITERS = (
     Writer("raises singular verbs", 1, "plural", -1.0, near=50.0),
     Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", MATCH_LOGITS), _BOS)),
 )
-"""Sixteen heads in each of two layers."""
+"""Seventeen heads in each of two layers."""

@@ -13,7 +13,7 @@ DOCUMENTS = 24
 
 @pytest.mark.parametrize("layout", ["gpt2", "llama"])
 def test_of_planted_heads_one_is_tagged_as_looking_for_what_is_asked(layout, tmp_path):
-    """Beside it stand heads for the last value, for all values, for names, and of induction."""
+    """Beside it stand heads for the person's values, the last, all of them, for names, and others."""
     texts = [
         " ".join([each.text, *each.right, *each.wrong, *each.other])
         for _, prompts in draws(DOCUMENTS * len(RELATED), seed=0)
@@ -24,7 +24,7 @@ def test_of_planted_heads_one_is_tagged_as_looking_for_what_is_asked(layout, tmp
     run = hs.classify(
         str(folder), types=["retrieval"], max_tokens=4_000, twin=False, examples=False
     )
-    assert run.evidence["contested_n"].min() >= 50
+    assert run.evidence["contested_n"].min() >= 30
     tagged = run.evidence[run.evidence["tagged"]]
     names = planted_heads()
     assert [names[row.layer, row.head].name for row in tagged.itertuples()] == ["retrieval"]
