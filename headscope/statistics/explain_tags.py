@@ -60,9 +60,9 @@ def explain_tags(
             for rows in (tagged, undecided, near)
         )
     is_narrow = near["verdict"] == NARROW
-    shown = pd.concat([tagged, undecided, near])
-    if len(shown):
-        lines += ["", "In short:", *(f"  {line}" for line in findings(shown, rules))]
+    listed_rows = pd.concat([tagged, undecided, near])
+    if len(listed_rows):
+        lines += ["", "In short:", *(f"  {line}" for line in findings(listed_rows, rules))]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
@@ -73,7 +73,7 @@ def explain_tags(
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules, known)]
-    if not len(shown):
+    if not len(listed_rows):
         lines += [
             "",
             f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",

@@ -219,11 +219,11 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
 
 def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[RenderableType]:
     """For each type a line, and below it its strongest heads; columns stand under each other."""
-    shown = best.groupby("type", sort=False).head(STRONGEST)
-    widths = {"n": max(len(str(n)) for n in shown["n"])}
-    widths["relation"] = max(map(len, [*shown["relation"], "relation"]))
+    top_rows = best.groupby("type", sort=False).head(STRONGEST)
+    widths = {"n": max(len(str(n)) for n in top_rows["n"])}
+    widths["relation"] = max(map(len, [*top_rows["relation"], "relation"]))
     parts: list[RenderableType] = []
-    for name, of_the_type in shown.groupby("type", sort=False):
+    for name, of_the_type in top_rows.groupby("type", sort=False):
         table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
         table.pad_edge = True
         table.show_header = not parts

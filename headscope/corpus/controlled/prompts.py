@@ -127,35 +127,35 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
     ('The subject that George knows best is', 'physics', 'Boston')
     """
     count = len(PROPERTIES)
-    asked, entity, place = (
+    prop, entity, rank = (
         number % count,
         number // count % ENTITIES,
         number // (count * ENTITIES) % 2,
     )
-    other = (asked + int(rng.integers(1, count))) % count
+    other = (prop + int(rng.integers(1, count))) % count
     names = rng.permutation([*lexicon.WOMEN, *lexicon.MEN])[:ENTITIES].tolist()
-    right, rest = (rng.permutation(PROPERTIES[i].values).tolist() for i in (asked, other))
-    places = [place if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
+    values, others = (rng.permutation(PROPERTIES[i].values).tolist() for i in (prop, other))
+    ranks = [rank if i == entity else int(rng.integers(2)) for i in range(ENTITIES)]
     forms = rng.permutation(len(TWO_PROPERTIES))[:ENTITIES].tolist()
     sentences = []
     for i, name in enumerate(names):
-        said = [
-            PROPERTIES[asked].predicate.format(right[i]),
-            PROPERTIES[other].predicate.format(rest[i]),
+        predicates = [
+            PROPERTIES[prop].predicate.format(values[i]),
+            PROPERTIES[other].predicate.format(others[i]),
         ]
-        first, second = said[places[i]], said[1 - places[i]]
+        first, second = predicates[ranks[i]], predicates[1 - ranks[i]]
         pronoun = "She" if name in lexicon.WOMEN else "He"
         form = TWO_PROPERTIES[forms[i]]
         sentences.append(form.format(name=name, first=first, second=second, pronoun=pronoun))
-    others = [i for i in range(ENTITIES) if i != entity]
+    rivals = [i for i in range(ENTITIES) if i != entity]
     return Facts(
         " ".join(sentences),
-        PROPERTIES[asked].question.format(names[entity]),
-        right[entity],
-        rest[entity],
-        tuple(right[i] for i in others),
-        tuple(rest[i] for i in others),
-        tuple(right[ENTITIES : ENTITIES + OTHERS]),
+        PROPERTIES[prop].question.format(names[entity]),
+        values[entity],
+        others[entity],
+        tuple(values[i] for i in rivals),
+        tuple(others[i] for i in rivals),
+        tuple(values[ENTITIES : ENTITIES + OTHERS]),
     )
 
 

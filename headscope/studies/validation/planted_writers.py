@@ -23,9 +23,9 @@ from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, PROPERTIES, VALU
 from headscope.studies.validation.heads import by_place
 from headscope.studies.validation.planted_words import BOS, save_tokenizer
 from headscope.studies.validation.writer_layouts import (
-    ASKED,
     CODE,
     CONTEXT,
+    CUED,
     D_MODEL,
     FILLER,
     HALF,
@@ -46,7 +46,7 @@ from headscope.studies.validation.writer_layouts import (
 )
 from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
 
-_ASKED = ASKED + np.arange(len(PROPERTIES))
+_CUED = CUED + np.arange(len(PROPERTIES))
 _PROPERTY_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in PROPERTY_TRAITS])
 ROTARY_GAIN = 2.0
 """Rotary waves are longer, so that the same score is less sharp."""
@@ -132,8 +132,8 @@ class _Plan:
         for channel, (trait, score) in zip(flags, head.flags, strict=False):
             k[TRAIT + TRAITS.index(trait), channel] = 1.0
             _plain(q)[channel] += score * np.sqrt(WIDTH)
-        if head.asked:
-            q[_ASKED, properties] = head.asked * np.sqrt(WIDTH)
+        if head.cued:
+            q[_CUED, properties] = head.cued * np.sqrt(WIDTH)
             k[_PROPERTY_TRAITS, properties] = 1.0
 
     def _read(self, source: str) -> Float[ndarray, "d_model sketch"]:
@@ -147,9 +147,9 @@ class _Plan:
     def write(self, head: Writer) -> tuple[ndarray, ndarray]:
         """One head's V and the transpose of its O."""
         v, o = np.zeros((2, D_MODEL, WIDTH))
-        if head.writes == "asked":
+        if head.writes == "cued":
             channels = np.arange(len(PROPERTIES))
-            v[_PROPERTY_TRAITS, channels] = o[_ASKED, channels] = 1.0
+            v[_PROPERTY_TRAITS, channels] = o[_CUED, channels] = 1.0
             return v, o
         if head.writes in MARKS:
             v[WORD, :SKETCH] = self.sketch

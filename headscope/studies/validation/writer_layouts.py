@@ -33,9 +33,9 @@ WORD = slice(0, CODE)
 TRAIT = CODE
 FILLER = TRAIT + len(TRAITS)
 MARKS = {"previous": FILLER + 1, "named": FILLER + 1 + SKETCH}
-ASKED = FILLER + 1 + 2 * SKETCH
+CUED = FILLER + 1 + 2 * SKETCH
 """The first of as many places as there are properties: the one that was asked for last."""
-POSITION = slice(ASKED + len(PROPERTIES), ASKED + len(PROPERTIES) + 2 * WAVES)
+POSITION = slice(CUED + len(PROPERTIES), CUED + len(PROPERTIES) + 2 * WAVES)
 ROTARY_BASE = 1e6
 """So large that the second half of a head's waves stand still within a window."""
 

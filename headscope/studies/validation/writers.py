@@ -32,7 +32,7 @@ class Writer(BuiltHead):
     offset: int = 0
     flags: tuple[tuple[str, float], ...] = ()
     """Traits of a key, and their scores."""
-    asked: float = 0.0
+    cued: float = 0.0
     """Score of a value of the property that is asked for."""
     match: tuple[str, str, float] | None = None
     """What of the query is compared with what of the key, and the score of what is the same."""
@@ -51,7 +51,7 @@ _OF_PERSON = {
     "flags": (("value", MATCH_LOGITS), ("bos", 1.5 * MATCH_LOGITS)),
 }
 """Looks at the values behind the name that was read last."""
-_READING = {**_OF_PERSON, "asked": MATCH_LOGITS}
+_READING = {**_OF_PERSON, "cued": MATCH_LOGITS}
 """Looks at the one of them that is of the property that is asked for."""
 _SUBJECT = {"flags": (("person", MATCH_LOGITS), _BOS), "near": 25.0}
 _OF_LAST_NAME = {
@@ -74,7 +74,7 @@ WRITERS = (
     Writer(
         "marks what is asked",
         0,
-        "asked",
+        "cued",
         near=100.0,
         flags=(("cue", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
     ),
