@@ -100,6 +100,35 @@ def gallery(
     say_written([index])
 
 
+@command(
+    EXPORT,
+    "How are results shared, small and without a model?",
+    "headscope export atlas runs/mini runs/gpt2 --out atlases",
+    "headscope export atlas runs/sweep/* --overwrite",
+    name="atlas",
+    is_new=True,
+)
+def pack(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
+    out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pack runs into one small file each, with a data set card.
+
+    An atlas stands wherever a run folder does, as in headscope why atlases/mini.tar.xz L5H1. Heads,
+    evidence, mean patterns and examples are in it, the sums are not.
+    """
+    from headscope.views.gallery.atlas_card import export_atlases
+
+    say_written(
+        [export_atlases(*runs, out=out, overwrite=overwrite, progress=shown_progress(quiet))]
+    )
+
+
 @body("headvis")
 def headvis(
     call: StudyCall,
