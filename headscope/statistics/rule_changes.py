@@ -11,7 +11,7 @@ from headscope.relations.relation import TagThresholds
 from headscope.statistics.judge_heads import THRESHOLDS
 from headscope.statistics.result import Result
 
-_MOST = 3
+_LISTED = 3
 """Differences that a sentence names; the others are counted."""
 
 
@@ -30,8 +30,8 @@ def changes_in_words(changes: list[str]) -> str:
     >>> changes_in_words(["a", "b", "c", "d", "e"])
     'a; b; c; and 2 more'
     """
-    listed = "; ".join(changes[:_MOST])
-    return listed if len(changes) <= _MOST else f"{listed}; and {len(changes) - _MOST} more"
+    listed = "; ".join(changes[:_LISTED])
+    return listed if len(changes) <= _LISTED else f"{listed}; and {len(changes) - _LISTED} more"
 
 
 def _of_tags(run: Result) -> Iterator[str]:
