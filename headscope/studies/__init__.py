@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.studies.function_package import offer_functions
+from headscope.function_package import offer_functions
 from headscope.studies.study_table import function_homes
 
 if TYPE_CHECKING:

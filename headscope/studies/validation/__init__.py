@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.studies.function_package import offer_functions
+from headscope.function_package import offer_functions
 
 if TYPE_CHECKING:
     from headscope.studies.validation.calibrate import calibrate as calibrate
