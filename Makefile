@@ -1,6 +1,7 @@
 # make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
-# make gallery: a site of runs of what ships, into site/.
+# make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
+# MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
@@ -14,7 +15,7 @@ SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo gallery test same lists docs coverage fuzz kill soak lint bench install clean
+.PHONY: demo gallery atlas test same lists docs coverage fuzz kill soak lint bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -28,6 +29,12 @@ gallery: install
 	$(if $(SMOLLM2),$(VENV)/bin/headscope classify smollm2 --max-tokens 8000 \
 		--out runs/gallery/smollm2-135m --overwrite --quiet)
 	$(VENV)/bin/headscope export gallery runs/gallery/* --out site --light --overwrite
+
+# some 8 minutes on two cores: SmolLM2 takes most of it
+MODELS :=
+ATLAS := $(if $(MODELS),atlases,data/atlas)
+atlas: install
+	$(PYTHON) data/atlas/make.py $(MODELS) --out $(ATLAS) $(if $(MODELS),--gallery site/atlases)
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation

@@ -24,7 +24,9 @@ release = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["pr
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
 exclude_patterns = ["_build", "_static", "_templates", "generated/parts"]
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
-myst_substitutions = {name: f"{value:,}" for name, value in THRESHOLDS.items()}
+myst_substitutions = {
+    name: f"{value:,}" for name, value in THRESHOLDS.items() if not isinstance(value, list)
+}
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 """The tests run the notebooks; they are committed without output."""

@@ -23,7 +23,7 @@ from headscope.models.layout.table import LAYOUTS
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.stimuli import STIMULI
-from headscope.studies.study_table import STUDIES, home
+from headscope.studies.study_table import STUDIES, function_homes, home, imported
 from headscope.views.families import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
@@ -136,29 +136,38 @@ def capital(text: str) -> str:
 def api_page() -> str:
     """What `import headscope as hs` offers, from the docstrings."""
     lines = ["# Python interface", "", "All of it is there after `import headscope as hs`.", ""]
-    kinds = {
-        "Functions": inspect.isroutine,
-        "Classes": inspect.isclass,
-        "Modules": inspect.ismodule,
-    }
-    for title, is_kind in kinds.items():
-        names = [name for name in headscope.__all__ if is_kind(getattr(headscope, name))]
-        if names:
-            lines += [f"## {title}", ""]
-        for name in names:
-            lines += directive(name, getattr(headscope, name))
+    listed = {f"headscope.{name}": getattr(headscope, name) for name in sorted(headscope.__all__)}
+    lines += section("Functions", listed, inspect.isroutine)
+    lines += section("Classes", listed, inspect.isclass)
+    for package in filter(inspect.ismodule, listed.values()):
+        name = package.__name__
+        within = {f"{name}.{one}": getattr(package, one) for one in package.__all__}
+        new = {path: what for path, what in within.items() if what not in listed.values()}
+        lines += [f"## hs.{name.rpartition('.')[2]}", "", "```{eval-rst}"]
+        lines += [f".. automodule:: {name}", "```", ""]
+        for path, what in new.items():
+            lines += directive(path, what)
+    results = {row.result for row in STUDIES}
+    classes = {f"headscope.studies.{path.replace(':', '.')}": imported(path) for path in results}
+    lines += section("Results", dict(sorted(classes.items())), inspect.isclass)
     return "\n".join(lines)
 
 
-def directive(name: str, what: Any) -> list[str]:
+def section(title: str, listed: Mapping[str, Any], is_kind: Callable[[Any], bool]) -> list[str]:
+    """The names of one kind."""
+    lines = [f"## {title}", ""]
+    for path, what in listed.items():
+        lines += directive(path, what) if is_kind(what) else []
+    return lines
+
+
+def directive(path: str, what: Any) -> list[str]:
     """The lines that show one name."""
-    if inspect.ismodule(what):
-        body = [f".. automodule:: {what.__name__}", "   :members:"]
-    elif inspect.isclass(what):
-        body = [f".. autoclass:: headscope.{name}"]
+    if inspect.isclass(what):
+        body = [f".. autoclass:: {path}"]
         body += [] if issubclass(what, BaseException) else ["   :members:"]
     else:
-        body = [f".. autofunction:: headscope.{name}"]
+        body = [f".. autofunction:: {path}"]
     return ["```{eval-rst}", *body, "```", ""]
 
 
@@ -285,7 +294,16 @@ def table_list() -> str:
 def study_imports() -> str:
     """The lines by which type checkers find the studies and their results."""
     paths = {path for study in STUDIES for path in (study.function, study.result)}
-    modules = dict(home(path) for path in paths)
+    return imports(dict(home(path) for path in paths))
+
+
+def function_imports() -> str:
+    """The lines by which type checkers find the functions of `headscope.studies`."""
+    return imports(function_homes())
+
+
+def imports(modules: Mapping[str, str]) -> str:
+    """Lines that import names from their modules, in the order of a sorted block."""
     lines = [f"    from {modules[name]} import {name} as {name}" for name in modules]
     return "\n".join(sorted(lines, key=lambda line: line.split()[1::2]))
 
@@ -294,6 +312,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
     "headscope/__init__.py": {"studies": study_imports},
+    "headscope/studies/__init__.py": {"functions": function_imports},
 }
 """What is generated inside of files, by the name between its marks."""
 

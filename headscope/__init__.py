@@ -6,7 +6,8 @@
     run.heads            # a DataFrame with a row per head
     print(run.why("L5H1"))
 
-Names are loaded when they are first used, so that `import headscope` stays light.
+`hs.studies` and `hs.validation` have the functions that are not listed here. Names are loaded when
+they are first used, so that `import headscope` stays light.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headscope.studies.study_table import STUDIES, home
+from headscope.unlisted import unlisted
 
 if TYPE_CHECKING:
     __version__: str
@@ -85,7 +86,6 @@ if TYPE_CHECKING:
     # end of studies
 
 _HOMES = {
-    "Document": "headscope.corpus.document",
     "Floor": "headscope.relations.decorator",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
@@ -93,27 +93,26 @@ _HOMES = {
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
-    "Study": "headscope.views.study",
     "Window": "headscope.corpus.window",
+    "ablate": "headscope.studies.ablate.causal_table",
     "classify": "headscope.classification",
-    "controls": "headscope.relations",
-    "data_folder": "headscope.corpus.shipped",
-    "gallery": "headscope.views.gallery.gallery_site",
+    "compare": "headscope.studies.compare.side_by_side",
+    "explain": "headscope.studies.explain.explanation",
     "head_types": "headscope.relations",
     "load": "headscope.run",
     "pairs": "headscope.relations.pairs",
-    "published_shapes": "headscope.studies.anatomy.published",
-    "read_corpus": "headscope.corpus.read",
     "register": "headscope.relations",
     "relation": "headscope.relations.decorator",
-    "save_translator": "headscope.studies.validation.translator",
     "score_patterns": "headscope.run",
     "show": "headscope.views.show",
-    "window_of_tokens": "headscope.corpus.from_tokens",
+    "studies": "headscope",
+    "sweep": "headscope.studies.sweep.run_cells",
+    "validation": "headscope.studies",
+    "verify": "headscope.studies.validation.verify",
     "windows": "headscope.run",
 }
-_HOMES |= dict(home(path) for study in STUDIES for path in (study.function, study.result))
-__all__ = sorted(_HOMES)
+"""The names that are listed, and the module of each."""
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -121,10 +120,12 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("headscope")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'headscope' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    if name in ("studies", "validation"):
+        return import_module(f"{_HOMES[name]}.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    return unlisted(name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "__version__"])
+    return sorted([*__all__, "__version__"])

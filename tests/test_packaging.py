@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import tarfile
 import tomllib
 import zipfile
@@ -11,11 +13,20 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from headscope.cli.app import WORDS
+from headscope.models.packaged import reserved_names
 from tests.helpers.installed import ROOT, call
+from tests.helpers.studies import COMMANDS, named
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = {"__pycache__", "_build", "generated"}
 """What tools leave behind in folders of source."""
+
+
+def pythons() -> list[str]:
+    """The versions of Python that the project names."""
+    start = "Programming Language :: Python :: 3."
+    return [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith(start)]
 
 
 def files_below(*folders: str) -> set[str]:
@@ -70,17 +81,71 @@ def test_an_empty_environment_classifies_mini_outside_the_checkout(installed, tm
 
 def test_one_version_is_stated_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = changes.partition("\n## [")[2].partition("]")[0]
-    assert str(citation["version"]) == newest == PROJECT["version"]
+    assert str(citation["version"]) == PROJECT["version"]
+
+
+def test_the_changelog_keeps_its_form():
+    """https://keepachangelog.com/en/1.1.0/, "How do I make a good changelog?"."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *released = re.findall(r"^## \[(.+?)\](.*)$", text, re.MULTILINE)
+    assert first == ("Unreleased", "")
+    versions = [[*map(int, name.split("."))] for name, _ in released]
+    assert versions == sorted(versions, reverse=True)
+    assert versions[0] <= [*map(int, PROJECT["version"].split("."))]
+    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in released)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
+    for name, _ in (first, *released):
+        assert re.search(rf"^\[{re.escape(name)}\]: https://\S+$", text, re.MULTILINE)
+
+
+def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
+    assert wheel.stat().st_size <= 20_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    for name in reserved_names():
+        assert f"headscope/data/atlas/{name}.tar.xz" in names
+
+
+def test_a_tag_is_built_tried_on_linux_and_macos_and_published_without_a_password():
+    workflow = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    )
+    assert workflow[True]["push"]["tags"] == ["v*"]  # YAML 1.1 reads `on` so
+    jobs = workflow["jobs"]
+    assert [jobs[name].get("needs") for name in ("build", "try", "publish")] == [
+        None,
+        "build",
+        "try",
+    ]
+    matrix = jobs["try"]["strategy"]["matrix"]
+    assert matrix["os"] == ["ubuntu-latest", "macos-latest"]
+    assert set(matrix["python"]) <= set(pythons())
+    assert pythons()[0] in matrix["python"]
+    assert not [step for step in jobs["try"]["steps"] if "checkout" in step.get("uses", "")]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert "ref_type == 'tag'" in jobs["publish"]["if"]
+    assert "password" not in str(jobs["publish"])
+    (upload,) = (step for step in jobs["publish"]["steps"] if "pypi-publish" in step["uses"])
+    assert upload.keys() == {"uses"}  # no token: PyPI trusts the workflow
+    (small,) = (step["run"] for step in jobs["build"]["steps"] if "20000000" in step.get("run", ""))
+    assert "-le 20000000" in small
+
+
+def test_the_commands_that_a_wheel_is_tried_with_are_commands():
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    lines = re.findall(r"- run: headscope (.+)$", text, re.MULTILINE)
+    assert len(lines) > 3
+    for line in lines:
+        words = shlex.split(line)
+        name = named(words)
+        COMMANDS[name].make_context(name, words[len(WORDS[name]) :])
 
 
 def test_the_workflow_tries_each_python_that_the_project_names():
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
     tried = yaml.safe_load(workflow)["jobs"]["test"]["strategy"]["matrix"]["python"]
-    start = "Programming Language :: Python :: 3."
-    named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith(start)]
-    assert tried == named
+    assert tried == pythons()
     assert PROJECT["requires-python"] == f">={tried[0]}"
 
 

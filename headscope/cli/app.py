@@ -15,6 +15,8 @@ from headscope.studies.study_table import GROUPS, TOP
 
 WORDS: dict[str, tuple[str, ...]] = {}
 """The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
+NEW: set[str] = set()
+"""Names of commands that came after the groups, and never stood at the top."""
 
 
 class CommandGroup(TyperGroup):
@@ -114,7 +116,7 @@ _APPS = {name: app if name == TOP else _group_app(name) for name in GROUPS}
 
 
 def command(
-    group: str, question: str, *examples: str, name: str = ""
+    group: str, question: str, *examples: str, name: str = "", is_new: bool = False
 ) -> Callable[[_Command], _Command]:
     """Add a command to its group; its help ends with the examples, which are complete lines.
 
@@ -123,6 +125,7 @@ def command(
         question: the one that the command answers, in less than a line.
         examples: for the end of its help.
         name: within the group, where that is another than the function's.
+        is_new: True for one that never stood at the top, and has no old name.
     """
     title = "For example:" if len(examples) == 1 else "Examples:"
     # a blank line between them: what stands in one paragraph is folded into one line
@@ -132,7 +135,9 @@ def command(
         function_name = function.__name__
         new_name = name or function_name
         WORDS[function_name] = (new_name,) if group == TOP else (group, new_name)
-        if group != TOP and function_name not in GROUPS:
+        if is_new:
+            NEW.add(function_name)
+        elif group != TOP and function_name not in GROUPS:
             app.command(function_name, cls=_OldCommand, hidden=True)(function)
         return _APPS[group].command(new_name, short_help=question, epilog=epilog)(function)
 

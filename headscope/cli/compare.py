@@ -128,7 +128,7 @@ def emergence(
         put(write_heads(counts.counts, format.value))
 
 
-_ZOO = "Try simple habits, and heads that read the annotation, on natural text instead."
+_ZOO = "Instead, what headscope check heuristics does."
 _TOKENS = 128_000
 
 
@@ -178,7 +178,7 @@ def _next_step(model: str | None, *, zoo: bool, writes: bool) -> str:
         flag = " --writes" if writes else ""
         command = f"headscope check calibrate MODEL{flag}"
         return f"next: {command} tries a model's shape with random weights"
-    return "next: headscope check calibrate --zoo tries simple habits on natural text"
+    return "next: headscope check heuristics tries simple habits on natural text"
 
 
 def _planted(call: StudyCall) -> tuple[Study, list[object]]:

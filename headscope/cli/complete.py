@@ -8,6 +8,8 @@ from pathlib import Path
 
 RUN_FILE = "run.json"
 """As `headscope.runs.folder.RUN`, which takes too long to import while somebody types."""
+ATLAS = "atlas:"
+"""As `headscope.runs.atlas.PREFIX`, likewise."""
 
 
 def models(incomplete: str) -> list[str]:
@@ -26,12 +28,15 @@ def packaged(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """Run folders, and folders that may hold some; those in `runs/` before anything is typed."""
+    """Run folders, and folders that may hold some; those in `runs/` before anything is typed.
+
+    An atlas by its whole name, once its beginning is typed.
+    """
     paths = [path for path, is_folder in _entries(incomplete) if is_folder]
     if not incomplete:
         paths += [path for path, is_folder in _entries(f"runs{os.sep}") if is_folder]
     complete = [path for path in paths if (Path(path) / RUN_FILE).is_file()]
-    return complete or paths
+    return [*_atlases(incomplete), *(complete or paths)]
 
 
 def models_or_runs(incomplete: str) -> list[str]:
@@ -45,6 +50,13 @@ def types(incomplete: str) -> list[str]:
     from headscope.relations import head_types
 
     return [before + comma + name for name in head_types() if name.startswith(last)]
+
+
+def _atlases(incomplete: str) -> list[str]:
+    from headscope.models.packaged import reserved_names
+
+    names = [f"{ATLAS}{name}" for name in reserved_names()]
+    return [name for name in names if incomplete and name.startswith(incomplete)]
 
 
 def _entries(incomplete: str) -> Iterator[tuple[str, bool]]:

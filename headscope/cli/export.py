@@ -10,7 +10,7 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import command
-from headscope.cli.files import PICTURES, check_targets, draw, say_written
+from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
 from headscope.cli.options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import shown_progress
@@ -70,6 +70,29 @@ def atlas(
 
 
 @command(
+    DRAW,
+    "How do heads change along the revisions of a sweep?",
+    "headscope draw film runs/stages --out stages.html",
+    is_new=True,
+)
+def film(
+    sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
+    out: Annotated[Path, typer.Option(help="A .html file, which asks no network.")] = Path(
+        "film.html"
+    ),
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw the atlas along the revisions of a sweep, as one page with a slider."""
+    check_targets((out, HTML), overwrite=overwrite)
+    from headscope.runs.folder import encoded
+    from headscope.studies.sweep.film import film_html
+    from headscope.studies.sweep.sweep_cells import read_sweep_cells
+
+    write_file(out, encoded(film_html(sweep, read_sweep_cells(sweep))), overwrite=overwrite)
+    say_written([out])
+
+
+@command(
     EXPORT,
     "How do many runs become one site?",
     "headscope export gallery runs/mini runs/gpt2 --out site",
@@ -98,6 +121,35 @@ def gallery(
 
     index = write(*runs, out=out, light=light, overwrite=overwrite, progress=shown_progress(quiet))
     say_written([index])
+
+
+@command(
+    EXPORT,
+    "How are results shared, small and without a model?",
+    "headscope export atlas runs/mini runs/gpt2 --out atlases",
+    "headscope export atlas runs/sweep/* --overwrite",
+    name="atlas",
+    is_new=True,
+)
+def pack(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
+    out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pack runs into one small file each, with a data set card.
+
+    An atlas stands wherever a run folder does, as in headscope why atlases/mini.tar.xz L5H1. Heads,
+    evidence, mean patterns and examples are in it, the sums are not.
+    """
+    from headscope.views.gallery.atlas_card import export_atlases
+
+    say_written(
+        [export_atlases(*runs, out=out, overwrite=overwrite, progress=shown_progress(quiet))]
+    )
 
 
 @body("headvis")

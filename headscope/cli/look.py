@@ -161,7 +161,8 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The page, a .html file; the run's own report.html anew by default.",
+            help="The page, a .html file; the run's own report.html anew by default, NAME.html of "
+            "an atlas.",
             show_default=False,
         ),
     ] = None,
@@ -171,10 +172,13 @@ def report(
     overwrite: Overwrite = False,
 ) -> None:
     """Write the visual report of a run again, as one HTML page."""
-    check_targets((out, HTML), overwrite=overwrite)
     from headscope.run import load
+    from headscope.runs.atlas import atlas_of
     from headscope.runs.folder import REPORT, encoded, inside
 
+    atlas = atlas_of(run)
+    out = atlas.page if atlas and out is None else out
+    check_targets((out, HTML), overwrite=overwrite)
     page = encoded(load(run).report(light=light))
     # the run's own page holds nothing that is not in the run
     target = out or inside(run, REPORT)

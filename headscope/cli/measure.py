@@ -148,11 +148,11 @@ def weights(
 
 
 def _kept_in(model: str, *, overwrite: bool) -> Path:
-    from headscope.runs.folder import is_run
+    from headscope.runs.atlas import is_stored
     from headscope.runs.study_tables import check_keys_from
 
     folder = Path(model)
-    if not is_run(folder):
+    if not is_stored(folder):
         raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
     check_keys_from(folder, overwrite=overwrite)
     return folder

@@ -32,7 +32,13 @@ def corpus_path(text: str) -> Path:
     return Path(text)
 
 
-Run = Annotated[Path, typer.Argument(help="A run folder.", autocompletion=complete.runs)]
+Run = Annotated[
+    Path,
+    typer.Argument(
+        help="A run folder; or smollm2, minilm or mini, whose results ship (atlas:NAME).",
+        autocompletion=complete.runs,
+    ),
+]
 Model = Annotated[
     str,
     typer.Argument(
@@ -43,7 +49,8 @@ Model = Annotated[
 ModelOrRun = Annotated[
     str,
     typer.Argument(
-        help="A model as for classify, or a run folder.", autocompletion=complete.models_or_runs
+        help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
+        autocompletion=complete.models_or_runs,
     ),
 ]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]

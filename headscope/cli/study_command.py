@@ -135,7 +135,9 @@ def add_studies() -> None:
 
 
 def _command(study: StudyRow) -> Callable[[_Body], _Body]:
-    return command(study.group, study.question, *study.examples, name=study.command)
+    return command(
+        study.group, study.question, *study.examples, name=study.command, is_new=study.is_new
+    )
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:

@@ -85,11 +85,16 @@ def readable_path(folder: Path, name: str) -> Path:
     if not path.is_file():
         there = "no regular file" if os.path.lexists(path) else "missing"
         raise RunError(f"{path}: this file of the run is {there}; {WRITE_AGAIN}")
-    if (size := path.stat().st_size) > _MOST_BYTES[name]:
+    if (size := path.stat().st_size) > most_bytes(name):
         raise RunError(
-            f"{path}: {size:,} bytes, and no run has more than {_MOST_BYTES[name]:,} there"
+            f"{path}: {size:,} bytes, and no run has more than {most_bytes(name):,} there"
         )
     return path
+
+
+def most_bytes(name: str) -> int:
+    """Bytes that a file of a run may have, by its name in the folder."""
+    return _MOST_BYTES[name]
 
 
 def remove_own(folder: Path) -> None:

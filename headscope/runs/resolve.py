@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from headscope.arguments import MODEL, PATH, Default, Kind, either, made_by
 from headscope.errors import HeadscopeError, RunError
-from headscope.runs.folder import is_run
+from headscope.runs.atlas import is_stored
 from headscope.runs.store import load
 from headscope.statistics.result import Result
 
@@ -77,7 +77,7 @@ def run_named(model: Any, *, revision: str | None, source: Any = None) -> Result
         folder = Path(model)
         with suppress(RuntimeError):  # a home that nobody has: load_model says so
             folder = folder.expanduser()
-        run = load(folder) if is_run(folder) else None
+        run = load(folder) if is_stored(folder) else None
     if run is not None and revision is not None:
         raise RunError(f"a run has its own revision; {revision!r} is for the name of a model")
     if run is None and source is not None:

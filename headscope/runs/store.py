@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from headscope.above_bars import print_above_bars
 from headscope.errors import RunError
 from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
+from headscope.runs.atlas import Atlas, atlas_of, unpacked
 from headscope.runs.causal_effects import read_causes
 from headscope.runs.effect_table import read_effects
 from headscope.runs.folder import (
@@ -44,6 +46,7 @@ from headscope.runs.surrogate_table import read_accounts
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
+from headscope.statistics.rule_changes import changes_in_words, rule_changes
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -98,12 +101,17 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     written by an older headscope: it is read, and a note of the run says that it was not checked.
 
     Args:
-        folder: the folder that `save` wrote.
+        folder: the folder that `save` wrote, `atlas:NAME`, or an atlas' file; the name of a model
+            that has an atlas stands for it where no run folder is called so.
         with_tally: read the sums too, which only merging needs.
 
     Raises:
         RunError: no run there, or one that was altered, cut short, or put together by hand.
+        ChoiceError: no atlas of that name ships.
     """
+    atlas = atlas_of(folder)
+    if atlas is not None:
+        return _load_atlas(atlas, with_tally=with_tally)
     folder = Path(folder)
     if not is_run(folder):
         raise RunError(
@@ -146,6 +154,26 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     return Result(
         heads, evidence, rules, info, tally, twin, examples, *study_tables, pictures=pictures
     )
+
+
+def _load_atlas(atlas: Atlas, *, with_tally: bool) -> Result:
+    """Read an atlas; a note, and a line on standard error, say if its rules are others."""
+    if with_tally:
+        raise RunError(f"{atlas.name} is an atlas, which holds no sums; only a run folder has them")
+    folder = unpacked(atlas)
+    try:
+        run = load(folder)
+    except RunError as error:
+        raise atlas.damaged(error) from error
+    changes = rule_changes(run)
+    if not changes:
+        return run
+    note = (
+        f"this atlas was judged by other rules than those installed: {changes_in_words(changes)}; "
+        "headscope classify measures the model by today's"
+    )
+    print_above_bars(f"headscope: {atlas.name}: {note}")
+    return replace(run, info=run.info | {"notes": [*run.info.get("notes", ()), note]})
 
 
 UNCHECKED = (

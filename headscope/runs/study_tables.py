@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headscope.errors import RunError, WriteError
+from headscope.runs.atlas import check_unpacked
 from headscope.runs.fallback import keep_files
 from headscope.runs.folder import (
     CAUSES,
@@ -130,6 +131,7 @@ def check_keys_from(folder: Path, *, overwrite: bool) -> None:
 
 
 def _check_beside(folder: Path, name: str, done: str, *, overwrite: bool) -> None:
+    check_unpacked(folder)
     try:
         check_left(folder)
         check_writable(folder)

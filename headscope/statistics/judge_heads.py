@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     SHADOW_COLUMNS,
 )
-from headscope.statistics.conditions import MAX_P, MAX_Q, TIMES_CONTROL
+from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
@@ -44,7 +44,8 @@ from headscope.stimuli.text import TEXT
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 CORRECTED = ("q_value", "contested_p", "contested_least_p")
 """Columns of the evidence that count how often a run asked whether it had read enough."""
-THRESHOLDS = {
+THRESHOLDS: Mapping[str, Any] = {
+    "conditions": [condition.name for condition in CONDITIONS],
     "min_queries": MIN_QUERIES,
     "max_q_value": MAX_Q,
     "max_contested_p": MAX_P,

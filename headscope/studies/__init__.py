@@ -1,1 +1,43 @@
-"""What is asked of a finished run or a model, a folder for each question."""
+"""Questions about a finished run or a model: `hs.studies.prune("mini")`, a folder for each.
+
+The attributes of this package are functions; the folders that they lie in are imported by
+`from headscope.studies.prune.prune_result import Pruning`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headscope.function_package import offer_functions
+from headscope.studies.study_table import function_homes
+
+if TYPE_CHECKING:
+    from headscope.studies.anatomy.published import published_shapes as published_shapes
+    from headscope.views.gallery.gallery_site import gallery as gallery
+if TYPE_CHECKING:
+    # generated: functions
+    from headscope.studies.ablate.causal_table import ablate as ablate
+    from headscope.studies.ablate.head_writes import writes as writes
+    from headscope.studies.anatomy.parameter_count import anatomy as anatomy
+    from headscope.studies.collapse.shared_pattern import collapse as collapse
+    from headscope.studies.compare.side_by_side import compare as compare
+    from headscope.studies.directions.contrast_directions import directions as directions
+    from headscope.studies.explain.explanation import explain as explain
+    from headscope.studies.headvis.headvis_folder import headvis as headvis
+    from headscope.studies.prune.pruning_curve import prune as prune
+    from headscope.studies.redundancy.head_distances import redundancy as redundancy
+    from headscope.studies.streaming.streaming_curve import streaming as streaming
+    from headscope.studies.sweep.emergence import emergence as emergence
+    from headscope.studies.sweep.languages.classify_languages import languages as languages
+    from headscope.studies.sweep.run_cells import sweep as sweep
+    from headscope.studies.weights.head_weights import weights as weights
+    # end of functions
+
+__all__ = offer_functions(
+    __name__,
+    {
+        **function_homes(),
+        "gallery": "headscope.views.gallery.gallery_site",
+        "published_shapes": "headscope.studies.anatomy.published",
+    },
+)

@@ -54,6 +54,8 @@ class StudyRow:
     """Group of the command in `GROUPS`; empty for a study of Python alone."""
     command: str = ""
     """Name of the command within its group, where that is another than the function's."""
+    is_new: bool = False
+    """True for a command that came after the groups, and has no name of its own at the top."""
     question: str = ""
     """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()
@@ -266,7 +268,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope check calibrate --out planted.csv",
             "headscope check calibrate mini --seeds 3",
             "headscope check calibrate --writes --out writes.csv",
-            "headscope check calibrate --zoo --out zoo.csv --figure zoo.pdf",
         ),
         tables=(Table("calibrate"),),
         out="Write each head's row to this CSV.",
@@ -368,7 +369,24 @@ STUDIES: tuple[StudyRow, ...] = (
         name="zoo",
         function="validation.heuristic_benchmark.benchmark:zoo",
         result="validation.heuristic_benchmark.benchmark_result:Zoo",
+        group=CHECK,
+        command="heuristics",
+        is_new=True,
+        question="Which tags do simple habits get that are not so?",
+        examples=(
+            "headscope check heuristics",
+            "headscope check heuristics --corpus gold --out zoo.csv --figure zoo.pdf",
+        ),
+        out="Write each head's row to this CSV.",
+        lines="validation.heuristic_benchmark.benchmark_view:zoo_lines",
+        python_only=("tokenizer",),
         tables=(Table("calibrate zoo"),),
     ),
 )
 """Every study, those with a command in the order of `--help`."""
+
+
+def function_homes() -> dict[str, str]:
+    """The module of each study's function by its name; of those that check headscope none."""
+    homes = dict(home(study.function) for study in STUDIES)
+    return {name: module for name, module in homes.items() if ".validation." not in module}

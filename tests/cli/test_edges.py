@@ -87,6 +87,7 @@ def desk(tmp_path: Path) -> Path:
 def test_tab_offers_runs_models_and_types(desk):
     assert completed("headscope why ", desk) == ["runs/first", "runs/second"]
     assert completed("headscope heads runs/s", desk) == ["runs/second"]
+    assert completed("headscope why atl", desk) == ["atlas:mini", "atlas:smollm2", "atlas:minilm"]
     assert completed("headscope classify m", desk) == ["mini", "minilm", "models"]
     assert completed("headscope dr", desk) == ["draw"]
     assert completed("headscope draw a", desk) == ["atlas"]
@@ -100,9 +101,14 @@ def test_tab_offers_runs_models_and_types(desk):
 
 
 def test_what_tab_offers_is_what_there_is():
+    from headscope.runs.atlas import PREFIX, atlas_names
     from headscope.runs.folder import RUN
 
     assert complete.RUN_FILE == RUN
+    assert complete.runs("atlas:") == [f"{PREFIX}{name}" for name in ("mini", "smollm2", "minilm")]
+    assert sorted(complete.runs("atlas:m")) == [
+        f"{PREFIX}{n}" for n in atlas_names() if n[0] == "m"
+    ]
 
 
 def test_corpora_may_be_named_in_capitals(keys_file, tmp_path):

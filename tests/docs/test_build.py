@@ -15,6 +15,7 @@ from headscope import relations
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.app import WORDS
 from headscope.relations import relations_of
+from headscope.studies.study_table import STUDIES
 from tests.helpers.cut import cut_on
 from tests.helpers.studies import COMMANDS
 from tests.keyboard import opened_at
@@ -62,8 +63,9 @@ def test_the_page_on_the_method_has_every_relation_with_its_floor(built):
 def test_the_interface_shows_every_name_that_the_package_exports(built):
     page = (built / "generated" / "api.html").read_text(encoding="utf-8")
     # modules stand there by their full names
-    shown = set(re.findall(r'id="(?:headscope|module-headscope\.[\w.]+)\.(\w+)"', page))
-    assert shown >= set(hs.__all__)
+    shown = set(re.findall(r'id="(?:module-)?headscope(?:\.[\w.]+)?\.(\w+)"', page))
+    assert shown >= {*hs.__all__, *hs.studies.__all__, *hs.validation.__all__}
+    assert shown >= {study.result.partition(":")[2] for study in STUDIES}
 
 
 def test_every_command_has_a_page_with_all_of_its_options(built):

@@ -230,8 +230,10 @@ def studies_of_the_package() -> set[str]:
     from headscope.studies.sweep.sweep_result import Sweep
 
     found = set()
-    for name in hs.__all__:
-        value = getattr(hs, name)
+    for home, name in [
+        (door, name) for door in (hs, hs.studies, hs.validation) for name in door.__all__
+    ]:
+        value = getattr(home, name)
         if inspect.isfunction(value):
             kind = str(inspect.signature(value).return_annotation)
             result = getattr(hs, kind, None)

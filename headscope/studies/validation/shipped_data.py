@@ -23,6 +23,9 @@ from headscope.corpus.structure.built import structure_corpus
 from headscope.corpus.word_pairs import read_pairs
 from headscope.errors import HeadscopeError
 from headscope.relations.relation import MIN_QUERIES
+from headscope.runs.atlas import SUFFIX, atlas_names
+from headscope.runs.store import load
+from headscope.statistics.rule_changes import changes_in_words, rule_changes
 from headscope.views.tables import plain_table
 
 KEY_RELATIONS = (
@@ -189,6 +192,23 @@ def _mini(path: Path) -> Iterator[FileCheck]:
     yield FileCheck("at most 16 MB", f"{megabytes:.1f} MB", megabytes <= 16)
 
 
+def _atlases(path: Path) -> Iterator[FileCheck]:
+    """Every atlas is whole, judged by the rules that are installed, and all of them are small."""
+    table = pd.read_csv(path / "atlases.csv", keep_default_na=False)
+    size = sum(file.stat().st_size for file in path.glob(f"*{SUFFIX}"))
+    yield FileCheck("6 MB at most", f"{size / 1e6:.1f} MB", size <= 6e6)
+    yield FileCheck("names that load", ", ".join(atlas_names()), len(atlas_names()) == len(table))
+    for row in table.itertuples():
+        file = path / str(row.file)
+        same = file.is_file() and file_sha256(file) == row.sha256
+        yield FileCheck(f"sha256 of {row.file} stands in atlases.csv", str(same), same)
+        run = load(file)
+        yield _at_least(f"heads of {row.model}", len(run.heads), int(row.heads))
+        changes = rule_changes(run)
+        words = changes_in_words(changes) if changes else "yes"
+        yield FileCheck(f"{row.model} is judged by the installed rules", words, not changes)
+
+
 ITEMS = (
     Item("gum", "natural English, nine genres, with syntax and coreference", _gum, "documents.csv"),
     Item("corpora/gold.conllu", "English written for headscope with syntax and coreference", _gold),
@@ -200,6 +220,7 @@ ITEMS = (
     Item("published_scores.csv", "published scores of every head of two models", _published),
     Item("gpt2_small_patterns/patterns.npz", "GPT-2 small's attention on two texts", _patterns),
     Item("mini/model.safetensors", "mini, a small GPT-2-layout model trained for headscope", _mini),
+    Item("atlas", "results for mini, minilm and smollm2: atlas:NAME", _atlases, "atlases.csv"),
 )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
-from headscope.runs.folder import REPORT, RUN, encoded, is_run
+from headscope.runs.atlas import is_stored
+from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
@@ -95,7 +96,7 @@ def _check_runs(runs: Sequence[Result | str | Path]) -> None:
     for run in runs:
         if isinstance(run, Result):
             continue
-        if not is_run(Path(run)):
+        if not is_stored(run):
             raise RunError(f"{run!s:.300} is no run folder: it has no {RUN}")
         run_folder = Path(run).resolve()
         if run_folder in seen:

@@ -13,6 +13,7 @@ import headscope as hs
 from headscope.errors import ModelError
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
+from headscope.studies.anatomy import checks, parameter_count
 from headscope.studies.anatomy.anatomy_result import AnatomyCheck
 from headscope.studies.anatomy.checks import (
     CHECKS,
@@ -86,7 +87,7 @@ def _once(hook):
 def test_what_is_caught_is_what_the_plain_model_computes(model_folder, monkeypatch):
     """Without TransformerLens: the input of the output projection, and what it gives."""
     tokens = torch.arange(2 * 9).reshape(2, 9)
-    monkeypatch.setattr("headscope.studies.anatomy.checks._random_tokens", lambda model: tokens)
+    monkeypatch.setattr(checks, "_random_tokens", lambda model: tokens)
     caught = _catch(load_model(str(model_folder), engine="lens"))
     plain = AutoModelForCausalLM.from_pretrained(model_folder).eval()
     names = (".attn.c_proj", ".attention.dense", ".self_attn.o_proj")
@@ -156,9 +157,7 @@ def test_nothing_that_is_no_number_holds():
 def test_a_formula_that_disagrees_fails_its_check(gpt2_folder, monkeypatch):
     found = find_source(str(gpt2_folder))
     more = replace(found, shapes={**found.shapes, "more": (7,)})
-    monkeypatch.setattr(
-        "headscope.studies.anatomy.parameter_count.find_source", lambda *_, **__: more
-    )
+    monkeypatch.setattr(parameter_count, "find_source", lambda *_, **__: more)
     anatomy = hs.anatomy(str(gpt2_folder), check=True)
     failed = [check for check in anatomy.checks if not check.holds]
     assert [(check.name, check.difference) for check in failed] == [

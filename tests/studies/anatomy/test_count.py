@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
+from headscope.studies.anatomy import parameter_count
 from headscope.studies.anatomy.anatomy_result import Anatomy
 from headscope.studies.anatomy.anatomy_view import anatomy_lines
 from headscope.studies.anatomy.config_source import find_source
@@ -164,9 +165,7 @@ def seen_with(gpt2_folder, monkeypatch) -> Callable[..., Anatomy]:
         source = find_source(str(gpt2_folder))
         change(shapes := dict(source.shapes))
         found = replace(source, shapes=shapes)
-        monkeypatch.setattr(
-            "headscope.studies.anatomy.parameter_count.find_source", lambda *_, **__: found
-        )
+        monkeypatch.setattr(parameter_count, "find_source", lambda *_, **__: found)
         return hs.anatomy(str(gpt2_folder))
 
     return anatomy

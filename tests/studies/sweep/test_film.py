@@ -110,6 +110,9 @@ def test_the_command_writes_it_and_refuses_what_can_be_no_film(sweep, tmp_path):
         return CliRunner().invoke(app, ["sweep", "emergence", str(folder), "--film", str(out)])
 
     assert film(sweep).exit_code == 0
+    drawn = CliRunner().invoke(app, ["draw", "film", str(sweep), "--out", str(tmp_path / "d.html")])
+    assert drawn.exit_code == 0
+    assert (tmp_path / "d.html").read_text() == out.read_text()
     assert out.read_text() == film_html(sweep, read_sweep_cells(sweep))
     out.unlink()
     cells = read_sweep_cells(sweep)

@@ -23,6 +23,7 @@ from headscope.measure.schedule import schedule
 from headscope.measure.tally import Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
+from headscope.studies.sweep.ray import shards as shards_module
 from headscope.studies.sweep.ray.shards import BATCHES, Shards, shards
 from headscope.studies.sweep.ray.worker import (
     Failed,
@@ -100,7 +101,7 @@ class Ray:
 def test_sums_come_in_the_order_of_their_steps_whichever_worker_is_done_first(monkeypatch, order):
     ray = Ray(order)
     monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr("headscope.studies.sweep.ray.shards._got", lambda answer: answer)
+    monkeypatch.setattr(shards_module, "_got", lambda answer: answer)
     backend = Shards(2)
     number = iter(range(6))
     worker = SimpleNamespace(read=SimpleNamespace(remote=lambda *_: next(number)))
@@ -123,7 +124,7 @@ def test_a_shard_goes_to_the_worker_with_the_least_work_and_not_with_the_fewest_
             return len(given)
 
     monkeypatch.setitem(sys.modules, "ray", Ray(list(range(1, 20))))
-    monkeypatch.setattr("headscope.studies.sweep.ray.shards._got", lambda answer: answer)
+    monkeypatch.setattr(shards_module, "_got", lambda answer: answer)
     backend = Shards(2)
     backend._workers = [SimpleNamespace(read=Sent(number)) for number in range(2)]
     lengths = [4_000, 100, 100, 100]

@@ -273,12 +273,13 @@ def test_the_terminal_shows_rates_and_each_false_tag():
     assert "nearest verb" in shown
 
 
-def test_the_command_reads_the_corpus_and_writes_each_head(keys_file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", [("heuristics",), ("calibrate", "--zoo")])
+def test_the_command_reads_the_corpus_and_writes_each_head(words, keys_file, tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "pair_windows", lambda *a, **k: [])
     out = tmp_path / "zoo.csv"
     done = CliRunner().invoke(
         app,
-        ["check", "calibrate", "--zoo", "--corpus", str(keys_file), "--out", str(out), "--quiet"],
+        ["check", *words, "--corpus", str(keys_file), "--out", str(out), "--quiet"],
     )
     assert done.exit_code == 0, done.exception
     assert f"{len(ALL)} habits" in done.stdout

@@ -178,7 +178,8 @@ def published_as(monkeypatch, scores: dict[str, np.ndarray]) -> None:
     table = pd.DataFrame(rows, columns=["model", "metric", "layer", "head", "value", "source"])
     read = pd.read_csv
     monkeypatch.setattr(
-        "headscope.studies.validation.verify.pd.read_csv",
+        pd,
+        "read_csv",
         lambda path: table if path.name == "published_scores.csv" else read(path),
     )
 

@@ -1,0 +1,74 @@
+"""Measure models at the default settings and pack their results as atlases.
+
+    make atlas                                                  # those that ship, into data/atlas
+    python data/atlas/make.py gpt2 EleutherAI/pythia-1.4b --out atlases --gallery site
+
+MODELS are names as for `headscope classify`, `mini`, `minilm` and `smollm2` by default; others are
+fetched from the hub. Each run is kept in RUNS, and a run that was broken off goes on. A model that
+cannot be read is said at the end, and the others are packed. `--gallery` writes their reports as a
+site as well. Where --out is this folder, `data/README.md` gets the new checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import headscope as hs
+from headscope.corpus.read import file_sha256
+from headscope.models.names import run_name
+from headscope.models.packaged import reserved_names
+from headscope.runs.site import check_site
+from headscope.views.gallery.atlas_card import ATLASES, TABLE, export_atlases
+from headscope.views.gallery.gallery_site import gallery
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+
+
+def main() -> None:
+    """Read the command line, and do what it says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=sorted(reserved_names()))
+    parser.add_argument("--out", type=Path, default=HERE, help="folder of the atlases")
+    parser.add_argument("--runs", type=Path, default=Path("runs/atlas"), help="folder of the runs")
+    parser.add_argument("--gallery", type=Path, help="write a site of the reports, too")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--max-tokens", type=int, default=hs.Settings.max_tokens)
+    arguments = parser.parse_args()
+    check_site(arguments.out, overwrite=True, site=ATLASES)  # before minutes of work
+    settings = hs.Settings(max_tokens=arguments.max_tokens, device=arguments.device)
+    runs, refusals = [], []
+    for model in arguments.models:
+        try:
+            runs.append(measure(model, arguments.runs / run_name(model), settings))
+        except hs.HeadscopeError as error:
+            refusals.append(f"{model}: {error}")
+    if runs:
+        print(export_atlases(*runs, out=arguments.out, overwrite=True, progress=False))
+        state_checksum(arguments.out)
+        if arguments.gallery:
+            print(gallery(*runs, out=arguments.gallery, light=True, overwrite=True))
+    if refusals:
+        sys.exit("\n".join(refusals))
+
+
+def measure(model: str, folder: Path, settings: hs.Settings) -> Path:
+    """Classify a model into its run folder."""
+    print(f"{model} → {folder}", file=sys.stderr)
+    hs.classify(model, settings=settings, out=folder, overwrite=True)
+    return folder
+
+
+def state_checksum(out: Path) -> None:
+    """Have `data/README.md` state the checksum of the table, where the table is this folder's."""
+    if out.resolve() == HERE.resolve():
+        row = re.compile(rf"(sha256 of `atlas/{TABLE}` \| `)[0-9a-f]{{64}}`")
+        text = README.read_text(encoding="utf-8")
+        README.write_text(row.sub(rf"\g<1>{file_sha256(out / TABLE)}`", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

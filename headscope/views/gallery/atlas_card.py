@@ -1,0 +1,113 @@
+"""Runs as a folder of atlases: a packed file each, a table of them, and a data set card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
+
+from headscope.arguments import PATH, takes
+from headscope.corpus.read import file_sha256
+from headscope.errors import RunError
+from headscope.measure.progress import Progress, progress_bar
+from headscope.models.packaged import PACKAGED
+from headscope.runs.atlas import PREFIX, SUFFIX
+from headscope.runs.folder import encoded
+from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
+from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.runs.site import Site, check_site, new_site
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.gallery.card import Card, card_of
+from headscope.views.gallery.gallery_site import folder_names
+
+ATLASES = Site("folder of atlases", "atlases.json")
+TABLE, CARD = "atlases.csv", "README.md"
+
+
+@takes(runs=A_RUN, out=PATH)
+def export_atlases(
+    *runs: Result | str | Path,
+    out: str | Path,
+    overwrite: bool = False,
+    progress: Progress = True,
+) -> Path:
+    """Pack runs into a folder that can be published as a data set.
+
+    Args:
+        runs: run folders, or runs; each becomes `NAME.tar.xz`, which `load` reads as a run.
+        out: the folder.
+        overwrite: replace the atlases that are there; what this did not write stays.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the runs done and all.
+
+    Returns:
+        The data set card, `README.md`; `atlases.csv` beside it has a row per atlas.
+
+    Raises:
+        RunError: no run came, or one cannot be read.
+        WriteError: the folder holds something else, or nothing can be written there.
+    """
+    folder = Path(out)
+    check_site(folder, overwrite=overwrite, site=ATLASES)
+    if not runs:
+        raise RunError("a folder of atlases takes one run or more, and none came")
+    cards, rows = [], list[dict[str, Any]]()
+    bar = progress_bar(progress, "packing", unit="runs", loads=False)
+    with new_site(folder, overwrite=overwrite, site=ATLASES) as new, bar as on_progress:
+        for run, name in zip(runs, _file_names(runs), strict=True):
+            result = the_run(run)
+            file = pack(result, new / f"{name}{SUFFIX}")
+            cards.append(card_of(result, name, file.name))
+            rows.append(_row(result, cards[-1], file))
+            on_progress(len(cards), len(runs))
+        table = pd.DataFrame(rows)
+        write_file(new / TABLE, encoded(table_to_csv(table)))
+        write_file(new / CARD, encoded(atlas_card(cards, table)))
+    return folder / CARD
+
+
+def _file_names(runs: Sequence[Result | str | Path]) -> list[str]:
+    names = [name.removeprefix(PREFIX).removesuffix(SUFFIX) for name in run_names(runs)]
+    return folder_names(names)
+
+
+def _row(run: Result, card: Card, file: Path) -> dict[str, Any]:
+    model, versions = run.info["model"], run.info["provenance"]["versions"]
+    return {
+        "file": file.name,
+        "model": card.model,
+        "revision": card.revision,
+        "architecture": model.get("architecture", ""),
+        "licence": _licence(card.model),
+        "layers": card.layers,
+        "heads": card.total,
+        "tagged": sum(share.heads for share in card.shares if share.type not in NO_TYPE),
+        "corpus": card.text,
+        "tokens": card.tokens,
+        "command": run.info.get("command", ""),
+        "headscope": versions.get("headscope", ""),
+        "bytes": file.stat().st_size,
+        "sha256": file_sha256(file),
+    }
+
+
+def _licence(model: str) -> str:
+    """The licence of a model that has a name of headscope's; of others their pages say it."""
+    if model in PACKAGED:
+        return PACKAGED[model].licence
+    return "MIT" if model == "mini" else ""
+
+
+def atlas_card(cards: Sequence[Card], table: pd.DataFrame) -> str:
+    """The card of a data set of atlases, as Markdown with the header that a hub reads."""
+    text = files("headscope.views.gallery").joinpath("atlas_card.md").read_text("utf-8")
+    atlases = list(zip(cards, table.itertuples(), strict=True))
+    template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
+    return template.render(atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}")

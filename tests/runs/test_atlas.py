@@ -1,0 +1,334 @@
+"""Atlases: runs packed into one file each, which stand wherever a run folder does."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import headscope as hs
+from headscope.cli import app
+from headscope.corpus.shipped import data_folder
+from headscope.errors import ChoiceError, RunError, WriteError
+from headscope.models.packaged import reserved_names
+from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
+from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
+from headscope.statistics import rule_changes
+from headscope.views.gallery.atlas_card import export_atlases
+
+ROOT = data_folder().parent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    hs.classify("mini", corpus="gold", max_tokens=1500, out=folder, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packed(folder, tmp_path_factory) -> Path:
+    return pack(hs.load(folder), tmp_path_factory.mktemp("atlases") / "small.tar.xz")
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run a command in an empty folder; its exit code, and what it prints and says."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, [*map(str, words)])
+        error = "" if done.exception is None else str(done.exception)
+        return done.exit_code, done.stdout, done.stderr + error
+
+    return run
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        return {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
+
+
+def archive(path: Path, files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
+    with tarfile.open(path, "w:xz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/hostname"
+            member.size = len(content) if kind == tarfile.REGTYPE else 0
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_an_atlas_holds_the_tables_of_its_run(folder, packed):
+    run, atlas = hs.load(folder), hs.load(packed)
+    pd.testing.assert_frame_equal(atlas.heads, run.heads)
+    pd.testing.assert_frame_equal(atlas.evidence, run.evidence)
+    assert atlas.rules == run.rules
+    np.testing.assert_array_equal(atlas.means, run.means)
+    assert len(atlas.examples) == len(run.examples) > 100
+    for one, other in zip(atlas.examples, run.examples, strict=True):
+        assert (one.tokens, one.query, one.masses) == (other.tokens, other.query, other.masses)
+        np.testing.assert_equal(one.mass, other.mass)
+        coarse = np.abs(one.pattern.astype(float) - other.pattern.astype(float))
+        assert coarse.max() <= 0.5 / STEPS_OF_ATTENTION + 1e-3  # and half precision
+    assert packed.stat().st_size < sum(f.stat().st_size for f in folder.rglob("*")) / 50
+
+
+def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(folder, packed):
+    stated = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert {"time", "seconds"} <= stated["provenance"].keys()
+    files = members(packed)
+    assert set(files) <= set(MEMBERS)
+    assert "tally.safetensors" not in files
+    info = json.loads(files["run.json"])
+    assert not {"time", "seconds"} & info["provenance"].keys()
+    assert any("without its sums" in note for note in info["notes"])
+    text = b"".join(files.values())
+    for private in (str(folder.parent), str(Path.home()), str(ROOT)):
+        assert private.encode() not in text
+    with tarfile.open(packed) as archive:
+        assert {(m.mtime, m.uid, m.uname) for m in archive} == {(0, 0, "")}
+
+
+def test_a_model_of_ones_own_does_not_say_where_it_lay(gpt2_folder, tmp_path):
+    run = hs.classify(
+        gpt2_folder, corpus="gold", types=["positional"], max_tokens=500, progress=False
+    )
+    files = members(pack(run, tmp_path / "own.tar.xz"))
+    assert str(gpt2_folder.parent).encode() not in b"".join(files.values())
+    assert json.loads(files["run.json"])["places"]["model"] is None
+    text = "The king lost his ring."
+    with pytest.raises(hs.HeadscopeError, match="does not say where this run's model"):
+        hs.show(tmp_path / "own.tar.xz", "L0H0", text)
+    assert hs.show(tmp_path / "own.tar.xz", "L0H0", text, source=str(gpt2_folder))
+
+
+def test_the_same_run_is_packed_into_the_same_bytes(folder, packed, tmp_path):
+    assert pack(hs.load(folder), tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
+    again = pack(hs.load(packed), tmp_path / "repacked.tar.xz")
+    assert members(again) == members(packed)
+
+
+def test_a_file_that_is_there_and_a_name_of_no_atlas_are_refused(folder, packed, tmp_path):
+    before = packed.read_bytes()
+    with pytest.raises(WriteError, match="exists already"):
+        pack(hs.load(folder), packed)
+    with pytest.raises(RunError, match=r"ends in \.tar\.xz"):
+        pack(hs.load(folder), tmp_path / "small.zip")
+    assert packed.read_bytes() == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_model_with_a_name_of_its_own_has_an_atlas():
+    assert atlas_names() == sorted(reserved_names())
+    for name in atlas_names():
+        run = hs.load(f"atlas:{name}")
+        assert run.name == name
+        assert run.info["settings"]["max_tokens"] == hs.Settings.max_tokens
+        assert run.info["command"] == f"headscope classify {name}"
+        assert run.tagged("positional").index.size > 5
+        text = b"".join(members(atlas_folder() / f"{name}.tar.xz").values())
+        assert not re.search(rb"/(root|home|tmp|work|Users)/", text)
+
+
+def test_the_bare_name_of_a_model_is_its_atlas_where_no_run_is_called_so(command, folder):
+    code, said, note = command("why", "smollm2", "L10H1")
+    assert code == 0
+    assert said.startswith("L10H1")
+    assert "no run folder is called smollm2; this is atlas:smollm2" in note
+    code, same, note = command("why", "atlas:smollm2", "L10H1")
+    assert (code, same, note) == (0, said, "")
+    hs.load(folder).save("smollm2")
+    code, other, note = command("why", "smollm2", "L5H1")
+    assert (code, note) == (0, "")
+    assert other == command("why", folder, "L5H1")[1]
+
+
+def test_a_name_that_is_no_atlas_is_refused_with_those_that_are(command):
+    with pytest.raises(ChoiceError, match=r"no atlas named 'atlas:gpt9'; .* atlas:mini, "):
+        hs.load("atlas:gpt9")
+    code, _, said = command("heads", "gpt9")
+    assert code != 0
+    assert "no run here" in said
+
+
+def test_commands_take_an_atlas_for_a_run(command, packed, folder):
+    code, listed, _ = command("heads", "atlas:minilm", "--type", "positional")
+    heads = hs.load("atlas:minilm").tagged("positional")
+    assert code == 0
+    assert re.findall(r"^L\d+H\d+", listed, re.MULTILINE) == list(heads.index)
+    assert command("draw", "atlas", packed, "--out", "atlas.svg")[0] == 0
+    assert "<svg" in Path("atlas.svg").read_text(encoding="utf-8")
+    code, compared, _ = command("compare", packed, folder, "--format", "csv")
+    assert code == 0
+    assert len(compared.splitlines()) == 1 + len(hs.load(folder).heads)
+    assert command("export", "gallery", packed, "atlas:mini", "--out", "site")[0] == 0
+    assert Path("site/index.html").is_file()
+
+
+def test_a_report_of_an_atlas_lies_where_one_works_and_says_what_it_is(command):
+    code, said, _ = command("report", "atlas:mini")
+    assert (code, said) == (0, "written to mini.html\n")
+    page = Path("mini.html").read_text(encoding="utf-8")
+    assert "a run without its sums" in page
+    code, _, refused = command("report", "mini")
+    assert code != 0
+    assert "mini.html exists already" in refused
+    assert command("report", "mini", "--overwrite", "--light")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("ablate", "atlas:mini"), ("ablate", "mini"), ("study", "weights", "atlas:mini", "--keep")],
+)
+def test_nothing_is_written_into_an_atlas(command, words):
+    before = {path: path.read_bytes() for path in atlas_folder().iterdir() if path.is_file()}
+    code, _, said = command(*words)
+    assert code != 0
+    assert "atlas:mini is an atlas, into which nothing is written" in said
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_sums_are_not_to_be_had_of_an_atlas():
+    with pytest.raises(RunError, match="which holds no sums"):
+        hs.load("atlas:mini", with_tally=True)
+
+
+def test_an_atlas_of_other_rules_says_so_and_is_read(command, monkeypatch):
+    thresholds = {**rule_changes.THRESHOLDS, "max_q_value": 0.05}
+    thresholds["conditions"] = [*thresholds["conditions"][1:], "daylight"]
+    monkeypatch.setattr(rule_changes, "THRESHOLDS", thresholds)
+    run = hs.load("atlas:mini")
+    (note,) = (note for note in run.info["notes"] if "other rules" in note)
+    assert (
+        "a tag asks for daylight now; a tag asks no more for queries; max q value 0.01, now 0.05"
+        in note
+    )
+    code, said, error = command("why", "atlas:mini", "L5H1")
+    assert code == 0
+    assert said.startswith("L5H1")
+    assert error.count("atlas:mini: this atlas was judged by other rules") == 1
+
+
+def test_a_relation_with_other_thresholds_is_other_rules(packed, tmp_path):
+    files = members(packed)
+    info = json.loads(files["run.json"])
+    info["relations"]["positional/offset-1"]["floor"] += 0.1
+    info["relations"]["positional/offset-0"]["meaning"] = "the same, in other words"
+    info["provenance"].pop("sha256")
+    files["run.json"] = json.dumps(info).encode()
+    run = hs.load(archive(tmp_path / "other.tar.xz", files))
+    (note,) = (note for note in run.info["notes"] if "other rules" in note)
+    assert "rules than those installed: positional/offset-1 has other thresholds; headscope" in note
+
+
+def test_an_atlas_of_todays_rules_says_nothing(packed, capsys):
+    notes = hs.load(packed).info["notes"]
+    assert not [note for note in notes if "rules" in note]
+    assert capsys.readouterr().err == ""
+
+
+def damaged(kind: str, packed: Path, path: Path) -> Path:
+    """A file that is called an atlas, and is none."""
+    raw, files = packed.read_bytes(), members(packed)
+    if kind in ("cut off", "altered", "empty", "no archive"):
+        altered = bytearray(raw)
+        altered[len(raw) // 2] ^= 255
+        texts = {"cut off": raw[: len(raw) // 2], "altered": bytes(altered), "empty": b""}
+        path.write_bytes(texts.get(kind, b"no archive at all"))
+        return path
+    if kind == "a link":
+        return archive(path, {"run.json": b""}, tarfile.SYMTYPE)
+    if kind == "elsewhere":
+        return archive(path, {**files, "../escaped": b"x"})
+    if kind == "another table":
+        return archive(path, {**files, "heads.csv": files["heads.csv"].replace(b"0.", b"1.", 1)})
+    if kind == "without run.json":
+        return archive(path, {name: files[name] for name in files if name != "run.json"})
+    path.write_bytes(lzma.compress(b"no tar"))
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["cut off", "altered", "empty", "no archive", "a link", "elsewhere", "another table",
+     "without run.json", "no tar"],
+)  # fmt: skip
+def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, command):
+    path = damaged(kind, packed, tmp_path / "broken.tar.xz")
+    code, said, error = command("heads", path)
+    assert code != 0
+    assert said == ""
+    (line,) = error.strip().splitlines()
+    assert line.startswith(f"{path}: this atlas is damaged (")
+    assert line.endswith("; copy the file again, or install headscope anew")
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_an_atlas_is_unpacked_once_and_goes_with_the_process(packed):
+    code = (
+        "import sys, headscope as hs\n"
+        "from headscope.runs.atlas import atlas_of, unpacked\n"
+        "folders = {unpacked(atlas_of(sys.argv[1])) for _ in range(2)}\n"
+        "print(*folders, *(f.is_dir() for f in folders), len(hs.load(sys.argv[1]).examples) > 9)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(packed)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout.split()
+    assert said[1:] == ["True", "True"]
+    assert not Path(said[0]).exists()
+
+
+def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
+    card = export_atlases(folder, "atlas:minilm", out=tmp_path / "out", progress=False)
+    text = card.read_text(encoding="utf-8")
+    assert text.startswith("---\npretty_name: ")
+    table = pd.read_csv(tmp_path / "out" / "atlases.csv", keep_default_na=False)
+    assert list(table["file"]) == ["small.tar.xz", "minilm.tar.xz"]
+    assert list(table["heads"]) == [48, 72]
+    assert list(table["licence"]) == ["MIT", "Apache-2.0"]
+    for row in table.itertuples():
+        assert f"`{row.file}`" in text
+        assert hs.load(tmp_path / "out" / row.file).name == row.model
+    with pytest.raises(WriteError, match="holds a folder of atlases already"):
+        export_atlases(folder, out=tmp_path / "out")
+
+
+def test_the_recipe_measures_and_packs_what_it_is_told(tmp_path):
+    recipe = data_folder() / "atlas" / "make.py"
+    words = [
+        "mini",
+        "./nowhere",
+        "--max-tokens",
+        "1500",
+        "--out",
+        "out",
+        "--runs",
+        "runs",
+        "--gallery",
+        "site",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(recipe), *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1  # a model that cannot be read does not stop the others
+    assert done.stderr.strip().splitlines()[-1].startswith("./nowhere: ")
+    run = hs.load(tmp_path / "out" / "mini.tar.xz")
+    assert run.info["settings"]["max_tokens"] == 1500
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert (tmp_path / "runs" / "mini" / "heads.csv").is_file()
