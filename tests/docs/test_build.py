@@ -42,8 +42,8 @@ def words(page: Path) -> str:
     return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
 
 
-def test_the_page_on_the_method_has_every_relation_with_its_floor(built):
-    page = (built / "method.html").read_text(encoding="utf-8")
+def test_the_page_on_head_types_has_every_relation_with_its_floor(built):
+    page = (built / "head_types.html").read_text(encoding="utf-8")
     # the section of that name, up to the next of its level
     page = page.partition('<section id="the-relations">')[2].partition("<h2>")[2]
     page = page.partition("<h2>")[0]
@@ -99,7 +99,14 @@ def test_every_page_leads_to_every_other_part(built):
         page = (built / f"{name}.html").read_text(encoding="utf-8")
         side = page.partition('class="bd-docs-nav')[2].partition("</nav>")[0]
         said = re.sub(r"<[^>]+>", " ", side)
-        for title in ("Start", "Guide", "Commands", "Method", "Glossary", "Changelog"):
+        for title in (
+            "Start",
+            "Your text and models",
+            "Commands",
+            "Method",
+            "Glossary",
+            "Changelog",
+        ):
             assert title in said, name
 
 
