@@ -15,7 +15,7 @@ from headscope.serve.live import Live
 from headscope.statistics.tags import UNCLASSIFIED
 from headscope.views.colours import type_style
 from headscope.views.report.data import page_data, to_json
-from headscope.views.report.packed import packed
+from headscope.views.report.page import packed
 
 REPORT, SERVE = "headscope.views.report", "headscope.serve"
 SCRIPTS = {

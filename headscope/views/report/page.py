@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -13,7 +15,6 @@ from headscope.runs.redact_paths import name_of
 from headscope.statistics.result import Result
 from headscope.views.colours import type_style
 from headscope.views.report.data import page_data, to_json
-from headscope.views.report.packed import packed
 
 SCRIPTS = (
     "inflate.js",
@@ -83,3 +84,14 @@ def circuitsvis_script() -> str:
 @cache
 def _file(name: str) -> str:
     return (files("headscope.views.report") / name).read_text(encoding="utf-8")
+
+
+def packed(text: str) -> str:
+    """A text's length in bytes, a colon, and the deflated text (RFC 1951) in base64.
+
+    Nothing in it can end a script element. `inflate.js` reads it.
+    """
+    raw = text.encode("utf-8")
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    small = deflate.compress(raw) + deflate.flush()
+    return f"{len(raw)}:{base64.b64encode(small).decode('ascii')}"
