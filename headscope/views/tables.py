@@ -66,3 +66,21 @@ def rows_table(
     for row in rows.itertuples():
         table.add_row(*(cell(row) for cell in columns.values()))
     return table
+
+
+def number_text(value: float, form: str, missing: str = "") -> str:
+    """A number for a cell, and what stands there where it is missing.
+
+    >>> number_text(0.5, ".2f"), number_text(float("nan"), ".2f", "–")
+    ('0.50', '–')
+    """
+    return missing if pd.isna(value) else format(value, form)
+
+
+def interval_text(low: float, high: float, form: str, missing: str = "") -> str:
+    """An interval for a cell, likewise.
+
+    >>> interval_text(0.25, 0.5, ".2f")
+    '0.25 … 0.50'
+    """
+    return missing if pd.isna(low) else f"{low:{form}} … {high:{form}}"

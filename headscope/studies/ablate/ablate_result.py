@@ -16,7 +16,7 @@ from headscope.statistics.causes import BREAKS, EDGES, IDLE, NO_CAUSE, VERDICTS
 from headscope.statistics.reasons import why
 from headscope.statistics.result import Result
 from headscope.views.study import Study
-from headscope.views.tables import plain_table
+from headscope.views.tables import interval_text, number_text, plain_table
 
 MOST_LINES = 40
 """Effects that a figure shows; the table has all."""
@@ -132,19 +132,18 @@ def _heads_table(table: pd.DataFrame) -> Table:
     numbers = ("clean", "ablated", "effect", "95 %", "like heads", "q")
     rendered = plain_table("type", "heads", "behaviour", *numbers, "verdict", right=numbers)
     order = table.assign(first=table["kind"] != "type").sort_values("first", kind="stable")
-    for row in order.to_dict("records"):
-        count = row["heads"].count(";") + 1
+    for row in order.itertuples():
         rendered.add_row(
-            row["type"],
-            row["heads"] if row["kind"] == "head" else f"all {count}",
-            row["behaviour"],
-            f"{row['clean']:.2f}",
-            f"{row['ablated']:.2f}",
-            f"{row['effect']:+.3f}",
-            f"{row['ci_low']:+.3f} … {row['ci_high']:+.3f}",
-            _number(row["control"], "+.3f"),
-            _number(row["q_value"], ".2g"),
-            row["verdict"],
+            row.type,
+            _who(row),
+            row.behaviour,
+            f"{row.clean:.2f}",
+            f"{row.ablated:.2f}",
+            f"{row.effect:+.3f}",
+            f"{row.ci_low:+.3f} … {row.ci_high:+.3f}",
+            number_text(row.control, "+.3f"),
+            number_text(row.q_value, ".2g"),
+            row.verdict,
         )
     return rendered
 
@@ -152,30 +151,28 @@ def _heads_table(table: pd.DataFrame) -> Table:
 def _edges_table(table: pd.DataFrame) -> Table:
     numbers = ("moved", "targets", "others", "times", "95 %", "loss", "beyond", "q")
     rendered = plain_table("tag", "head", *numbers, "verdict", right=numbers)
-    for row in table.sort_values("excess", ascending=False).to_dict("records"):
-        times = f"{row['times_low']:.1f} … {row['times_high']:.1f}"
+    for row in table.sort_values("excess", ascending=False).itertuples():
         rendered.add_row(
-            f"{row['type']}/{row['relation']}",
-            row["heads"],
-            _number(row["moved"], ".2f"),
-            _number(row["effect"], ".4f"),
-            _number(row["control"], ".4f"),
-            _number(row["times"], ".1f"),
-            "" if pd.isna(row["times_low"]) else times,
-            _number(row["loss"], "+.3f"),
-            _number(row["loss_excess"], "+.3f"),
-            _number(row["q_value"], ".2g"),
-            row["verdict"],
+            f"{row.type}/{row.relation}",
+            row.heads,
+            number_text(row.moved, ".2f"),
+            number_text(row.effect, ".4f"),
+            number_text(row.control, ".4f"),
+            number_text(row.times, ".1f"),
+            interval_text(row.times_low, row.times_high, ".1f"),
+            number_text(row.loss, "+.3f"),
+            number_text(row.loss_excess, "+.3f"),
+            number_text(row.q_value, ".2g"),
+            row.verdict,
         )
     return rendered
 
 
-def _number(value: float, form: str) -> str:
-    return "" if pd.isna(value) else format(value, form)
+def _who(row: Any) -> str:
+    return str(row.heads) if row.kind == "head" else f"all {row.heads.count(';') + 1}"
 
 
 def _line(row: Any) -> str:
     if row.behaviour == EDGES:
         return f"{row.type}/{row.relation}  {row.heads}".replace("$", r"\$")
-    who = row.heads if row.kind == "head" else f"all {row.heads.count(';') + 1}"
-    return f"{row.type}: {row.behaviour}  {who}".replace("$", r"\$")
+    return f"{row.type}: {row.behaviour}  {_who(row)}".replace("$", r"\$")

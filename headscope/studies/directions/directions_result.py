@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headscope.views.study import Study
-from headscope.views.tables import plain_table
+from headscope.views.tables import interval_text, plain_table
 
 COLUMNS = ["removed", "share", "mass", "control", "lift", "ci_low", "ci_high", "random_lift"]
 SHARE = 0.9
@@ -72,7 +72,7 @@ def directions_lines(result: Directions) -> RenderableType:
             f"{row.mass:.3f}",
             f"{row.control:.3f}",
             f"{row.lift:+.3f}",
-            f"{row.ci_low:+.3f} … {row.ci_high:+.3f}",
+            interval_text(row.ci_low, row.ci_high, "+.3f"),
             f"{row.random_lift:+.3f}",
         )
     title = (

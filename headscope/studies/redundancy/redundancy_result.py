@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
 
 import pandas as pd
 from jaxtyping import Float
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from headscope.heads import head_name
 from headscope.views.study import Study, values_to_json
-from headscope.views.tables import plain_table, rows_table
+from headscope.views.tables import interval_text, plain_table, rows_table
 
 LEAST_P = 0.05
 MAX_NAMES = 8
@@ -135,7 +134,7 @@ def _groups(redundancy: Redundancy) -> Table:
         "pairs of heads": lambda row: row.group,
         "pairs": lambda row: f"{row.pairs:,}",
         "mean distance": lambda row: f"{row.mean:.3f}",
-        "95 %": _interval,
+        "95 %": lambda row: interval_text(row.ci_low, row.ci_high, ".3f", "–"),
     }
     right = ("pairs", "mean distance")
     return rows_table(redundancy.groups, columns, right=right, unwrapped=("pairs of heads",))
@@ -145,7 +144,7 @@ def _tests(redundancy: Redundancy) -> Table:
     columns = {
         "test": lambda row: row.test,
         "difference": lambda row: f"{row.difference:.3f}",
-        "95 %": _interval,
+        "95 %": lambda row: interval_text(row.ci_low, row.ci_high, ".3f", "–"),
         "p": lambda row: f"{row.p_value:.3f}",
         "labels shuffled over": lambda row: row.shuffled,
     }
@@ -164,7 +163,3 @@ def _conclusion(redundancy: Redundancy) -> str:
             f"shuffled over {row.shuffled} (p {row.p_value:.3f})"
         )
     return "\n".join(lines)
-
-
-def _interval(row: Any) -> str:
-    return "–" if isnan(row.ci_low) else f"{row.ci_low:.3f} … {row.ci_high:.3f}"

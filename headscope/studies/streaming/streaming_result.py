@@ -15,7 +15,7 @@ from headscope.studies.streaming.foreign import YES
 from headscope.studies.streaming.streaming_heads import SinkWindow
 from headscope.views.study import Study
 from headscope.views.summary import short_title
-from headscope.views.tables import plain_table
+from headscope.views.tables import interval_text, number_text, plain_table
 
 CHANGE, MASS, RANDOM, GATE = "change", "mass", "random", "gate"
 """By how much their output would change, by the mass beyond what they keep, at random, and by gates
@@ -95,7 +95,7 @@ class Streaming(Study):
 def streaming_lines(streaming: Streaming) -> RenderableType:
     """Heads that may stream, the memory that saves, the loss at each step, and who reads far."""
     best, cache, count = streaming.best, streaming.cache, len(streaming.heads)
-    interval = _interval(best["ci_low"], best["ci_high"])
+    interval = interval_text(best["ci_low"], best["ci_high"], "+.3f")
     bounds = f" [{interval}]" if interval else ""
     parts: list[RenderableType] = [
         Text(
@@ -135,7 +135,7 @@ def _rises(curve: pd.DataFrame) -> Table:
             str(heads),
             f"{change['saved']:.0%}",
             f"{change['rise']:+.4f}",
-            _interval(change["ci_low"], change["ci_high"]),
+            interval_text(change["ci_low"], change["ci_high"], "+.3f"),
             *(f"{other['rise']:+.4f}" for other in others),
             f"{random_rises.mean():+.4f}",
             f"{random_rises.min():+.3f} … {random_rises.max():+.3f}",
@@ -148,7 +148,7 @@ def _last(heads: pd.DataFrame) -> Table:
     numbers = ("change", "far mass", "own far text", "another's")
     rendered = plain_table("layer", "key/value head", *numbers, "needs it", right=numbers)
     for row in heads.sort_values("place", ascending=False).head(LISTED).itertuples():
-        masses = [_mass(row.own_far), _mass(row.foreign_far)]
+        masses = [number_text(row.own_far, ".3f", "–"), number_text(row.foreign_far, ".3f", "–")]
         cells = (f"{row.change:.3f}", f"{row.far_mass:.3f}", *masses)
         rendered.add_row(str(row.layer), str(row.head), *cells, row.needs_far or "–")
     return rendered
@@ -168,14 +168,6 @@ def _gate_correlation(heads: pd.DataFrame) -> str:
     """The rank correlation of the order with that of the published gates."""
     correlation = heads["place"].corr(heads["gate"], method="spearman")
     return f"rank correlation of change with the published gates: {correlation:.2f}"
-
-
-def _mass(mass: float) -> str:
-    return "–" if mass != mass else f"{mass:.3f}"
-
-
-def _interval(low: float, high: float) -> str:
-    return "" if low != low else f"{low:+.3f} … {high:+.3f}"
 
 
 def _size(count: int) -> str:

@@ -21,7 +21,7 @@ from headscope.studies.sweep.counts import by_revision
 from headscope.studies.sweep.sweep_cells import COMPLETE, Cell, cell_table, counted_types
 from headscope.views.figure_style import outside_legend
 from headscope.views.study import Study
-from headscope.views.tables import plain_table
+from headscope.views.tables import number_text, plain_table
 
 LOG_FROM = 20
 """How many times the first step the last one is where steps are drawn on a logarithmic axis."""
@@ -120,8 +120,8 @@ def sweep_lines(cells: Sequence[Cell], settings: Mapping[str, Any]) -> Renderabl
     table = plain_table("run", "heads", *types)
     for cell in cells:
         if cell.status == COMPLETE:
-            counts = [_count(cell.counts.get(name)) for name in types]
-            table.add_row(cell.folder, _count(cell.heads), *counts)
+            counts = [number_text(cell.counts.get(name), "") for name in types]
+            table.add_row(cell.folder, number_text(cell.heads, ""), *counts)
     failed = [cell for cell in cells if cell.error]
     parts: list[RenderableType] = [table] if len(failed) < len(cells) else []
     if words := not_default(dict(settings)):
@@ -144,7 +144,7 @@ def emergence_lines(table: pd.DataFrame) -> RenderableType:
             counts = dict(zip(rows["type"], rows["heads"], strict=True))
             total = str(rows["all_heads"].iloc[0])
             counts_table.add_row(
-                str(revision) or "–", total, *(_count(counts[name]) for name in types)
+                str(revision) or "–", total, *(number_text(counts[name], "") for name in types)
             )
         parts += [Text(f"{title}: heads that hold a tag of each type", style="bold"), counts_table]
         parts += [Text(_firsts(rows_of_model), style="bold"), Text()]
@@ -163,11 +163,6 @@ def _firsts(counts: pd.DataFrame) -> str:
     return "first held " + "; ".join(
         f"{where}: {', '.join(counts)}" for where, counts in firsts.items()
     )
-
-
-def _count(number: Any) -> str:
-    """A number of heads; nothing where none was counted."""
-    return "" if pd.isna(number) else str(number)
 
 
 def _panel(axes: Axes, counts: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headscope.heads import head_name
 from headscope.views.study import Study
-from headscope.views.tables import plain_table
+from headscope.views.tables import number_text, plain_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,12 @@ def verification_lines(result: Verification) -> RenderableType:
     """Published heads with their masses here, then the matrices that were compared."""
     heads = plain_table("head", "published as", "published", "mass", "found", "kind")
     for row in result.heads.itertuples():
-        published = "" if pd.isna(row.published) else f"{row.published:.2f}"
-        recovered = "yes" if row.found else "no"
         heads.add_row(
             head_name(row.layer, row.head),
             row.type,
-            published,
+            number_text(row.published, ".2f"),
             f"{row.mass:.2f}",
-            recovered,
+            "yes" if row.found else "no",
             row.kind,
         )
     scores = plain_table("score matrix", "correlation", "largest difference", "accepted", "", "")

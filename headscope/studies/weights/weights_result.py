@@ -19,7 +19,7 @@ from headscope.statistics.tags import told_relation
 from headscope.studies.weights.related import HOLDS
 from headscope.views.study import Study
 from headscope.views.summary import short_title
-from headscope.views.tables import rows_table
+from headscope.views.tables import number_text, rows_table
 
 WARNING = (
     "copying alone is no label: GPT-2's negative head L11H10, which lowers the logit of what it "
@@ -115,7 +115,7 @@ def _heads(rows: pd.DataFrame) -> Table:
         "which is": lambda row: told_relation(row.k_from_relation, primary.get(row.k_from, "")),
         "primary": lambda row: row.primary,
         "relation": lambda row: told_relation(row.relation, row.primary),
-        "mass": lambda row: _number(row.mass, 2),
+        "mass": lambda row: number_text(row.mass, ".2f"),
     }
     return rows_table(rows, _OF_WEIGHTS | of_a_run)
 
@@ -138,50 +138,42 @@ def _head(row: Any) -> str:
     return head_name(row.layer, row.head)
 
 
-def _signed(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:+.2f}"
-
-
-def _number(value: float, digits: int) -> str:
-    return "" if pd.isna(value) else f"{value:.{digits}f}"
-
-
 _OF_WEIGHTS: _Columns = {
     "head": _head,
-    "copying": lambda row: _signed(row.ov_copying),
-    "after MLP 0": lambda row: _signed(row.ov_copying_mlp0),
+    "copying": lambda row: number_text(row.ov_copying, "+.2f"),
+    "after MLP 0": lambda row: number_text(row.ov_copying_mlp0, "+.2f"),
     "|OV|": lambda row: f"{row.ov_norm:.3g}",
     "|O|": lambda row: f"{row.write_norm:.3g}",
     "dims": lambda row: f"{row.write_dim:.1f}",
     "writes like": lambda row: row.write_alike,
-    "cosine": lambda row: _number(row.write_cosine, 2),
+    "cosine": lambda row: number_text(row.write_cosine, ".2f"),
     "keys from": lambda row: row.k_from,
-    "K-comp.": lambda row: _number(row.k_composition, 3),
-    "random 99.9 %": lambda row: _number(row.k_random_p999, 3),
+    "K-comp.": lambda row: number_text(row.k_composition, ".3f"),
+    "random 99.9 %": lambda row: number_text(row.k_random_p999, ".3f"),
 }
 _OF_COMPOSITION: _Columns = {
     "earlier": lambda row: head_name(row.earlier_layer, row.earlier_head),
     "head": _head,
-    "K-composition": lambda row: _number(row.k_composition, 3),
-    "random mean": lambda row: _number(row.k_random_mean, 3),
-    "random 99.9 %": lambda row: _number(row.k_random_p999, 3),
+    "K-composition": lambda row: number_text(row.k_composition, ".3f"),
+    "random mean": lambda row: number_text(row.k_random_mean, ".3f"),
+    "random 99.9 %": lambda row: number_text(row.k_random_p999, ".3f"),
 }
 _OF_WRITES: _Columns = {
     "head": _head,
     "other": lambda row: head_name(row.layer, row.other),
-    "cosine of writes": lambda row: _number(row.write_cosine, 3),
-    "of unrelated heads, about": lambda row: _number(row.write_chance, 3),
+    "cosine of writes": lambda row: number_text(row.write_cosine, ".3f"),
+    "of unrelated heads, about": lambda row: number_text(row.write_chance, ".3f"),
 }
 _OF_RELATED: _Columns = {
     "head": _head,
     "relation": lambda row: f"{row.sign} {row.relation}",
-    "score": lambda row: _number(row.score, 2),
+    "score": lambda row: number_text(row.score, ".2f"),
     "95 % of lift": lambda row: f"{row.ci_low:+.2f} {row.ci_high:+.2f}",
     "q": lambda row: f"{row.q_value:.1g}",
     "rival": lambda row: f"{row.rival:.2f} {row.rival_is}",
-    "but itself": lambda row: _number(row.but_itself, 2),
-    "alike": lambda row: _number(row.alike, 2),
-    "top 10": lambda row: _number(row.top_10, 2),
+    "but itself": lambda row: number_text(row.but_itself, ".2f"),
+    "alike": lambda row: number_text(row.alike, ".2f"),
+    "top 10": lambda row: number_text(row.top_10, ".2f"),
     "verdict": lambda row: row.verdict,
 }
 _LINES: dict[str, Callable[[pd.DataFrame], RenderableType]] = {
