@@ -18,12 +18,7 @@ from headscope.statistics.result import Result
 from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.statistics.unidentifiable import undecided
-from headscope.views.colours import (
-    colour,
-    is_resting,
-    legend_groups,
-    letter,
-)
+from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.tables import plain_table
 
 STRONGEST = 3

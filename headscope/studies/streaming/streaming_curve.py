@@ -29,12 +29,7 @@ from headscope.studies.streaming.far import Far, far_of
 from headscope.studies.streaming.foreign import FEWEST, Need, far_masses, needs
 from headscope.studies.streaming.gates import read_gates
 from headscope.studies.streaming.long_text import LongText, long_text
-from headscope.studies.streaming.streaming_heads import (
-    RECENT,
-    SINKS,
-    SinkWindow,
-    StreamingHeads,
-)
+from headscope.studies.streaming.streaming_heads import RECENT, SINKS, SinkWindow, StreamingHeads
 from headscope.studies.streaming.streaming_result import CHANGE, GATE, MASS, RANDOM, Streaming
 
 MAX_LENGTH, MAX_TOKENS = 2_048, 16_384
