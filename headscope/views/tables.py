@@ -68,7 +68,7 @@ def rows_table(
     return table
 
 
-def number_text(value: float, form: str, missing: str = "") -> str:
+def number_text(value: float | None, form: str, missing: str = "") -> str:
     """A number for a cell, and what stands there where it is missing.
 
     >>> number_text(0.5, ".2f"), number_text(float("nan"), ".2f", "–")
