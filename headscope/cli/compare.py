@@ -116,7 +116,7 @@ def emergence(
     from headscope.runs.listing import write_heads
     from headscope.studies.sweep.film import film_html
     from headscope.studies.sweep.sweep_cells import read_sweep_cells
-    from headscope.studies.sweep.sweep_view import emergence_lines
+    from headscope.studies.sweep.sweep_result import emergence_lines
 
     counts = call.result()
     page = {} if film is None else {film: encoded(film_html(sweep, read_sweep_cells(sweep)))}
@@ -183,7 +183,7 @@ def _next_step(model: str | None, *, zoo: bool, writes: bool) -> str:
 
 def _planted(call: StudyCall) -> tuple[Study, list[object]]:
     """The calibration, and what is printed of it."""
-    from headscope.studies.validation.calibrate_view import planted_table, random_table
+    from headscope.studies.validation.calibrate_result import planted_table, random_table
 
     calibration = call.result(tell=message_listener(call.quiet))
     random_tables = [] if calibration.drawn is None else [random_table(calibration.drawn)]
@@ -192,7 +192,7 @@ def _planted(call: StudyCall) -> tuple[Study, list[object]]:
 
 def _zoo(call: StudyCall, corpus: list[Path] | None, max_tokens: int) -> tuple[Study, list[object]]:
     from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as run_zoo
-    from headscope.studies.validation.heuristic_benchmark.benchmark_view import zoo_lines
+    from headscope.studies.validation.heuristic_benchmark.benchmark_result import zoo_lines
 
     benchmark = run_zoo(corpus, max_tokens=max_tokens, progress=shown_progress(call.quiet))
     return benchmark, [zoo_lines(benchmark)]

@@ -22,7 +22,7 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     from headscope.run import load
     from headscope.runs.folder import REPORT
     from headscope.runs.study_tables import check_causes, save_causes
-    from headscope.studies.ablate.ablate_view import causes_table
+    from headscope.studies.ablate.ablate_result import causes_table
 
     loaded = load(run)
     check_causes(run, overwrite=overwrite)
@@ -51,8 +51,12 @@ def prune(
     from headscope.measure.readable import readable
     from headscope.measure.text_loss import MAX_LENGTH
     from headscope.runs.resolve import the_model, the_run
-    from headscope.studies.prune.prune_view import smaller_lines
-    from headscope.studies.prune.smaller import check_saving, check_smaller, save_smaller
+    from headscope.studies.prune.smaller import (
+        check_saving,
+        check_smaller,
+        save_smaller,
+        smaller_lines,
+    )
 
     arguments = dict(call.arguments)
     readable(arguments["corpus"] or (), seed=arguments["seed"])

@@ -78,7 +78,7 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
     from headscope.run import load
     from headscope.runs.listing import write_heads
     from headscope.statistics.tag_support import legs
-    from headscope.views.legs import legs_lines
+    from headscope.views.summary import legs_lines
 
     loaded = load(run)
     table = legs(loaded)

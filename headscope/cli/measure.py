@@ -130,7 +130,7 @@ def weights(
     from headscope.run import Run, load
     from headscope.runs.listing import write_heads
     from headscope.runs.study_tables import save_keys_from
-    from headscope.studies.weights.weights_view import weight_lines
+    from headscope.studies.weights.weights_result import weight_lines
 
     folder = _kept_in(model, overwrite=overwrite) if keep else None
     composition = call.result(related=table is WeightTable.related)

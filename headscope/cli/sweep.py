@@ -86,7 +86,7 @@ def _sweep(
     """Do what there is to do; ends with 1 if something of it failed."""
     from headscope.studies.sweep.run_cells import sweep as run_sweep
     from headscope.studies.sweep.sweep_cells import TABLE
-    from headscope.studies.sweep.sweep_view import sweep_lines
+    from headscope.studies.sweep.sweep_result import sweep_lines
 
     with _runs_kept():
         result = run_sweep(

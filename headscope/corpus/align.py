@@ -10,15 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.agreement import agreement
 from headscope.corpus.content_words import shared_words
-from headscope.corpus.document import Document, Mention
+from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, arrow_table
-from headscope.corpus.punctuation import divides
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
+
+_HYPHENS = frozenset("-\u2010\u2011")
+_IN_NUMBERS = frozenset(".,:/'\u2019\u2013")
+_UNKNOWN = frozenset(("", "_", "X"))
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def cut_windows(
     document = tokenized.document
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words_lost += int((last < first).sum())
-    within = ~divides(document)
+    within = ~_dividing_marks(document)
     for window_number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):
         inside = np.flatnonzero((first >= start) & (last < end) & (last >= first))
         inner = inside[within[inside]]
@@ -213,3 +216,24 @@ def _name_end(document: Document, mention: Mention, row_of: dict[int, int]) -> i
 def _surface(document: Document, mention: Mention) -> str:
     start, end = document.words[mention.first].start, document.words[mention.last].end
     return document.text[start:end].lower()
+
+
+def _dividing_marks(document: Document) -> Bool[ndarray, " word"]:
+    """Mask of the words of a document that are marks and divide it.
+
+    Not those with a letter or digit ("n't", "Dr.", "3.5"), nor those that are annotated as another
+    class than punctuation ("%", "&"), nor a hyphen between two letters ("well-known"), nor a mark
+    between two digits, which plain text takes for words of their own.
+    """
+    return np.array([_divides(document.text, word) for word in document.words], bool)
+
+
+def _divides(text: str, word: Word) -> bool:
+    if any(char.isalnum() for char in word.form):
+        return False
+    if word.upos != "PUNCT" and word.upos not in _UNKNOWN:
+        return False
+    before, after = text[max(word.start - 1, 0) : word.start], text[word.end : word.end + 1]
+    if word.form in _HYPHENS:
+        return not (before.isalnum() and after.isalnum())
+    return not (word.form in _IN_NUMBERS and before.isdigit() and after.isdigit())

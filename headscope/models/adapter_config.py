@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -12,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from headscope.errors import ModelError
-from headscope.models.config_values import check_values
+from headscope.models.config_values import check_values, read_config_file
 
 NEEDED = ("r", "lora_alpha", "alpha", "target_modules")
 """Entries for which PEFT would take numbers and names of its own, where the adapter's kind has
@@ -42,7 +41,7 @@ def check_adapter_config(source: str, path: Path, kinds: Mapping[Any, Any]) -> N
             the entry and what it should be.
     """
     file = f"{source}: {path.name}"
-    stated = _stated(file, path)
+    stated = read_config_file(path, file, advice=_AGAIN, writer="PEFT")
     names = {
         str(getattr(kind, "value", kind)): config_class for kind, config_class in kinds.items()
     }
@@ -65,21 +64,6 @@ def check_adapter_config(source: str, path: Path, kinds: Mapping[Any, Any]) -> N
                 f"{file} gives {name} as {value!r:.60}; it should be {_words(hints[name])}"
             )
     _check_expression(file, stated.get("target_modules"))
-
-
-def _stated(file: str, path: Path) -> dict[str, Any]:
-    try:
-        stated = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
-        raise ModelError(f"{file} is not JSON: {error!s:.200}; {_AGAIN}") from error
-    if not isinstance(stated, dict):
-        raise ModelError(
-            f"{file} is no configuration but {stated!r:.40}; it should be a group of entries in "
-            "braces, as PEFT's save_pretrained writes it"
-        )
-    return stated
 
 
 def _check_expression(file: str, pattern: Any) -> None:

@@ -6,10 +6,12 @@ and an architecture that is no name, and the first that fails is then far from t
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -158,3 +160,29 @@ def _short(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**40:
         return "a number of more than 40 digits"
     return f"{value!r:.60}"
+
+
+def read_config_file(path: Path, what: str, *, advice: str, writer: str) -> dict[str, Any]:
+    """The entries of a configuration in JSON.
+
+    Args:
+        path: the file.
+        what: the file in words, for messages.
+        advice: how to come by a whole one.
+        writer: the library whose `save_pretrained` writes such files.
+
+    Raises:
+        ModelError: the file cannot be read, is no JSON, or holds no entries.
+    """
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{what} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
+        raise ModelError(f"{what} is not JSON: {error!s:.200}; {advice}") from error
+    if not isinstance(entries, dict):
+        raise ModelError(
+            f"{what} is no configuration but {entries!r:.40}; it should be a group of entries in "
+            f"braces, as {writer}'s save_pretrained writes it"
+        )
+    return entries

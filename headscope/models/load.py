@@ -19,7 +19,6 @@ from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.device import move_checked
-from headscope.models.device_map import check_device_map, device_map_note
 from headscope.models.encoder_decoder import decoder_start, with_stacks
 from headscope.models.encoders import LONGEST, cut_note, network_class
 from headscope.models.engines.check import check_patterns
@@ -30,7 +29,7 @@ from headscope.models.gguf_cache import cache_model, cached_folder
 from headscope.models.hybrids import hybrid_note
 from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions
 from headscope.models.layout.modules import layers_without_softmax
-from headscope.models.load_options import DTYPES, LoadOptions
+from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
 from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer, load_tokenizer

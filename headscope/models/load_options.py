@@ -1,12 +1,14 @@
-"""Options of a model's loading, as one value with its checks."""
+"""Options of a model's loading, as one value with its checks; which device map goes with them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
-from headscope.errors import ChoiceError
+from headscope.errors import ChoiceError, ModelError
+from headscope.models.packages import check_packages
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ENGINES = ("auto", "fused", "lens")
@@ -53,3 +55,30 @@ class LoadOptions:
         ['device']
         """
         return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+
+
+def check_device_map(options: LoadOptions) -> None:
+    """Refuse a device map that is unknown or goes with no other option that is set.
+
+    Raises:
+        ChoiceError: no such device map.
+        ModelError: a device, an adapter or the lens engine is set too, or accelerate is missing.
+    """
+    if options.device_map not in DEVICE_MAPS:
+        raise ChoiceError("device map", str(options.device_map), DEVICE_MAPS)
+    if options.device != "auto":
+        raise ModelError(f"--device-map chooses the devices; leave --device {options.device} out")
+    if options.adapter is not None:
+        raise ModelError("--adapter is merged on one device; merge, save, and spread that model")
+    if options.engine == "lens":
+        raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
+    check_packages("--device-map", ["accelerate"])
+
+
+def device_map_note(network: Any) -> tuple[str, ...]:
+    """Note on the devices that the parts of a network lie on, where there are several."""
+    devices = list(dict.fromkeys(map(str, getattr(network, "hf_device_map", {}).values())))
+    if not devices:
+        return ()
+    names = [f"cuda:{device}" if device.isdigit() else device for device in devices]
+    return (f"spread by accelerate over {', '.join(names)}",)

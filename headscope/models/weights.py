@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
-from headscope.models.config_values import check_values, find_entry
+from headscope.models.config_values import check_values, find_entry, read_config_file
 from headscope.models.encoders import network_class
 from headscope.models.integrity import (
     check_counts,
@@ -193,21 +192,9 @@ def _from_pretrained(
 
 def _stated(name: str, file: Path) -> dict[str, Any]:
     """Content of a config.json."""
-    try:
-        stated = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{name}: {file.name} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8 is a ValueError, too
-        raise ModelError(
-            f"{name}: {file.name} is not JSON: {error!s:.200}; download it again, or save the "
-            "model with transformers' save_pretrained"
-        ) from error
-    if not isinstance(stated, dict):
-        raise ModelError(
-            f"{name}: {file.name} is no configuration but {stated!r:.40}; it should be a group of "
-            "entries in braces, as transformers' save_pretrained writes it"
-        )
-    return stated
+    advice = "download it again, or save the model with transformers' save_pretrained"
+    what = f"{name}: {file.name}"
+    return read_config_file(file, what, advice=advice, writer="transformers")
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment
@@ -13,11 +12,11 @@ from headscope.relations import head_types
 from headscope.runs.redact_paths import name_of
 from headscope.serve.live import Live
 from headscope.statistics.tags import UNCLASSIFIED
-from headscope.views.colours import type_style
+from headscope.views.html_page import REPORT, page_file, page_style
 from headscope.views.report.data import page_data, to_json
-from headscope.views.report.packed import packed
+from headscope.views.report.page import packed
 
-REPORT, SERVE = "headscope.views.report", "headscope.serve"
+SERVE = "headscope.serve"
 SCRIPTS = {
     "inflate.js": REPORT,
     "core.js": REPORT,
@@ -41,7 +40,7 @@ def page_html(live: Live, other: Live | None = None) -> str:
     data = _data(live)
     models = [served.model for served in (live, other) if served is not None]
     names = model_titles([(model.name, model.revision) for model in models])
-    template = Environment(autoescape=True).from_string(_file(SERVE, "page.html"))
+    template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
     return template.render(
         title=f"{' and '.join(names)}, live – headscope",
         scripts=list(SCRIPTS),
@@ -72,10 +71,9 @@ def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:
 def asset(name: str) -> tuple[str, str] | None:
     """A script's or style sheet's text and kind, or None."""
     if name == "style.css":
-        sheets = (type_style(), _file(REPORT, "report.css"), _file(SERVE, "live.css"))
-        return "\n".join(sheets), "text/css"
+        return page_style(page_file(SERVE, "live.css")), "text/css"
     if name in SCRIPTS:
-        return _file(SCRIPTS[name], name), "text/javascript"
+        return page_file(SCRIPTS[name], name), "text/javascript"
     return None
 
 
@@ -117,7 +115,3 @@ def _without_tags(live: Live) -> dict[str, Any]:
         "has_run": False,
         "info": {},
     }
-
-
-def _file(package: str, name: str) -> str:
-    return (files(package) / name).read_text(encoding="utf-8")

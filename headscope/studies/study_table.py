@@ -95,8 +95,8 @@ def imported(path: str) -> Any:
 def home(path: str) -> tuple[str, str]:
     """The name and the module of what a row names.
 
-    >>> home("prune.prune_view:prune_lines")
-    ('prune_lines', 'headscope.studies.prune.prune_view')
+    >>> home("prune.prune_result:prune_lines")
+    ('prune_lines', 'headscope.studies.prune.prune_result')
     """
     module, _, name = path.partition(":")
     return name, f"headscope.studies.{module}"
@@ -241,7 +241,7 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
-        lines="redundancy.redundancy_view:redundancy_lines",
+        lines="redundancy.redundancy_result:redundancy_lines",
         has_format=True,
         shared=_TEXT_OF_RUN,
     ),
@@ -255,7 +255,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
         ),
-        lines="validation.verify_view:verification_lines",
+        lines="validation.verify_result:verification_lines",
         shared=MappingProxyType({"model": "published"}),
     ),
     StudyRow(
@@ -300,7 +300,7 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         tables=(Table("prune"), Table("prune-heads", "heads", suffix="heads")),
         out="Write the curve to this .csv file, and each head to FILE-heads.csv.",
-        lines="prune.prune_view:prune_lines",
+        lines="prune.prune_result:prune_lines",
         shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
     ),
     StudyRow(
@@ -316,7 +316,7 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         tables=(Table("streaming"), Table("streaming-curve", "curve", suffix="curve")),
         out="Write the heads to this .csv file, and the curve to FILE-curve.csv.",
-        lines="streaming.streaming_view:streaming_lines",
+        lines="streaming.streaming_result:streaming_lines",
     ),
     StudyRow(
         name="explain",
@@ -346,7 +346,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "--figure directions.pdf",
         ),
         tables=(Table("directions"),),
-        lines="directions.directions_view:directions_lines",
+        lines="directions.directions_result:directions_lines",
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(
@@ -360,7 +360,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study collapse mini --figure collapse.pdf",
         ),
         tables=(Table("collapse"),),
-        lines="collapse.collapse_view:collapse_lines",
+        lines="collapse.collapse_result:collapse_lines",
     ),
     StudyRow(
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"

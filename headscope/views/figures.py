@@ -18,12 +18,7 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.ranking import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.colours import (
-    colour,
-    is_resting,
-    legend_groups,
-    letter,
-)
+from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.figure_style import outside_legend
 from headscope.views.thresholds import thresholds_figure
 

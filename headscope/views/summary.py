@@ -1,4 +1,4 @@
-"""Summaries that `classify` and `heads` print: counts by type, and the strongest heads of each."""
+"""Summaries that `classify` and `heads` print: counts by type, the strongest heads, the legs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from headscope.runs.redact_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.ranking import strongest
 from headscope.statistics.result import Result
+from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.statistics.unidentifiable import undecided
-from headscope.views.colours import (
-    colour,
-    is_resting,
-    legend_groups,
-    letter,
-)
+from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.tables import plain_table
 
 STRONGEST = 3
@@ -257,3 +253,31 @@ def _interval(low: float, high: float) -> str:
 def short_title(model: str) -> str:
     """A model's name without its folders, fit for matplotlib."""
     return model.rstrip("/").rsplit("/", 1)[-1].replace("$", r"\$")
+
+
+def legs_lines(table: pd.DataFrame, run: Result) -> RenderableType:
+    """Counts by type, then the heads that do one of the two that their type is about.
+
+    Args:
+        table: from `headscope.statistics.tag_support.legs`.
+        run: whose heads they are.
+    """
+    counts = legs_counted(table)
+    table_text = plain_table(*counts.columns, right=tuple(counts.columns[1:]))
+    for row in counts.itertuples(index=False):
+        table_text.add_row(*("" if pd.isna(cell) else str(cell) for cell in row))
+    parts: list[RenderableType] = [table_text]
+    for disagreement, heads in disagreements(table, run).items():
+        if heads:
+            parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
+    optional_tables = (
+        (run.effects, "what heads write (classify --writes)"),
+        (run.causes, "causes (ablate)"),
+    )
+    notes = [
+        f"note: this run was not asked for {what}"
+        for optional_table, what in optional_tables
+        if optional_table is None
+    ]
+    parts += [Text(note, style="yellow") for note in notes]
+    return Group(*parts)

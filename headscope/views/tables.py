@@ -66,3 +66,23 @@ def rows_table(
     for row in rows.itertuples():
         table.add_row(*(cell(row) for cell in columns.values()))
     return table
+
+
+def number_text(value: Any, form: str, missing: str = "") -> str:
+    """A number of a table for a cell, and what stands there where it is missing.
+
+    pandas hands whole numbers and fractions out, and NaN, NA or None for what is missing.
+
+    >>> number_text(0.5, ".2f"), number_text(float("nan"), ".2f", "–")
+    ('0.50', '–')
+    """
+    return missing if pd.isna(value) else format(value, form)
+
+
+def interval_text(low: Any, high: Any, form: str, missing: str = "") -> str:
+    """An interval for a cell, likewise.
+
+    >>> interval_text(0.25, 0.5, ".2f")
+    '0.25 … 0.50'
+    """
+    return missing if pd.isna(low) else f"{low:{form}} … {high:{form}}"

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 import headscope as hs
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, NO_CAUSE, UNTESTED
 from headscope.statistics.tag_support import NOT_ASKED, disagreements, legs, legs_counted
-from headscope.views.legs import legs_lines
+from headscope.views.summary import legs_lines
 
 
 def printed(what: RenderableType) -> str:

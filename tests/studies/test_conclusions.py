@@ -9,17 +9,14 @@ import pytest
 from rich.console import Console
 
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
-from headscope.studies.ablate.ablate_view import causes_table
-from headscope.studies.collapse.collapse_result import Collapse
-from headscope.studies.collapse.collapse_view import collapse_lines
-from headscope.studies.directions.directions_result import COLUMNS, Directions
-from headscope.studies.directions.directions_view import directions_lines
+from headscope.studies.ablate.ablate_result import causes_table
+from headscope.studies.collapse.collapse_result import Collapse, collapse_lines
+from headscope.studies.directions.directions_result import COLUMNS, Directions, directions_lines
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
-from headscope.studies.sweep.sweep_view import emergence_lines
-from headscope.studies.validation.calibrate_view import planted_table, random_table
-from headscope.studies.weights.weights_result import WeightEvidence
-from headscope.studies.weights.weights_view import weight_lines
+from headscope.studies.sweep.sweep_result import emergence_lines
+from headscope.studies.validation.calibrate_result import planted_table, random_table
+from headscope.studies.weights.weights_result import WeightEvidence, weight_lines
 
 
 def printed(what: object) -> str:

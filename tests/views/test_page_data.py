@@ -12,8 +12,7 @@ import pytest
 from headscope.errors import RunError
 from headscope.views.report.data import page_data, shortened, to_json
 from headscope.views.report.mean_pictures import pack_picture
-from headscope.views.report.packed import packed
-from headscope.views.report.page import circuitsvis_script
+from headscope.views.report.page import circuitsvis_script, packed
 from tests.browser import visit
 
 

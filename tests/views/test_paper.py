@@ -20,7 +20,7 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.studies.sweep.counts import by_revision
 from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
-from headscope.studies.sweep.sweep_view import emergence_figure
+from headscope.studies.sweep.sweep_result import Emergence
 from headscope.views.figure_registry import KINDS
 from headscope.views.figure_style import fitted, picture, width_of
 
@@ -76,7 +76,7 @@ def figures(run, width):
         )
         for step in (1, 30, 900)
     ]
-    yield "emergence", fitted(emergence_figure(by_revision(cells)), width)
+    yield "emergence", fitted(Emergence(by_revision(cells)).figure(), width)
 
 
 @pytest.mark.parametrize("width", [3.3, 6.9])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
+from matplotlib.figure import Figure
 from numpy import ndarray
 from torch import Tensor
 
@@ -27,9 +28,6 @@ from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN
 from headscope.views.study import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +46,16 @@ class Writes(Study):
         return self.heads
 
     def figure(self) -> Figure:
-        """Layers × heads: each head's share of what its layer's heads write."""
-        from headscope.studies.ablate.ablate_view import writes_figure
-
-        return writes_figure(self.heads)
+        """Layers × heads, the darker the larger a head's share of its layer's writes."""
+        values = self.heads.pivot(index="layer", columns="head", values="share").to_numpy(float)
+        layers, width = values.shape
+        figure = Figure(figsize=(2 + 0.32 * width, 1.6 + 0.3 * layers), layout="constrained")
+        axes = figure.subplots()
+        image = axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+        figure.colorbar(image, ax=axes, label="share of its layer's writes")
+        axes.set_xlabel("head")
+        axes.set_ylabel("layer")
+        return figure
 
     def __repr__(self) -> str:
         return f"<headscope writes of {self.model}: {len(self.heads)} heads>"

@@ -25,8 +25,7 @@ from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
-from headscope.studies.collapse.collapse_result import Collapse
-from headscope.studies.collapse.loss_rows import ALL, COLUMNS, NO_MIXING, UNTOUCHED
+from headscope.studies.collapse.collapse_result import ALL, COLUMNS, NO_MIXING, UNTOUCHED, Collapse
 from headscope.studies.collapse.mixing import Unmixed
 
 _Patterns = Float[Tensor, "batch head query key"]

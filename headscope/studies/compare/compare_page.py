@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from jinja2 import Environment
 
 from headscope.corpus.visible import visible
 from headscope.heads import HeadNames, head_name
 from headscope.statistics.result import layers_of
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.colours import letter, type_class, type_style
+from headscope.views.html_page import fill_page
 
 if TYPE_CHECKING:
     from headscope.studies.compare.compare_result import Comparison
@@ -24,16 +21,11 @@ MAX_RELATIONS = 200
 
 def compare_html(comparison: Comparison) -> str:
     """A comparison as one HTML page that asks no network and runs no script."""
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"letter": letter, "type_class": type_class, "visible": visible}
-    environment.tests["missing"] = pd.isna
-    template = environment.from_string(_file("headscope.studies.compare", "page.html"))
-    return template.render(
+    return fill_page(
+        "headscope.studies.compare",
+        "page.html",
+        "page.css",
         title=" and ".join(comparison.names),
-        style=type_style()
-        + "\n"
-        + _file("headscope.views.report", "report.css")
-        + _file("headscope.studies.compare", "page.css"),
         found=comparison,
         atlases=_atlases(comparison),
         changes=_changes(comparison),
@@ -112,8 +104,3 @@ def _depth(comparison: Comparison) -> list[dict[str, Any]]:
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_dict("records")
     return rows
-
-
-@cache
-def _file(package: str, name: str) -> str:
-    return (files(package) / name).read_text(encoding="utf-8")

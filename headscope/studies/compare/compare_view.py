@@ -12,7 +12,7 @@ from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import layers_of
 from headscope.studies.compare.compare_result import Comparison
-from headscope.views.tables import plain_table
+from headscope.views.tables import number_text, plain_table
 
 WIDTH = 100
 MAX_HEADS = 40
@@ -113,7 +113,7 @@ def _agreement(correlation: pd.DataFrame) -> list[RenderableType]:
         table.add_column(column, justify="right", overflow="fold", max_width=16)
     for row in order.head(MOST_RELATIONS).itertuples():
         name = [visible(f"{row.type}/{row.relation}"), *([visible(row.run)] * (len(runs) > 1))]
-        rho = "–" if pd.isna(row.rank_correlation) else f"{row.rank_correlation:.2f}"
+        rho = number_text(row.rank_correlation, ".2f", "–")
         queries = f"{row.n_first:,}, {row.n:,}"
         table.add_row(*name, rho, f"{row.apart} of {row.heads}", queries)
     title = (

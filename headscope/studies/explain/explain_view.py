@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
-from headscope.views.tables import plain_table
+from headscope.views.tables import interval_text, number_text, plain_table, rows_table
 
 if TYPE_CHECKING:
     from headscope.studies.explain.explain_result import Explanation
@@ -69,12 +69,12 @@ def _control(twin: pd.DataFrame) -> str:
 
 
 def _curve(curve: pd.DataFrame) -> Table:
-    names = ("bits explained", "loss recovered")
-    table = plain_table("features, at most", *names, right=names)
-    for row in curve.itertuples():
-        recovered = "" if isnan(row.recovered) else f"{row.recovered:.3f}"
-        table.add_row(str(row.features), f"{row.explained:.3f}", recovered)
-    return table
+    columns = {
+        "features, at most": lambda row: str(row.features),
+        "bits explained": lambda row: f"{row.explained:.3f}",
+        "loss recovered": lambda row: number_text(row.recovered, ".3f"),
+    }
+    return rows_table(curve, columns, right=("bits explained", "loss recovered"))
 
 
 def _clusters(clusters: pd.DataFrame) -> Table:
@@ -111,28 +111,24 @@ def _losses(explanation: Explanation) -> Table:
     table = plain_table("replaced", "by", *numbers, right=numbers)
     if explanation.losses is not None:
         for row in explanation.losses.itertuples():
-            known = not isnan(row.recovered)
-            interval = f"{row.ci_low:.2f} … {row.ci_high:.2f}" if known else ""
-            share = f"{row.recovered:.3f}" if known else ""
+            share = number_text(row.recovered, ".3f")
+            interval = interval_text(row.ci_low, row.ci_high, ".2f") if share else ""
             table.add_row(row.replaced, row.how, f"{row.loss:.4f}", share, interval)
     return table
 
 
 def _heads(explanation: Explanation) -> Table:
     numbers = ("bits", "position", "explained", "95 %", "content")
-    table = plain_table("head", *numbers, "rule", right=numbers, unwrapped=("head", *numbers))
-    for row in explanation.heads.itertuples():
-        content = "" if isnan(row.with_content) else f"{row.with_content:.2f}"
-        table.add_row(
-            head_name(row.layer, row.head),
-            f"{row.bits:.2f}",
-            f"{row.position:.2f}",
-            f"{row.explained:.2f}",
-            f"{row.ci_low:.2f} … {row.ci_high:.2f}",
-            content,
-            row.rule,
-        )
-    return table
+    columns = {
+        "head": lambda row: head_name(row.layer, row.head),
+        "bits": lambda row: f"{row.bits:.2f}",
+        "position": lambda row: f"{row.position:.2f}",
+        "explained": lambda row: f"{row.explained:.2f}",
+        "95 %": lambda row: f"{row.ci_low:.2f} … {row.ci_high:.2f}",
+        "content": lambda row: number_text(row.with_content, ".2f"),
+        "rule": lambda row: row.rule,
+    }
+    return rows_table(explanation.heads, columns, right=numbers, unwrapped=("head", *numbers))
 
 
 def coverage_figure(explanation: Explanation) -> Figure:

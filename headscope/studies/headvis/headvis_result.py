@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,9 +15,6 @@ from headscope.studies.headvis.row_metrics import METRICS
 from headscope.views.study import Study
 from headscope.views.summary import short_title
 from headscope.views.tables import plain_table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 X, Y = "previous_token_score", "induction_score"
 LABELLED = 3
@@ -48,8 +45,6 @@ class HeadVis(Study):
 
     def figure(self) -> Figure:
         """Every head by how much it attends to the token before, and to what followed its token."""
-        from matplotlib.figure import Figure
-
         rows = self.heads
         figure = Figure(figsize=(4.6, 3.6), layout="constrained")
         axes = figure.subplots()

@@ -12,8 +12,11 @@ from numpy import ndarray
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.text_loss import RESAMPLES
 from headscope.models.loss import TextLoss
-from headscope.studies.prune.pruning_orders import IMPORTANCE, RANDOM, TYPE
 
+IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
+"""The orders in which heads are masked."""
+SURVIVORS_PREFIX = "kept_"
+"""Before a type's name: the column of the curve with how many of its heads are still there."""
 SUMMARY = ["order", "difference", "ci_low", "ci_high", "windows", "draws"]
 OVER_RANDOM = ["over_random", "over_low", "over_high"]
 """Columns of the curve: the loss less the mean loss of the random orders, and its 95 % interval."""

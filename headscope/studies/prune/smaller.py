@@ -13,6 +13,8 @@ import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from numpy import ndarray
+from rich.console import RenderableType
+from rich.text import Text
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -218,3 +220,14 @@ def _cut(weight: Float[Tensor, ...], heads: Bool[Tensor, " head"], axis: int) ->
     width = weight.shape[axis] // len(heads)
     rows = heads.repeat_interleave(width).nonzero()[:, 0].to(weight.device)
     return weight.index_select(axis, rows)
+
+
+def smaller_lines(smaller: SmallerModel) -> RenderableType:
+    """Line with the number of heads kept, how much smaller the model is, and its loss."""
+    layers, heads = smaller.kept.shape
+    kept_heads = int(smaller.kept[0].sum())
+    return Text(
+        f"\n{kept_heads} of {heads} heads kept in each of {layers} layers; "
+        f"{smaller.parameters:,} of {smaller.parameters_before:,} parameters; "
+        f"loss {smaller.loss:.4f}, was {smaller.before:.4f}"
+    )

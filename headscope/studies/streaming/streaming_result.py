@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from headscope.studies.streaming.cache import Cache
-from headscope.studies.streaming.cache_orders import CHANGE
+from headscope.studies.streaming.foreign import YES
 from headscope.studies.streaming.streaming_heads import SinkWindow
 from headscope.views.study import Study
+from headscope.views.summary import short_title
+from headscope.views.tables import interval_text, number_text, plain_table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+CHANGE, MASS, RANDOM, GATE = "change", "mass", "random", "gate"
+"""By how much their output would change, by the mass beyond what they keep, at random, and by gates
+that were published."""
+_ORDERS = {CHANGE: "#0072b2", MASS: "#d55e00", GATE: "#009e73", RANDOM: "#8c8c8c"}
+"""Colours that colour-blind readers tell apart too (Okabe and Ito 2008)."""
+LISTED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +62,113 @@ class Streaming(Study):
         return round(float(self.best["saved"]) * self.cache.bytes)
 
     def figure(self) -> Figure:
-        """The rise of the loss by the memory that is saved; see `view.streaming_figure`."""
-        from headscope.studies.streaming.streaming_view import streaming_figure
-
-        return streaming_figure(self)
+        """The rise of the loss by the share of the cache that is saved, a line per order."""
+        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for order, rows in self.curve.groupby("order", sort=False):
+            by_heads = rows.groupby("heads")
+            saved, rises, color = by_heads["saved"].mean(), by_heads["rise"], _ORDERS[str(order)]
+            draws = rows["draw"].nunique()
+            label = f"{order}, {draws} draws" if order == RANDOM else str(order)
+            axes.plot(saved, rises.mean(), marker="o", ms=3, lw=1.2, color=color, label=label)
+            low, high = (rises.min(), rises.max())
+            if order != RANDOM:
+                low, high = by_heads["ci_low"].mean(), by_heads["ci_high"].mean()
+            axes.fill_between(saved, low, high, color=color, alpha=0.2, lw=0)
+        best = self.best
+        axes.plot([best["saved"]], [best["rise"]], "o", ms=8, mfc="none", color=_ORDERS[CHANGE])
+        axes.axhline(self.tolerance, color="#8c8c8c", lw=0.8, ls=":")
+        axes.set_xlabel(f"share of the key/value cache saved at {self.cache.length:,} tokens")
+        axes.set_ylabel("rise of the loss (nats per token)")
+        axes.legend(fontsize=7, title="self first by", title_fontsize=7)
+        keys = f"{self.window.sinks} sinks, last {self.window.recent}"
+        axes.set_title(f"{short_title(self.model)}: {keys}", fontsize=9)
+        return figure
 
     def __repr__(self) -> str:
         return (
             f"<headscope streaming of {self.model}: {self.best['heads']} of {len(self.heads)} "
             f"key/value heads, {self.best['saved']:.0%} of the cache>"
         )
+
+
+def streaming_lines(streaming: Streaming) -> RenderableType:
+    """Heads that may stream, the memory that saves, the loss at each step, and who reads far."""
+    best, cache, count = streaming.best, streaming.cache, len(streaming.heads)
+    interval = interval_text(best["ci_low"], best["ci_high"], "+.3f")
+    bounds = f" [{interval}]" if interval else ""
+    parts: list[RenderableType] = [
+        Text(
+            f"{streaming.model}: {best['heads']} of {count} key/value heads may keep "
+            f"{streaming.window.sinks} sinks and the last {streaming.window.recent} keys",
+            style="bold",
+        ),
+        Text(
+            f"at {cache.length:,} tokens that saves {best['saved']:.0%} of the key/value cache "
+            f"({_size(streaming.saved_bytes)} of {_size(cache.bytes)} in half precision)"
+        ),
+        Text(
+            f"loss {best['loss'] - best['rise']:.4f} nats per token; with them streaming "
+            f"{best['rise']:+.4f}{bounds} (tolerance {streaming.tolerance:g})"
+        ),
+        *(Text(note, style="dim") for note in streaming.notes),
+        Text("\nrise of the loss, by the order in which heads begin to stream:"),
+        _rises(streaming.curve),
+        Text("\nlast to stream:"),
+        _last(streaming.table),
+        Text(_needing(streaming.table), style="dim"),
+    ]
+    if "gate" in streaming.heads:
+        parts.append(Text(_gate_correlation(streaming.heads), style="dim"))
+    return Group(*parts)
+
+
+def _rises(curve: pd.DataFrame) -> Table:
+    """A row per number of heads: the orders that were measured, then the random ones."""
+    gates = [GATE] if (curve["order"] == GATE).any() else []
+    titles = ("heads", "saved", CHANGE, "95 %", MASS, *gates, RANDOM, "range")
+    rendered = plain_table(*titles, right=titles)
+    for heads, rows in curve.groupby("heads"):
+        change, *others = (rows[rows["order"] == order].iloc[0] for order in (CHANGE, MASS, *gates))
+        random_rises = rows.loc[rows["order"] == RANDOM, "rise"]
+        rendered.add_row(
+            str(heads),
+            f"{change['saved']:.0%}",
+            f"{change['rise']:+.4f}",
+            interval_text(change["ci_low"], change["ci_high"], "+.3f"),
+            *(f"{other['rise']:+.4f}" for other in others),
+            f"{random_rises.mean():+.4f}",
+            f"{random_rises.min():+.3f} … {random_rises.max():+.3f}",
+        )
+    return rendered
+
+
+def _last(heads: pd.DataFrame) -> Table:
+    """The heads whose output would change most."""
+    numbers = ("change", "far mass", "own far text", "another's")
+    rendered = plain_table("layer", "key/value head", *numbers, "needs it", right=numbers)
+    for row in heads.sort_values("place", ascending=False).head(LISTED).itertuples():
+        masses = [number_text(row.own_far, ".3f", "–"), number_text(row.foreign_far, ".3f", "–")]
+        cells = (f"{row.change:.3f}", f"{row.far_mass:.3f}", *masses)
+        rendered.add_row(str(row.layer), str(row.head), *cells, row.needs_far or "–")
+    return rendered
+
+
+def _needing(heads: pd.DataFrame) -> str:
+    measured = int((heads["needs_far"] != "").sum())
+    if not measured:
+        return ""
+    needing = int((heads["needs_far"] == YES).sum())
+    return (
+        f"{needing} of {measured} put surely more attention on their own far text than on another's"
+    )
+
+
+def _gate_correlation(heads: pd.DataFrame) -> str:
+    """The rank correlation of the order with that of the published gates."""
+    correlation = heads["place"].corr(heads["gate"], method="spearman")
+    return f"rank correlation of change with the published gates: {correlation:.2f}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment
 
 from headscope.corpus.visible import visible
 from headscope.errors import RunError
@@ -19,14 +15,11 @@ from headscope.runs.resolve import the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.studies.sweep.counts import in_order
 from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
-from headscope.views.colours import (
-    is_resting,
-    legend_groups,
-    letter,
-    type_class,
-    type_style,
-)
+from headscope.views.colours import is_resting, legend_groups, letter
+from headscope.views.html_page import fill_page, page_file, style_class
 from headscope.views.report.data import to_json
+
+_HERE = "headscope.studies.sweep"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +113,7 @@ def page(reels: Sequence[Reel]) -> str:
             {
                 "name": name,
                 "letter": letter(name),
-                "look": f"type-{type_class(name)}{' resting' if is_resting(name) else ''}",
+                "look": style_class(name),
                 "rests": is_resting(name),
             }
             for name in legend
@@ -136,19 +129,11 @@ def page(reels: Sequence[Reel]) -> str:
             for reel in reels
         ],
     }
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["visible"] = visible
-    return environment.from_string(_file("headscope.studies.sweep", "film.html")).render(
+    return fill_page(
+        _HERE,
+        "film.html",
+        "film.css",
         title=", ".join(dict.fromkeys(reel.title for reel in reels)),
-        style=type_style()
-        + "\n"
-        + _file("headscope.views.report", "report.css")
-        + _file("headscope.studies.sweep", "film.css"),
-        script=_file("headscope.studies.sweep", "film.js"),
+        script=page_file(_HERE, "film.js"),
         data=to_json(data),
     )
-
-
-@cache
-def _file(package: str, name: str) -> str:
-    return (files(package) / name).read_text(encoding="utf-8")

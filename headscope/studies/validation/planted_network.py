@@ -14,11 +14,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.layout.modules import (
-    attention_by_layer,
-    layer_list,
-    projection_modules,
-)
+from headscope.models.layout.modules import attention_by_layer, layer_list, projection_modules
 from headscope.models.layout.projections import (
     output_matrix,
     output_projection,

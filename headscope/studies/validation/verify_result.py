@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from headscope.heads import head_name
 from headscope.views.study import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from headscope.views.tables import number_text, plain_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +65,68 @@ class Verification(Study):
         return bool(self.scores.groupby("relation")["within"].any().all())
 
     def figure(self) -> Figure:
-        """Each published head with its mass in the run, and what was published."""
-        from headscope.studies.validation.verify_view import heads_figure
-
-        return heads_figure(self)
+        """A line per published head: a bar as long as its mass, hollow if the tag was not
+        earned, and a mark at the score that was published.
+        """
+        rows = self.heads.iloc[::-1].reset_index(drop=True)
+        figure = Figure(figsize=(6.4, 1.2 + 0.24 * len(rows)), layout="constrained")
+        axes = figure.subplots()
+        fill = ["#0072b2" if recovered else "white" for recovered in rows["found"]]
+        axes.barh(rows.index, rows["mass"], color=fill, edgecolor="#0072b2", height=0.7)
+        axes.plot(rows["published"], rows.index, "k|", markersize=9, label="published")
+        names = [f"{head_name(r.layer, r.head)}  {r.relation}  {r.kind}" for r in rows.itertuples()]
+        axes.set_yticks(rows.index, names, fontsize=7)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("mass; hollow: the tag was not earned")
+        axes.set_title(self.model, fontsize=9)
+        axes.legend(fontsize=7, loc="lower right")
+        return figure
 
     def __repr__(self) -> str:
         return f"<headscope verification against {self.model}: recall {self.recall:.0%}>"
+
+
+def verification_lines(result: Verification) -> RenderableType:
+    """Published heads with their masses here, then the matrices that were compared."""
+    heads = plain_table("head", "published as", "published", "mass", "found", "kind")
+    for row in result.heads.itertuples():
+        heads.add_row(
+            head_name(row.layer, row.head),
+            row.type,
+            number_text(row.published, ".2f"),
+            f"{row.mass:.2f}",
+            "yes" if row.found else "no",
+            row.kind,
+        )
+    scores = plain_table("score matrix", "correlation", "largest difference", "accepted", "", "")
+    for row in result.scores.itertuples():
+        scores.add_row(
+            row.metric,
+            f"{row.pearson:.4f}",
+            f"{row.largest_difference:.3f} at {row.at}",
+            f"{row.accepted:g}",
+            "within" if row.within else "BEYOND",
+            "same strong heads" if row.same_set else "other strong heads",
+        )
+    ranks = plain_table("published", "like", "what", "rank correlation", "first heads", "p")
+    for row in result.ranks.itertuples():
+        ranks.add_row(
+            f"{row.metric} ({row.revision})",
+            row.relation,
+            f"{row.quantity}, other stimulus: {row.stimulus}",
+            _correlation(row.spearman, row.spearman_control),
+            f"{row.shared} of {row.top} the same, by chance {row.shared_control:.1f}",
+            f"{row.p_value:.3f}",
+        )
+    clear = result.heads[result.heads["kind"] == "clear"]
+    recall = f"{int(clear['found'].sum())} of {len(clear)} clear heads found"
+    notes = [Text(f"note: {note}", style="yellow") for note in result.notes]
+    tables = [table for table in (heads, scores, ranks) if table.row_count]
+    title = Text(f"{result.model}: {recall}", style="bold")
+    return Group(title, *(part for table in tables for part in (table, Text())), *notes)
+
+
+def _correlation(spearman: float, control: float) -> str:
+    if pd.isna(spearman):
+        return "a list of the first alone"
+    return f"{spearman:+.2f}, within layers {control:+.2f}"

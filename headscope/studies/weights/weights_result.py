@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
+from headscope.heads import head_name
 from headscope.statistics.columns import KEYS_FROM_COLUMNS
 from headscope.statistics.result import Result
+from headscope.statistics.tags import told_relation
+from headscope.studies.weights.related import HOLDS
 from headscope.views.study import Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from headscope.views.summary import short_title
+from headscope.views.tables import number_text, rows_table
 
 WARNING = (
     "copying alone is no label: GPT-2's negative head L11H10, which lowers the logit of what it "
     "attends to, has a published copying score of +0.996"
 )
+_Columns = dict[str, Callable[[Any], str]]
+MAX_ROWS = 20
+"""Pairs that are printed; the files have all of them."""
+MAX_EXAMPLES = 3
+"""Rows whose words are shown too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +71,159 @@ class WeightEvidence(Study):
         return replace(run, keys_from=self.heads[KEYS_FROM_COLUMNS])
 
     def figure(self) -> Figure:
-        """OV copying of every head, by the embedding and behind the first MLP."""
-        from headscope.studies.weights.weights_view import copying_figure
-
-        return copying_figure(self)
+        """Layers × heads twice: red where a head raises the tokens it attends to, blue where it
+        lowers them.
+        """
+        layers, heads = (int(self.heads[axis].max()) + 1 for axis in ("layer", "head"))
+        size = (2.4 + 0.6 * heads, 1.6 + 0.28 * layers)
+        figure = Figure(figsize=size, layout="constrained")
+        both = figure.subplots(1, 2, sharey=True)
+        for axes, column, title in zip(both, _COPYING, _COPYING.values(), strict=True):
+            values = self.heads.pivot(index="layer", columns="head", values=column).to_numpy(float)
+            image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+            axes.set_title(title, fontsize=9)
+            axes.set_xlabel("head")
+        both[0].set_ylabel("layer")
+        figure.colorbar(image, ax=both, label="OV copying")
+        figure.suptitle(short_title(self.model), fontsize=9)
+        return figure
 
     def __repr__(self) -> str:
         return f"<headscope weights of {self.model}: {len(self.heads)} heads>"
+
+
+def weight_lines(evidence: WeightEvidence, table: str) -> RenderableType:
+    """One of the tables `heads`, `composition`, `writes` and `related`, with the notes below it."""
+    rows = getattr(evidence, table)
+    parts: list[RenderableType] = [
+        Text(f"{evidence.model}: {_TITLES[table]}", style="bold"),
+        _LINES[table](rows),
+    ]
+    if len(rows) and (summary := _SAYS[table](rows)):
+        parts.append(Text(summary, style="bold"))
+    if table != "heads" and len(rows) > MAX_ROWS:
+        parts.append(Text(f"… {len(rows) - MAX_ROWS} more; --format csv prints all", style="dim"))
+    parts += [Text(f"note: {note}", style="yellow") for note in evidence.notes]
+    return Group(*parts)
+
+
+def _heads(rows: pd.DataFrame) -> Table:
+    if "primary" not in rows:
+        return rows_table(rows, _OF_WEIGHTS)
+    primary = {head_name(row.layer, row.head): str(row.primary) for row in rows.itertuples()}
+    of_a_run: _Columns = {
+        "which is": lambda row: told_relation(row.k_from_relation, primary.get(row.k_from, "")),
+        "primary": lambda row: row.primary,
+        "relation": lambda row: told_relation(row.relation, row.primary),
+        "mass": lambda row: number_text(row.mass, ".2f"),
+    }
+    return rows_table(rows, _OF_WEIGHTS | of_a_run)
+
+
+def _first_rows(columns: _Columns) -> Callable[[pd.DataFrame], Table]:
+    return lambda rows: rows_table(rows.head(MAX_ROWS), columns)
+
+
+def _related(rows: pd.DataFrame) -> Group:
+    held = sum(rows["verdict"] == HOLDS)
+    says = [
+        Text(f"{head_name(r.layer, r.head)} {r.says}", style="dim")
+        for r in rows.head(MAX_EXAMPLES).itertuples()
+        if r.says
+    ]
+    return Group(Text(f"{held} of {len(rows)} rows hold"), _first_rows(_OF_RELATED)(rows), *says)
+
+
+def _head(row: Any) -> str:
+    return head_name(row.layer, row.head)
+
+
+_OF_WEIGHTS: _Columns = {
+    "head": _head,
+    "copying": lambda row: number_text(row.ov_copying, "+.2f"),
+    "after MLP 0": lambda row: number_text(row.ov_copying_mlp0, "+.2f"),
+    "|OV|": lambda row: f"{row.ov_norm:.3g}",
+    "|O|": lambda row: f"{row.write_norm:.3g}",
+    "dims": lambda row: f"{row.write_dim:.1f}",
+    "writes like": lambda row: row.write_alike,
+    "cosine": lambda row: number_text(row.write_cosine, ".2f"),
+    "keys from": lambda row: row.k_from,
+    "K-comp.": lambda row: number_text(row.k_composition, ".3f"),
+    "random 99.9 %": lambda row: number_text(row.k_random_p999, ".3f"),
+}
+_OF_COMPOSITION: _Columns = {
+    "earlier": lambda row: head_name(row.earlier_layer, row.earlier_head),
+    "head": _head,
+    "K-composition": lambda row: number_text(row.k_composition, ".3f"),
+    "random mean": lambda row: number_text(row.k_random_mean, ".3f"),
+    "random 99.9 %": lambda row: number_text(row.k_random_p999, ".3f"),
+}
+_OF_WRITES: _Columns = {
+    "head": _head,
+    "other": lambda row: head_name(row.layer, row.other),
+    "cosine of writes": lambda row: number_text(row.write_cosine, ".3f"),
+    "of unrelated heads, about": lambda row: number_text(row.write_chance, ".3f"),
+}
+_OF_RELATED: _Columns = {
+    "head": _head,
+    "relation": lambda row: f"{row.sign} {row.relation}",
+    "score": lambda row: number_text(row.score, ".2f"),
+    "95 % of lift": lambda row: f"{row.ci_low:+.2f} {row.ci_high:+.2f}",
+    "q": lambda row: f"{row.q_value:.1g}",
+    "rival": lambda row: f"{row.rival:.2f} {row.rival_is}",
+    "but itself": lambda row: number_text(row.but_itself, ".2f"),
+    "alike": lambda row: number_text(row.alike, ".2f"),
+    "top 10": lambda row: number_text(row.top_10, ".2f"),
+    "verdict": lambda row: row.verdict,
+}
+_LINES: dict[str, Callable[[pd.DataFrame], RenderableType]] = {
+    "heads": _heads,
+    "composition": _first_rows(_OF_COMPOSITION),
+    "writes": _first_rows(_OF_WRITES),
+    "related": _related,
+}
+
+
+def _heads_said(rows: pd.DataFrame) -> str:
+    copies = rows["ov_copying_mlp0"].where(rows["layer"] > 0, rows["ov_copying"])
+    summary = (
+        f"{int((copies > 0).sum())} of {len(rows)} heads raise on the whole what they attend to"
+    )
+    reads = rows["k_composition"] > rows["k_random_p999"]
+    if not reads.any():
+        return f"{summary}; none reads an earlier head's writes more than 99.9 % of random heads do"
+    row = rows.loc[rows["k_composition"].idxmax()]
+    best = f"{head_name(int(row['layer']), int(row['head']))} those of {row['k_from']}"
+    return (
+        f"{summary}; {int(reads.sum())} read an earlier head's writes more than chance, most {best}"
+    )
+
+
+def _composition_said(rows: pd.DataFrame) -> str:
+    above = int((rows["k_composition"] > rows["k_random_p999"]).sum())
+    return (
+        f"{above} of {len(rows)} pairs compose more than 99.9 % of random ones, where 0.1 % would "
+        "by chance"
+    )
+
+
+def _writes_said(rows: pd.DataFrame) -> str:
+    above = int((rows["write_cosine"] > rows["write_chance"]).sum())
+    return f"{above} of {len(rows)} pairs of a layer write more alike than unrelated heads do"
+
+
+_SAYS: dict[str, Callable[[pd.DataFrame], str]] = {
+    "heads": _heads_said,
+    "composition": _composition_said,
+    "writes": _writes_said,
+    "related": lambda rows: "",  # its lines begin with how many hold
+}
+_TITLES = {
+    "heads": "what each head's weights show",
+    "composition": "K-composition of an earlier head with a later one",
+    "writes": "heads of one layer that write alike",
+    "related": "words that heads make of words",
+}
+
+
+_COPYING = {"ov_copying": "by the embedding", "ov_copying_mlp0": "behind the first MLP"}

@@ -15,9 +15,9 @@ from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
-from headscope.views.gallery.card import card_of
-from headscope.views.gallery.gallery_page import gallery_html
-from headscope.views.gallery.tables import heads_csv, runs_csv
+from headscope.views.gallery.card import Card, card_of
+from headscope.views.gallery.tables import heads_csv, runs_csv, types_of
+from headscope.views.html_page import fill_page, page_file
 from headscope.views.report import report_html
 
 INDEX, HEADS, RUNS = "index.html", "heads.csv", "runs.csv"
@@ -68,6 +68,24 @@ def gallery(
             write_file(new / name, encoded(text))
         write_file(new / ".nojekyll", b"")  # GitHub Pages serves the files as they are
     return folder / INDEX
+
+
+def gallery_html(cards: Sequence[Card]) -> str:
+    """The index of a gallery, a card for each run, as one HTML page that asks no network.
+
+    It says everything without its script, which searches and sorts.
+    """
+    here = "headscope.views.gallery"
+    return fill_page(
+        here,
+        "page.html",
+        "gallery.css",
+        cards=cards,
+        types=types_of(cards),
+        models=len({card.model for card in cards}),
+        total=sum(card.total for card in cards),
+        script=page_file(here, "gallery.js"),
+    )
 
 
 def folder_names(names: Sequence[str]) -> list[str]:

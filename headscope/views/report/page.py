@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -11,9 +13,8 @@ from jinja2 import Environment
 
 from headscope.runs.redact_paths import name_of
 from headscope.statistics.result import Result
-from headscope.views.colours import type_style
+from headscope.views.html_page import REPORT, page_file, page_style
 from headscope.views.report.data import page_data, to_json
-from headscope.views.report.packed import packed
 
 SCRIPTS = (
     "inflate.js",
@@ -46,13 +47,13 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
         home: the address of a page of all runs, to which this one leads back.
     """
     data = page_data(run)
-    template = Environment(autoescape=True).from_string(_file("page.html"))
+    template = Environment(autoescape=True).from_string(page_file(REPORT, "page.html"))
     return template.render(
         title=f"{name_of(run.name)} – headscope",
-        style=type_style() + "\n" + _file("report.css"),
+        style=page_style(),
         circuitsvis="" if light else packed(circuitsvis_script()),
         home=home,
-        scripts="\n".join(_file(name) for name in SCRIPTS),
+        scripts="\n".join(page_file(REPORT, name) for name in SCRIPTS),
         relations=packed(to_json(data.pop("relations"))),
         data=to_json(data | {"layers_of": _by_layer(data.pop("examples"), data.pop("ladders"))}),
     )
@@ -80,6 +81,12 @@ def circuitsvis_script() -> str:
     return script.replace("</script", "<\\/script").split("//# sourceMappingURL")[0]
 
 
-@cache
-def _file(name: str) -> str:
-    return (files("headscope.views.report") / name).read_text(encoding="utf-8")
+def packed(text: str) -> str:
+    """A text's length in bytes, a colon, and the deflated text (RFC 1951) in base64.
+
+    Nothing in it can end a script element. `inflate.js` reads it.
+    """
+    raw = text.encode("utf-8")
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    small = deflate.compress(raw) + deflate.flush()
+    return f"{len(raw)}:{base64.b64encode(small).decode('ascii')}"

@@ -8,12 +8,14 @@ import pytest
 
 from headscope.measure.text_loss import TextLoss
 from headscope.studies.prune.against_random import (
+    IMPORTANCE,
     OVER_RANDOM,
+    RANDOM,
+    TYPE,
     conclusions,
     order_summary,
     over_random,
 )
-from headscope.studies.prune.pruning_orders import IMPORTANCE, RANDOM, TYPE
 
 SHARES = (0.0, 0.5, 0.9, 1.0)
 TOKENS = np.array([10, 20, 30, 40])

@@ -9,10 +9,9 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.errors import HeadscopeError
-from headscope.studies.streaming.cache_orders import CHANGE, GATE
 from headscope.studies.streaming.gates import METRIC, read_gates
 from headscope.studies.streaming.streaming_curve import DRAWS, STEPS
-from headscope.studies.streaming.streaming_view import streaming_lines
+from headscope.studies.streaming.streaming_result import CHANGE, GATE, streaming_lines
 
 GATES = np.array([[0.5, 0.1, 0.0], [0.9, -0.001, 0.2]])
 

@@ -32,7 +32,7 @@ from headscope.studies.sweep.sweep_cells import (
     read_sweep_cells,
     where,
 )
-from headscope.studies.sweep.sweep_view import emergence_figure, sweep_lines
+from headscope.studies.sweep.sweep_result import Emergence, sweep_lines
 from headscope.views.summary import summary
 from tests.helpers.models import save_model
 
@@ -108,7 +108,7 @@ def test_what_was_not_asked_for_or_not_measured_is_blank_everywhere(swept, tmp_p
     assert table.loc[table["type"].isin(asked), ["heads", "primary"]].notna().all().all()
     (line,) = (line for line in shown.stdout.splitlines() if line.startswith("step20 "))
     assert len(line.split()) == 2 + len(asked)
-    (axes,) = emergence_figure(by_revision(read_sweep_cells(swept))).axes
+    (axes,) = Emergence(by_revision(read_sweep_cells(swept))).figure().axes
     assert [each.get_label() for each in axes.get_lines()] == ["positional", "delimiter"]
 
 
@@ -415,14 +415,14 @@ def test_emergence_counts_heads_by_type_and_revision():
 
 def test_the_figure_has_a_line_for_each_type_and_a_log_axis_for_a_wide_range():
     cells = [made_up(f"step{n}", induction=k) for k, n in enumerate((0, 1, 64, 1000))]
-    (axes,) = emergence_figure(by_revision(cells)).axes
+    (axes,) = Emergence(by_revision(cells)).figure().axes
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert list(lines) == list(COUNTS[:-2])
     assert lines["induction"].get_xydata().tolist() == [[0, 0], [1, 1], [64, 2], [1000, 3]]
     assert axes.get_xscale() == "symlog"
-    (near,) = emergence_figure(by_revision([*cells[2:3], made_up("step70", induction=1)])).axes
+    (near,) = Emergence(by_revision([*cells[2:3], made_up("step70", induction=1)])).figure().axes
     assert near.get_xscale() == "linear"
-    (named,) = emergence_figure(by_revision([made_up(n, induction=1) for n in ("b", "a")])).axes
+    (named,) = Emergence(by_revision([made_up(n, induction=1) for n in ("b", "a")])).figure().axes
     assert [label.get_text() for label in named.get_xticklabels()] == ["b", "a"]
 
 

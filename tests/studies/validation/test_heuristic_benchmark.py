@@ -19,8 +19,7 @@ from headscope.errors import ArgumentError, CorpusError
 from headscope.relations import relations_of
 from headscope.studies.validation.heuristic_benchmark import benchmark
 from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
-from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo
-from headscope.studies.validation.heuristic_benchmark.benchmark_view import zoo_lines
+from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo, zoo_lines
 from headscope.studies.validation.heuristic_benchmark.heuristics import Heuristic, heuristics
 from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, Oracle, noisy, oracles
 from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures

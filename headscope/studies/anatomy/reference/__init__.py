@@ -14,12 +14,7 @@ Nothing here knows of the rest of headscope, but for its errors; `shapes` holds 
 There is no dropout and no cache: these modules compute what a model computes when it reads.
 """
 
-from headscope.studies.anatomy.reference.attention import (
-    Attended,
-    attend,
-    attend_fast,
-    causal_mask,
-)
+from headscope.studies.anatomy.reference.attention import Attended, attend, attend_fast, causal_mask
 from headscope.studies.anatomy.reference.feed_forward import FeedForward, SwiGLU
 from headscope.studies.anatomy.reference.hugging_face import attention_like, feed_forward_like
 from headscope.studies.anatomy.reference.multi_head import MultiHeadAttention, heads_output
