@@ -27,6 +27,7 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.conditions import MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
+from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
@@ -49,6 +50,7 @@ THRESHOLDS = {
     "max_q_value": MAX_Q,
     "max_contested_p": MAX_P,
     "times_control": TIMES_CONTROL,
+    "times_label": TIMES_LABEL,
     "blocks": BLOCKS,
     "min_blocks": MIN_BLOCKS,
     "interval": LEVEL,
@@ -145,7 +147,8 @@ class WeighedRun:
                 evidence[self._is_requested & unknown],
                 "the head's shadow, which is wrong at too few of the queries that were read again",
             )
-        return _result(replace(self, info=info), evidence, attention, rules)
+        general = general_labels(evidence, attention, self.judging.tally)
+        return _result(replace(self, info=info), evidence.assign(general=general), attention, rules)
 
 
 def judge(
