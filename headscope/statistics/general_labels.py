@@ -14,12 +14,13 @@ import pandas as pd
 
 from headscope.measure.tally import Tally
 from headscope.relations.relation import Label, Relation
+from headscope.statistics.columns import GENERAL
 from headscope.statistics.relation_sums import TallySums, lift_difference
 
 TIMES_LABEL = 2.0
 """Least lift of a specific label in units of any other's. A head with 0.40 for numbers and 0.31 for
 determiners differs surely and does one thing."""
-_HEAD = ["layer", "head"]
+_HEAD, _MEMBERS = ["layer", "head"], " ("
 
 
 def general_labels(
@@ -53,12 +54,30 @@ def general_labels(
 
 
 def tag_names(evidence: pd.DataFrame) -> pd.Series:
-    """The full name of each row's tag: the general label where it has one, else the relation's."""
-    own = evidence["type"] + "/" + evidence["relation"]
-    if "general" not in evidence:
-        return own
-    general = evidence["general"].fillna("")
-    return own.where(general == "", evidence["type"] + "/" + general)
+    """The full name of each row's tag: the general label where it has one, else the relation's.
+
+    >>> row = {"type": "syntactic", "relation": "det:dep>head", "general": ""}
+    >>> tag_names(pd.DataFrame([row, row | {"general": "phrase-head:dep>head (det, case)"}])).tolist()
+    ['syntactic/det:dep>head', 'syntactic/phrase-head:dep>head']
+    """
+    return evidence["type"] + "/" + shown_relations(evidence)
+
+
+def shown_relations(evidence: pd.DataFrame) -> pd.Series:
+    """The name of each row's relation, or of the general label that stands for it."""
+    if GENERAL not in evidence:
+        return evidence["relation"]
+    general = evidence[GENERAL].fillna("").str.partition(_MEMBERS)[0]
+    return general.where(general != "", evidence["relation"])
+
+
+def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
+    """Heads whose `relation` is the general label where that stands for it."""
+    key = [*_HEAD, "relation"]
+    tags = evidence[evidence["tagged"].astype(bool)]
+    shown = tags[key].assign(shown=shown_relations(tags)).drop_duplicates(key)
+    merged = heads[key].merge(shown, on=key, how="left")["shown"].set_axis(heads.index)
+    return heads.assign(relation=merged.fillna(heads["relation"]))
 
 
 def distinct_tags(evidence: pd.DataFrame) -> pd.DataFrame:
@@ -101,4 +120,4 @@ def _name(labels: Iterable[Label]) -> str:
     """The lowest label of the tree above all of these, and these."""
     labels = list(labels)
     shared = commonprefix([label.general for label in labels])  # type: ignore[type-var]
-    return f"{shared[-1]} ({', '.join(label.name for label in labels)})"
+    return f"{shared[-1]}{_MEMBERS}{', '.join(label.name for label in labels)})"

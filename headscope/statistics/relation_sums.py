@@ -157,9 +157,7 @@ class TallySums:
         return RelationSums(target, control, hits, chance, weight, self._seed, self._draws)
 
 
-def lift_difference(
-    first: RelationSums, second: RelationSums, head: int
-) -> tuple[float, float]:
+def lift_difference(first: RelationSums, second: RelationSums, head: int) -> tuple[float, float]:
     """A head's lift for one relation less that for another, and half of its 95 % interval.
 
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
