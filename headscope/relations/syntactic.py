@@ -27,21 +27,20 @@ SOURCE = (
 BEAT_RULE_BY = 0.10
 LABEL_TREE = {
     "phrase-head": (
-        "function words and words before the head of their phrase",
-        ("advmod", "amod", "case", "cc", "compound", "det", "discourse", "mark", "nmod:poss")
-        + ("nummod",),
+        "function words, and words before the head of their phrase",
+        "advmod amod case cc compound det discourse mark nmod:poss nummod",
     ),
-    "phrase-head/auxiliary": ("auxiliaries and copulas", ("aux", "aux:pass", "cop")),
+    "phrase-head/auxiliary": ("auxiliaries and copulas", "aux aux:pass cop"),
     "argument": (
         "what a predicate takes",
-        ("ccomp", "dislocated", "expl", "iobj", "obj", "obl", "vocative", "xcomp"),
+        "ccomp dislocated expl iobj obj obl vocative xcomp",
     ),
-    "argument/subject": ("subjects", ("csubj", "nsubj", "nsubj:pass")),
+    "argument/subject": ("subjects", "csubj nsubj nsubj:pass"),
     "modifier": (
-        "phrases and clauses that are attached to another, conjuncts among them",
-        ("acl", "acl:relcl", "advcl", "appos", "conj", "list", "nmod", "orphan", "parataxis"),
+        "phrases and clauses attached to another, conjuncts among them",
+        "acl acl:relcl advcl appos conj list nmod orphan parataxis",
     ),
-    "multiword": ("parts of one expression", ("compound:prt", "fixed", "flat")),
+    "multiword": ("parts of one expression", "compound:prt fixed flat"),
 }
 """General labels by their path, each with its meaning and the labels under it. Function words and
 modifier words, core and non-core dependents are the columns of UD's table of relations."""
@@ -74,7 +73,7 @@ def label_of(deprel: str, direction: str) -> Label:
     >>> label_of("cop", "dep>head").general
     ('phrase-head:dep>head', 'auxiliary:dep>head')
     """
-    path = next(path for path, (_, members) in LABEL_TREE.items() if deprel in members)
+    path = next(path for path, (_, members) in LABEL_TREE.items() if deprel in members.split())
     return Label(deprel, tuple(f"{name}:{direction}" for name in path.split("/")))
 
 

@@ -7,8 +7,7 @@ labels which the head does not tell apart; see `headscope.relations.syntactic.LA
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from os.path import commonprefix
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -57,7 +56,8 @@ def tag_names(evidence: pd.DataFrame) -> pd.Series:
     """The full name of each row's tag: the general label where it has one, else the relation's.
 
     >>> row = {"type": "syntactic", "relation": "det:dep>head", "general": ""}
-    >>> tag_names(pd.DataFrame([row, row | {"general": "phrase-head:dep>head (det, case)"}])).tolist()
+    >>> general = row | {"general": "phrase-head:dep>head (det, case)"}
+    >>> tag_names(pd.DataFrame([row, general])).tolist()
     ['syntactic/det:dep>head', 'syntactic/phrase-head:dep>head']
     """
     return evidence["type"] + "/" + shown_relations(evidence)
@@ -67,7 +67,7 @@ def shown_relations(evidence: pd.DataFrame) -> pd.Series:
     """The name of each row's relation, or of the general label that stands for it."""
     if GENERAL not in evidence:
         return evidence["relation"]
-    general = evidence[GENERAL].fillna("").str.partition(_MEMBERS)[0]
+    general = evidence[GENERAL].map(lambda name: str(name or "").partition(_MEMBERS)[0])
     return general.where(general != "", evidence["relation"])
 
 
@@ -116,8 +116,8 @@ def _is_apart(
     return difference - error > 0
 
 
-def _name(labels: Iterable[Label]) -> str:
+def _name(labels: Sequence[Label]) -> str:
     """The lowest label of the tree above all of these, and these."""
-    labels = list(labels)
-    shared = commonprefix([label.general for label in labels])  # type: ignore[type-var]
+    levels = list(zip(*(label.general for label in labels), strict=False))
+    shared = [names[0] for names in levels if len(set(names)) == 1]
     return f"{shared[-1]}{_MEMBERS}{', '.join(label.name for label in labels)})"

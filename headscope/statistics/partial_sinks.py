@@ -25,7 +25,7 @@ def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) ->
     sinks = evidence[evidence["type"] == TYPE.name]
     ids = sinks["type"] + "/" + sinks["relation"]
     sinks = sinks.assign(
-        floor=ids.map({name: rule.floor for name, rule in rules.items()}),
+        floor=ids.map({name: rule.floor for name, rule in rules.items()}).astype(float),
         said=ids.map({name: rule.meaning.partition(",")[0] for name, rule in rules.items()}),
     )
     is_tagged = sinks["tagged"].astype(bool).groupby([sinks[k] for k in _HEAD]).transform("any")

@@ -56,7 +56,7 @@ def with_rules(
     )
     if "id" not in table:
         table["id"] = table["type"] + "/" + table["relation"]
-    table[GENERAL] = table[GENERAL].fillna("")
+    table[GENERAL] = table[GENERAL].astype(object).fillna("")
     # hundreds of thousands of rows have a few hundred names
     row, names = pd.factorize(table["id"])
     known = [rules.get(name) for name in names]
