@@ -8,6 +8,7 @@ labels which the head does not tell apart; see `headscope.relations.syntactic.LA
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -23,7 +24,7 @@ _HEAD, _MEMBERS = ["layer", "head"], " ("
 
 
 def general_labels(
-    evidence: pd.DataFrame, relations: Sequence[Relation], tally: Tally, seed: int = 0
+    evidence: pd.DataFrame, relations: Sequence[Relation], tally: Tally
 ) -> pd.Series:
     """The `general` column: the label that stands for a tag, with what it stands for.
 
@@ -33,7 +34,6 @@ def general_labels(
         evidence: with `id` and `tagged`.
         relations: those of the evidence.
         tally: the sums that it is from.
-        seed: seeds nothing but what the sums share.
     """
     general = pd.Series("", index=evidence.index, dtype=object)
     labels = {relation.id: relation.label for relation in relations if relation.label is not None}
@@ -42,7 +42,7 @@ def general_labels(
     held = rows[rows["tagged"].astype(bool)]
     rows = rows.merge(held[[*_HEAD, "family"]].drop_duplicates(), on=[*_HEAD, "family"])
     by_id = {relation.id: relation for relation in relations}
-    sums = TallySums(tally, seed=seed)
+    sums = TallySums(tally)
     for (layer, head, family), members in rows.groupby([*_HEAD, "family"], sort=False):
         column = tally.numbers.index(layer) * tally.heads + head
         ids = _undistinguished(members, by_id, sums, column)
@@ -100,17 +100,17 @@ def _undistinguished(
     return names
 
 
-def _is_shown(row: object) -> bool:
+def _is_shown(row: Any) -> bool:
     """True where a lift is surely above 0, and not by the baseline heuristic alone."""
-    return bool(row.ci_low > 0 and not row.contested_high < 0)  # type: ignore[attr-defined]
+    return bool(row.ci_low > 0 and not row.contested_high < 0)
 
 
 def _is_apart(
-    strongest: pd.Series, row: object, relations: dict[str, Relation], sums: TallySums, column: int
+    strongest: pd.Series, row: Any, relations: dict[str, Relation], sums: TallySums, column: int
 ) -> bool:
     """True where the strongest label's lift is surely larger than another's, and twice as large."""
-    first, second = (sums.of(relations[name]) for name in (strongest["id"], row.id))  # type: ignore[attr-defined]
-    if first is None or second is None or strongest["lift"] < TIMES_LABEL * row.lift:  # type: ignore[attr-defined]
+    first, second = (sums.of(relations[name]) for name in (strongest["id"], row.id))
+    if first is None or second is None or strongest["lift"] < TIMES_LABEL * row.lift:
         return False
     difference, error = lift_difference(first, second, column)
     return difference - error > 0
