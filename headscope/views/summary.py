@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import PLAIN_NAMES, HeadNames, head_name
-from headscope.relations.sink import PARTIAL
 from headscope.runs.redact_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
@@ -214,7 +213,7 @@ def _counts(run: Result) -> Table:
         label = f"{name} (rests)" if is_resting(name) else name
         table.add_row(label, str(primary_counts.get(name, 0)), also)
     if partial := len(partial_sinks(run.evidence, run.rules)):
-        table.add_row(f"partial sinks ({PARTIAL:g} and more)", "", str(partial))
+        table.add_row("partial sink", "", str(partial))
     return table
 
 
