@@ -72,8 +72,8 @@ def heads(
     if format is Format.table:
         untold = undecided(loaded.heads, loaded.evidence)["said"]
         partial = by_name(partial_sinks(loaded.evidence, loaded.rules), loaded.head_names)
-        shown = with_shown_relations(selected, loaded.evidence)
-        print_rich(head_lines(shown, untold, loaded.head_names, partial["mass"]))
+        labelled = with_shown_relations(selected, loaded.evidence)
+        print_rich(head_lines(labelled, untold, loaded.head_names, partial["mass"]))
     else:
         put(write_heads(selected, format.value))
 

@@ -63,9 +63,9 @@ def explain_tags(
             for rows in (tagged, undecided, near)
         )
     is_narrow = near["verdict"] == NARROW
-    shown = pd.concat([tagged, undecided, near])
-    if len(shown):
-        lines += ["", "In short:", *(f"  {line}" for line in findings(shown, rules))]
+    explained = pd.concat([tagged, undecided, near])
+    if len(explained):
+        lines += ["", "In short:", *(f"  {line}" for line in findings(explained, rules))]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
@@ -76,7 +76,7 @@ def explain_tags(
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules, known)]
-    if not len(shown):
+    if not len(explained):
         lines += [
             "",
             f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",

@@ -75,8 +75,8 @@ def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.Data
     """Heads whose `relation` is the general label where that stands for it."""
     key = [*_HEAD, "relation"]
     tags = evidence[evidence["tagged"].astype(bool)]
-    shown = tags[key].assign(shown=shown_relations(tags)).drop_duplicates(key)
-    merged = heads[key].merge(shown, on=key, how="left")["shown"].set_axis(heads.index)
+    labels = tags[key].assign(label=shown_relations(tags)).drop_duplicates(key)
+    merged = heads[key].merge(labels, on=key, how="left")["label"].set_axis(heads.index)
     return heads.assign(relation=merged.fillna(heads["relation"]))
 
 

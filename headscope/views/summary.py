@@ -232,12 +232,12 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
 
 def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[RenderableType]:
     """For each type a line, and below it its strongest heads; columns stand under each other."""
-    shown = best.groupby("type", sort=False).head(STRONGEST)
-    shown = shown.assign(relation=shown_relations(shown))
-    widths = {"n": max(len(str(n)) for n in shown["n"])}
-    widths["relation"] = max(map(len, [*shown["relation"], "relation"]))
+    strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
+    strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
+    widths = {"n": max(len(str(n)) for n in strongest_heads["n"])}
+    widths["relation"] = max(map(len, [*strongest_heads["relation"], "relation"]))
     parts: list[RenderableType] = []
-    for name, of_the_type in shown.groupby("type", sort=False):
+    for name, of_the_type in strongest_heads.groupby("type", sort=False):
         table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
         table.pad_edge = True
         table.show_header = not parts
