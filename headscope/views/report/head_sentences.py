@@ -39,8 +39,11 @@ def _general(run: Result, row: dict[str, Any]) -> list[str]:
     """General labels of the head's tags, each once."""
     evidence = run.evidence
     tags = _head_rows(evidence[evidence["tagged"].astype(bool)], row)
-    labels = dict.fromkeys(tags["type"] + "/" + tags[GENERAL]) if GENERAL in tags else {}
-    return [f"General: {name}: it does not tell these apart." for name in labels if name[-1] == ")"]
+    if GENERAL not in tags:
+        return []
+    tags = tags[tags[GENERAL].map(lambda name: isinstance(name, str) and name != "")]
+    labels = dict.fromkeys(zip(tags["type"], tags[GENERAL], strict=True))
+    return [f"General: {kind}/{name}: it does not tell these apart." for kind, name in labels]
 
 
 def _writes(run: Result, row: dict[str, Any]) -> list[str]:
