@@ -41,7 +41,8 @@ def _general(run: Result, row: dict[str, Any]) -> list[str]:
     tags = _head_rows(evidence[evidence["tagged"].astype(bool)], row)
     if GENERAL not in tags:
         return []
-    tags = tags[tags[GENERAL].map(lambda name: isinstance(name, str) and name != "")]
+    names = tags[GENERAL].where(tags[GENERAL].notna(), "")
+    tags = tags[(names != "").astype(bool)]
     labels = dict.fromkeys(zip(tags["type"], tags[GENERAL], strict=True))
     return [f"General: {kind}/{name}: it does not tell these apart." for kind, name in labels]
 
