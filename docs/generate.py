@@ -22,6 +22,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.table import LAYOUTS
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
+from headscope.relations.syntactic import LABEL_TREE
 from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, function_homes, home, imported
 from headscope.views.families import COLUMNS, layout_cells
@@ -291,6 +292,16 @@ def table_list() -> str:
     return "\n".join(table(("study", "its tables"), rows))
 
 
+def label_tree() -> str:
+    """The tree of general labels as a nested list."""
+    lines = []
+    for path, (meaning, members) in LABEL_TREE.items():
+        parent, _, name = path.rpartition("/")
+        labels = ", ".join(f"`{member}`" for member in members.split())
+        lines.append(f"{'  ' * bool(parent)}- `{name}`, {meaning}: {labels}")
+    return "\n".join(lines)
+
+
 def study_imports() -> str:
     """The lines by which type checkers find the studies and their results."""
     paths = {path for study in STUDIES for path in (study.function, study.result)}
@@ -311,6 +322,7 @@ def imports(modules: Mapping[str, str]) -> str:
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
+    "docs/method.md": {"labels": label_tree},
     "headscope/__init__.py": {"studies": study_imports},
     "headscope/studies/__init__.py": {"functions": function_imports},
 }

@@ -337,6 +337,7 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
         weighed.shadow_requests,
         tokens=tokens_again(checkpoint.model.tokens),
         seed=settings.seed,
+        progress=measured.listener.of_reread,
     )
     task.clock.lap("shadows")
     result = weighed.judge(shadows)
@@ -346,7 +347,7 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
             loaded.relations,
             wanted_examples(result.evidence, loaded.relations),
             seed=settings.seed,
-            progress=measured.listener.of_examples,
+            progress=measured.listener.of_reread,
         )
         result = replace(result, examples=tuple(examples))
         task.clock.lap("examples")

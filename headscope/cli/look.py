@@ -61,6 +61,9 @@ def heads(
         return
     from headscope.run import load
     from headscope.runs.listing import list_heads, write_heads
+    from headscope.statistics.general_labels import with_shown_relations
+    from headscope.statistics.partial_sinks import partial_sinks
+    from headscope.statistics.result import by_name
     from headscope.statistics.unidentifiable import undecided
     from headscope.views.summary import head_lines
 
@@ -68,7 +71,9 @@ def heads(
     selected = list_heads(loaded, type)
     if format is Format.table:
         untold = undecided(loaded.heads, loaded.evidence)["said"]
-        print_rich(head_lines(selected, untold, loaded.head_names))
+        partial = by_name(partial_sinks(loaded.evidence, loaded.rules), loaded.head_names)
+        labelled = with_shown_relations(selected, loaded.evidence)
+        print_rich(head_lines(labelled, untold, loaded.head_names, partial["mass"]))
     else:
         put(write_heads(selected, format.value))
 

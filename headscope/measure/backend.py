@@ -60,6 +60,7 @@ class Backend(Protocol):
         *,
         tokens: int,
         seed: int,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[ShadowScore]:
         """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
 

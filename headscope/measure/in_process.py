@@ -88,10 +88,13 @@ class InProcess:
         *,
         tokens: int,
         seed: int,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[ShadowScore]:
         """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
         read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
-        return score_shadows(read, windows, relations, requests, tokens=tokens, seed=seed)
+        return score_shadows(
+            read, windows, relations, requests, tokens=tokens, seed=seed, progress=progress
+        )
 
     def find_examples(
         self,

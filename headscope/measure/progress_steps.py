@@ -103,6 +103,8 @@ class Count:
         self._done += tokens
         self._progress(self._done, self._total)
 
-    def of_examples(self, done: int, total: int) -> None:
-        """So much of what examples are cut out of is read."""
+    def of_reread(self, done: int, total: int) -> None:
+        """So much is done of what comes after reading: shadows, then examples."""
         self._progress(self._done + done, self._done + total)
+        if done == total:
+            self._done += total

@@ -21,6 +21,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.bootstrap import interval, resample
+from headscope.measure.progress import OnProgress, silent
 from headscope.measure.surface import Surface
 from headscope.relations.contested import CONTESTED_STIMULI
 from headscope.relations.pairs import Pairs, no_pairs
@@ -84,6 +85,7 @@ def score_shadows(
     *,
     tokens: int,
     seed: int,
+    progress: OnProgress = silent,
 ) -> list[ShadowScore]:
     """Scores of the shadows of some heads, in the order of the requests.
 
@@ -94,6 +96,8 @@ def score_shadows(
         requests: heads, each with a relation.
         tokens: to read again, to the end of a window.
         seed: seeds the choice of windows and the bootstrap.
+        progress: called with the tokens that are read and fitted, and with all of them, which are
+            twice those that are read again.
     """
     if not requests:
         return []
@@ -103,14 +107,18 @@ def score_shadows(
         return [NO_SHADOW] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
     rows = ShadowRows.of(sample, questions, len(heads))
-    for window, slot, values in read(sample, rows.tokens, heads):
+    length = sum(map(len, sample))
+    parts = len(rows.tokens) * len(heads)
+    for part, (window, slot, values) in enumerate(read(sample, rows.tokens, heads)):
         rows.add(window, slot, values)
+        progress(length * (part + 1) // parts, 2 * length)
     scores: dict[ShadowRequest, ShadowScore] = {}
     for slot, head in enumerate(heads):
         shadow_of = cache(partial(rows.shadow, slot))  # of one head at a time, as they are large
         for want in requests:
             if (want.layer, want.head) == head:
                 scores[want] = rows.score(slot, questions[want.relation], shadow_of, seed)
+        progress(length + length * (slot + 1) // len(heads), 2 * length)
     return [scores[want] for want in requests]
 
 

@@ -183,6 +183,6 @@ def read_config_file(path: Path, what: str, *, advice: str, writer: str) -> dict
     if not isinstance(entries, dict):
         raise ModelError(
             f"{what} is no configuration but {entries!r:.40}; it should be a group of entries in "
-            f"braces, as {writer}'s save_pretrained writes it"
+            f"braces, as save_pretrained of {writer} writes it"
         )
     return entries

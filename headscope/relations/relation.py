@@ -86,6 +86,17 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Label:
+    """A relation's place in a tree of labels, those that a head may fail to tell apart."""
+
+    name: str
+    """What it is listed by, e.g. `det`."""
+    general: tuple[str, ...]
+    """Names of relations above it, the most general first, e.g. `phrase-head:dep>head`; labels with
+    the same first one are held against each other."""
+
+
+@dataclass(frozen=True)
 class Relation:
     """One row of the table of relations.
 
@@ -106,6 +117,8 @@ class Relation:
     """Whether a hit rate makes sense: not where the target is the first token."""
     matched: DrawControl | None = None
     """A second control, e.g. the same distance from other queries."""
+    label: Label | None = None
+    """Its place in a tree of labels, if it is in one."""
 
     def __post_init__(self) -> None:
         for name in ("pairs", "control", "matched"):

@@ -21,6 +21,9 @@ FIRST_SOURCE = (
     "more than half of a head's attention at rest; 57 % is the mean over GPT-2 small's heads "
     "(Vig & Belinkov 2019, 5.2.3)"
 )
+PARTIAL = 0.3
+"""Mass from which on a resting place that earns no tag is shown as partial: most of what such a
+head has left goes elsewhere."""
 SEPARATOR_FLOOR = 0.5
 SEPARATOR_SOURCE = (
     "more than half of a head's attention at rest; Clark et al. 2019 (3.2) find over half of "

@@ -13,7 +13,7 @@ from functools import partial
 from headscope.corpus.deprels import DEPRELS
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
-from headscope.relations.relation import Baseline, Relation, TagThresholds
+from headscope.relations.relation import Baseline, Label, Relation, TagThresholds
 from headscope.relations.rivals import words_of_its_class
 from headscope.relations.syntactic_control import same_distance_same_class
 from headscope.relations.types import HeadType
@@ -25,6 +25,25 @@ SOURCE = (
     "GPT-2's heads keep 57 % on the first token (Vig & Belinkov 2019)"
 )
 BEAT_RULE_BY = 0.10
+LABEL_TREE = {
+    "phrase-head": (
+        "function words, and words before the head of their phrase",
+        "advmod amod case cc compound det discourse mark nmod:poss nummod",
+    ),
+    "phrase-head/auxiliary": ("auxiliaries and copulas", "aux aux:pass cop"),
+    "argument": (
+        "what a predicate takes",
+        "ccomp dislocated expl iobj obj obl vocative xcomp",
+    ),
+    "argument/subject": ("subjects", "csubj nsubj nsubj:pass"),
+    "modifier": (
+        "phrases and clauses attached to another, conjuncts among them",
+        "acl acl:relcl advcl appos conj list nmod orphan parataxis",
+    ),
+    "multiword": ("parts of one expression", "compound:prt fixed flat"),
+}
+"""General labels by their path, each with its meaning and the labels under it. Function words and
+modifier words, core and non-core dependents are the columns of UD's table of relations."""
 
 
 def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
@@ -48,6 +67,16 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
+def label_of(deprel: str, direction: str) -> Label:
+    """The place of a relation in the tree of labels.
+
+    >>> label_of("cop", "dep>head").general
+    ('phrase-head:dep>head', 'auxiliary:dep>head')
+    """
+    path = next(path for path, (_, members) in LABEL_TREE.items() if deprel in members.split())
+    return Label(deprel, tuple(f"{name}:{direction}" for name in path.split("/")))
+
+
 _MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
 
 RELATIONS = [
@@ -61,6 +90,7 @@ RELATIONS = [
         ),
         baseline=Baseline(),
         matched=same_distance_same_class,
+        label=label_of(deprel, direction),
     )
     for deprel in DEPRELS
     for direction, meaning in _MEANING.items()

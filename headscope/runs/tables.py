@@ -23,6 +23,7 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
     FIRST_EVIDENCE_COLUMNS,
+    GENERAL,
     HEAD_COLUMNS,
     MARGIN_COLUMNS,
     SHADOW_COLUMNS,
@@ -30,7 +31,7 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
 
-_TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text")
+_TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text", GENERAL)
 _KINDS = {
     **dict.fromkeys(
         ("type", "relation", "primary", "tags", "shape", "reason", "writes", *_TEXTS), str
@@ -74,16 +75,18 @@ def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
     A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
-    verdicts are its tags. Margins and shadows are blank where they were not taken yet.
+    verdicts are its tags. Margins, shadows and general labels are blank where there were none yet.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    later = (MARGIN_COLUMNS, SHADOW_COLUMNS, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
+    later = ([GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
     evidence = _read(path, EVIDENCE_COLUMNS, later)
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
         evidence["baseline"] = evidence["contested_text"] = ""
+    if GENERAL not in evidence:
+        evidence[GENERAL] = ""  # an older headscope gave every tag its own label
     if unknown := sorted(set(evidence["verdict"]) - set(VERDICTS)):
         raise RunError(f"{path}: {unknown[0]!r:.100} is no verdict")
     return evidence.reindex(columns=EVIDENCE_COLUMNS)

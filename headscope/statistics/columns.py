@@ -14,6 +14,8 @@ SHADOW_COLUMNS = [
     *("beyond_shadow", "beyond_shadow_low", "beyond_shadow_high"),
 ]
 """Those of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
+GENERAL = "general"
+"""The column of labels that stand for several tags of a head."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -24,6 +26,7 @@ EVIDENCE_COLUMNS = [
     *("contested_hit_rate", "contested_rule_rate", "contested_text"),
     *MARGIN_COLUMNS,
     *SHADOW_COLUMNS,
+    GENERAL,
 ]
 """A row per head and relation."""
 

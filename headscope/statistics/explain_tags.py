@@ -9,8 +9,10 @@ import pandas as pd
 
 from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
+from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Row
 from headscope.statistics.findings import findings
+from headscope.statistics.general_labels import TIMES_LABEL, tag_names
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import (
     NARROW,
@@ -50,7 +52,8 @@ def explain_tags(
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
     word = UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED
-    lines = [f"{head_name(layer, head)}: " + (", ".join(tagged["id"]) or word)]
+    names = dict.fromkeys(tag_names(tagged))
+    lines = [f"{head_name(layer, head)}: " + (", ".join(names) or word)]
     near = head_evidence.drop([*tagged.index, *undecided.index])
     if relation is None:
         near = near[(near["lift"] > NEAR_LIFT) & near["ci_low"].notna()].head(NEAR_MISSES)
@@ -60,9 +63,9 @@ def explain_tags(
             for rows in (tagged, undecided, near)
         )
     is_narrow = near["verdict"] == NARROW
-    listed_rows = pd.concat([tagged, undecided, near])
-    if len(listed_rows):
-        lines += ["", "In short:", *(f"  {line}" for line in findings(listed_rows, rules))]
+    explained = pd.concat([tagged, undecided, near])
+    if len(explained):
+        lines += ["", "In short:", *(f"  {line}" for line in findings(explained, rules))]
     known: set[str] = set()
     for title, rows in (
         ("", tagged),
@@ -73,7 +76,7 @@ def explain_tags(
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
             lines += ["", *_account(row, rules, known)]
-    if not len(listed_rows):
+    if not len(explained):
         lines += [
             "",
             f"{NO_TAG.capitalize()} nothing: of no relation is the lift above {NEAR_LIFT}.",
@@ -91,6 +94,19 @@ def _accuracy(row: Row) -> list[str]:
     )
     is_behind = row["hit_rate"] < row["baseline_rate"]
     return [line + ": less often than that rule" * is_behind]
+
+
+def _general(row: Row, known: set[str]) -> list[str]:
+    """The general label of a tag that is not specific, and where it is first named what it says."""
+    if not row[GENERAL]:
+        return []
+    means = (
+        " (labels that the head does not tell apart; a specific one has surely more lift than any "
+        f"other of its kind, and {TIMES_LABEL:g} times as much)"
+    )
+    line = f"  general{means * (GENERAL not in known)}: {row[GENERAL]}"
+    known.add(GENERAL)
+    return [line]
 
 
 def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> Sequence[str]:
@@ -118,4 +134,10 @@ def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> S
         fails = bool(condition.fails(one).iloc[0])
         holds = "no " if fails else "yes"
         lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
-    return [head, *_accuracy(row), *lines, f"  why the floor is {rule.floor:g}: {rule.source}"]
+    return [
+        head,
+        *_general(row, known),
+        *_accuracy(row),
+        *lines,
+        f"  why the floor is {rule.floor:g}: {rule.source}",
+    ]

@@ -8,7 +8,9 @@ from math import isnan
 import pandas as pd
 
 from headscope.relations.relation import TagThresholds
+from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Row
+from headscope.statistics.general_labels import distinct_tags
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import NARROW, UNIDENTIFIABLE
 
@@ -25,7 +27,7 @@ def findings(rows: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
     """
     meanings = rows["id"].map(lambda name: rules[name].meaning)
     rows = rows.assign(meaning=meanings)
-    tagged = rows[rows["tagged"].astype(bool)]
+    tagged = distinct_tags(rows)
     if tagged.empty:
         return [_refusal(row) for row in rows.head(1).to_dict("records")]
     lines = [_tag(row) for row in tagged.head(MOST_TAGS).to_dict("records")]
@@ -37,7 +39,8 @@ def _tag(row: Row) -> str:
     sentences = [_masses(row), _beside_heuristic(row)]
     if pd.notna(row["confirmed"]) and row["confirmed"]:
         sentences.append("Each half of the text gives this tag by itself.")
-    return f"{row['id']}: " + " ".join(filter(None, sentences))
+    general = f", general {row[GENERAL]}" * bool(row[GENERAL])
+    return f"{row['id']}{general}: " + " ".join(filter(None, sentences))
 
 
 def _refusal(row: Row) -> str:

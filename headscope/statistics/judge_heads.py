@@ -18,6 +18,7 @@ from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PICTURED, Tally
 from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation, TagThresholds
+from headscope.relations.sink import PARTIAL
 from headscope.relations.writes.effect import Effect, effects_among, of_attention
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -27,6 +28,12 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
+from headscope.statistics.general_labels import (
+    TIMES_LABEL,
+    distinct_tags,
+    general_labels,
+    tag_names,
+)
 from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
@@ -50,6 +57,8 @@ THRESHOLDS: Mapping[str, Any] = {
     "max_q_value": MAX_Q,
     "max_contested_p": MAX_P,
     "times_control": TIMES_CONTROL,
+    "times_label": TIMES_LABEL,
+    "partial_sink": PARTIAL,
     "blocks": BLOCKS,
     "min_blocks": MIN_BLOCKS,
     "interval": LEVEL,
@@ -140,6 +149,9 @@ class WeighedRun:
             evidence["verdict"] = verdicts(evidence, rules).to_numpy()
             evidence["tagged"] = evidence["verdict"] == TAGGED
             evidence["confirmed"] = confirmed(evidence, self.halves)
+        general = general_labels(evidence, attention, self.judging.tally)
+        evidence = evidence.assign(general=general)
+        if shadows:
             unknown = evidence["tagged"] & evidence["beyond_shadow_low"].isna()
             info = _with_untested(
                 info,
@@ -235,7 +247,8 @@ def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
     """The record with a note on tags that stand without one of their tests, if there are any."""
     if tags.empty:
         return info
-    names = ", ".join((tags["type"] + "/" + tags["relation"]).unique())
+    tags = distinct_tags(tags)
+    names = ", ".join(tag_names(tags).unique())
     return info.with_notes(f"{len(tags)} tags were not tested against {test}: {names}")
 
 

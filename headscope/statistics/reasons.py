@@ -6,6 +6,7 @@ from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.explain_tags import explain_tags
+from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.surrogate_summary import account_lines, explained_by
 from headscope.statistics.unidentifiable import undecided
@@ -50,6 +51,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         name,
         _undecided(result, label),
         conditions,
+        partial_sink_line(result.evidence, result.rules, layer, number),
         _unsure(result, layer, number),
         _listed("Rule:", _rule(result, layer, number)),
         _listed("Writes:", write_lines(result.effects, written, layer, number)),

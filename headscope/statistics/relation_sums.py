@@ -157,6 +157,24 @@ class TallySums:
         return RelationSums(target, control, hits, chance, weight, self._seed, self._draws)
 
 
+def lift_difference(first: RelationSums, second: RelationSums, head: int) -> tuple[float, float]:
+    """A head's lift for one relation less that for another, and half of its 95 % interval.
+
+    Blocks of documents hold queries of both, so that what they have in common cancels (Student's
+    interval of a difference of ratios, linearised; Cochran 1977, 6.19).
+    """
+    lifts, influence = [], []
+    for sums in (first, second):
+        excess, weight = sums.excess[:, head], sums.weight[:, 0]
+        lifts.append(excess.sum() / weight.sum())
+        influence.append((excess - lifts[-1] * weight) / weight.sum())
+    difference = influence[0] - influence[1]
+    used = (first.weight[:, 0] > 0) | (second.weight[:, 0] > 0)
+    blocks = int(used.sum())
+    error = np.sqrt((difference[used] ** 2).sum() * blocks / max(blocks - 1, 1))
+    return float(lifts[0] - lifts[1]), float(stdtrit(max(blocks - 1, 1), (1 + LEVEL) / 2) * error)
+
+
 def twin_lift(twin: Tally | None, relation: Relation) -> float:
     """Lift that at most one head of a thousand of the twin exceeds; NaN with few queries.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HEAD_COLUMNS
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, GENERAL, HEAD_COLUMNS
 from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures, narrow
 
 UNCLASSIFIED = "unclassified"
@@ -56,6 +56,7 @@ def with_rules(
     )
     if "id" not in table:
         table["id"] = table["type"] + "/" + table["relation"]
+    table[GENERAL] = table[GENERAL].astype(object).fillna("")
     # hundreds of thousands of rows have a few hundred names
     row, names = pd.factorize(table["id"])
     known = [rules.get(name) for name in names]
@@ -211,7 +212,7 @@ def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bo
         f"q {row['q_value']:.1g}, n {row['n']})"
     )
     if row["tagged"]:
-        return f"{row['id']}: {numbers}"
+        return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
     failing = [

@@ -13,6 +13,8 @@ from rich.text import Text
 from headscope.heads import PLAIN_NAMES, HeadNames, head_name
 from headscope.runs.redact_paths import name_of
 from headscope.settings import not_default
+from headscope.statistics.general_labels import shown_relations
+from headscope.statistics.partial_sinks import partial_sinks
 from headscope.statistics.ranking import strongest
 from headscope.statistics.result import Result
 from headscope.statistics.tag_support import disagreements, legs_counted
@@ -159,7 +161,10 @@ def _style(type_name: str) -> str:
 
 
 def head_lines(
-    heads: pd.DataFrame, untold: pd.Series | None = None, head_names: HeadNames = PLAIN_NAMES
+    heads: pd.DataFrame,
+    untold: pd.Series | None = None,
+    head_names: HeadNames = PLAIN_NAMES,
+    partial: pd.Series | None = None,
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
 
@@ -169,7 +174,11 @@ def head_lines(
         heads: a row per head, as in `heads.csv`.
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
         head_names: how they are called.
+        partial: by their names, the mass of heads that are partial sinks.
     """
+    rests = (
+        {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
+    )
     table = plain_table("head", "primary", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
         name = head_name(row.layer, row.head, head_names)
@@ -177,7 +186,9 @@ def head_lines(
         table.add_row(
             name,
             row.primary,
-            row.tags.replace(";", ", ") or ("no tag, either" if reason else NO_TAG),
+            ", ".join(filter(None, [*row.tags.split(";"), rests.get(name)]))
+            if row.tags
+            else "; ".join(filter(None, [rests.get(name), "no tag, either" if reason else NO_TAG])),
             reason or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
@@ -197,6 +208,8 @@ def _counts(run: Result) -> Table:
         also = "" if name in NO_TYPE else str(tags.get(name, 0))
         label = f"{name} (rests)" if is_resting(name) else name
         table.add_row(label, str(primary_counts.get(name, 0)), also)
+    if partial := len(partial_sinks(run.evidence, run.rules)):
+        table.add_row("partial sink", "", str(partial))
     return table
 
 
@@ -215,11 +228,12 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
 
 def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[RenderableType]:
     """For each type a line, and below it its strongest heads; columns stand under each other."""
-    top_rows = best.groupby("type", sort=False).head(STRONGEST)
-    widths = {"n": max(len(str(n)) for n in top_rows["n"])}
-    widths["relation"] = max(map(len, [*top_rows["relation"], "relation"]))
+    strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
+    strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
+    widths = {"n": max(len(str(n)) for n in strongest_heads["n"])}
+    widths["relation"] = max(map(len, [*strongest_heads["relation"], "relation"]))
     parts: list[RenderableType] = []
-    for name, of_the_type in top_rows.groupby("type", sort=False):
+    for name, of_the_type in strongest_heads.groupby("type", sort=False):
         table = plain_table("head", "relation", "mass", "control", "lift", "95 %", "n")
         table.pad_edge = True
         table.show_header = not parts

@@ -102,9 +102,19 @@ def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
         for window in chosen:
             yield torch.from_numpy(pattern(window, choose(window), noise)[None, None]), window
 
-    request = [ShadowRequest(0, 0, 0)]
-    read = rows_of_patterns(patterns)
-    (score,) = score_shadows(read, windows, [relation(name)], request, tokens=tokens, seed=0)
+    request, steps = [ShadowRequest(0, 0, 0)], []
+    (score,) = score_shadows(
+        rows_of_patterns(patterns),
+        windows,
+        [relation(name)],
+        request,
+        tokens=tokens,
+        seed=0,
+        progress=lambda done, total: steps.append((done, total)),
+    )
+    # reading is one half of the work, and fitting the other
+    assert steps == sorted(steps)
+    assert not steps or steps[-1][0] == steps[-1][1] == 2 * steps[-2][0]
     return score
 
 

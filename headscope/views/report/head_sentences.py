@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
+from headscope.statistics.columns import GENERAL
+from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result
 
 _MATTERS = {
@@ -17,18 +19,32 @@ _MATTERS = {
 
 
 def deeds_of(run: Result, row: dict[str, Any]) -> list[str]:
-    """The lines of one head; none for what the run did not measure.
+    """The lines of one head: general labels and partial rest, and of what the run measured more.
 
     Args:
         run: a run; with `effects` for what heads write, `causes` for whether it matters, and
             `accounts` for the rule that stands in for a head's attention.
         row: the head's row of `heads`, with `layer` and `head`.
     """
-    return [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+    rests = partial_sink_line(run.evidence, run.rules, row["layer"], row["head"])
+    lines = [*_general(run, row), *filter(None, [rests])]
+    return [*lines, *_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
 
 
 def _head_rows(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     return table[(table["layer"] == row["layer"]) & (table["head"] == row["head"])]
+
+
+def _general(run: Result, row: dict[str, Any]) -> list[str]:
+    """General labels of the head's tags, each once."""
+    evidence = run.evidence
+    tags = _head_rows(evidence[evidence["tagged"].astype(bool)], row)
+    if GENERAL not in tags:
+        return []
+    names = tags[GENERAL].where(tags[GENERAL].notna(), "")
+    tags = tags[(names != "").astype(bool)]
+    labels = dict.fromkeys(zip(tags["type"], tags[GENERAL], strict=True))
+    return [f"General: {kind}/{name}: it does not tell these apart." for kind, name in labels]
 
 
 def _writes(run: Result, row: dict[str, Any]) -> list[str]:

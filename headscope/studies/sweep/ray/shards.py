@@ -178,8 +178,9 @@ class Shards:
         *,
         tokens: int,
         seed: int,
+        progress: OnProgress = lambda done, total: None,
     ) -> list[ShadowScore]:
-        """Shadows of some heads, by one worker."""
+        """Shadows of some heads, by one worker, whose progress is not heard of."""
         limits = {"tokens": tokens, "seed": seed}
         worker = self._mine[0].score_shadows
         scores: list[ShadowScore] = _got(

@@ -118,7 +118,9 @@ class Worker:
     ) -> list[ShadowScore]:
         """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
         self._load(request, None)
-        return self._here.score_shadows(windows, relations, requests, **limits)
+        return self._here.score_shadows(
+            windows, relations, requests, tokens=limits["tokens"], seed=limits["seed"]
+        )
 
     @_errors_as_messages
     def find_examples(
