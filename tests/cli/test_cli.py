@@ -37,7 +37,7 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     assert f"written to {run}" in printed
     assert f"headscope why {run} HEAD" in printed
     files = {path.name for path in run.iterdir()} - {"stdout"}
-    assert files >= {"run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html"}
+    assert files >= {"run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html"}
     assert list(pd.read_csv(run / "evidence.csv").columns) == columns_of("evidence.csv")
     heads = pd.read_csv(run / "heads.csv")
     assert list(heads.columns) == HEADS_BEFORE_EXPLAIN
@@ -77,7 +77,7 @@ def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
     headscope(
         "classify", gpt2_folder, "--corpus", corpus, "--out", again, "--max-tokens", 3000, "-q"
     )
-    for name in ("evidence.csv", "heads.csv", "tally.safetensors"):
+    for name in ("evidence.csv", "heads.csv", "sums.npz"):
         assert (again / name).read_bytes() == (run / name).read_bytes()
     first, second = (json.loads((f / "run.json").read_text()) for f in (run, again))
     # the folders lie elsewhere, seen from the text and the model
