@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,9 +24,6 @@ from headscope.measure.tally import BLOCKS, GRAIN, Profile, Tally
 from headscope.relations.contested import is_part
 from headscope.runs.pattern_cache import UNREADABLE
 from headscope.runs.write import write_file
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 MOST_BYTES = 16 * 2**30
 """Of a tally in memory. No run has as many sums."""
@@ -237,14 +234,14 @@ def _read_arrays(path: Path, most: int) -> Iterator[tuple[str, ndarray]]:
             yield entry.filename.removesuffix(".npy"), array
 
 
-_DTYPES: tuple[DTypeLike, ...] = ("|u1", "<i4", "<f8")
+_DTYPES = tuple(np.dtype(kind) for kind in ("|u1", "<i4", "<f8"))
 
 
-def _header(stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(stream: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """An array's shape and kind of numbers."""
-    if npy.read_magic(stream) != (1, 0):  # type: ignore[no-untyped-call]
+    if npy.read_magic(stream) != (1, 0):
         raise ValueError("an array of another version of the format")
-    shape, transposed, dtype = npy.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
-    if dtype not in map(np.dtype, _DTYPES) or transposed or min(shape, default=0) < 0:
+    shape, transposed, dtype = npy.read_array_header_1_0(stream)
+    if dtype not in _DTYPES or transposed or min(shape, default=0) < 0:
         raise ValueError(f"an array of {dtype!s:.100}, which no sums are")
     return shape, dtype
