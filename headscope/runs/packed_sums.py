@@ -129,10 +129,10 @@ def planes(values: Float[ndarray, "*shape"]) -> ndarray:
         exact = bool((np.abs(grains) < 2.0**53).all() and (np.rint(grains) == grains).all())
     if not exact:
         return np.ascontiguousarray(values, "<f8")
-    whole = np.ascontiguousarray(grains, "<i8").reshape(-1)
+    integers = np.ascontiguousarray(grains, "<i8").reshape(-1)
     # a number that is below 0 repeats its sign in each byte that is left out
-    size = next(n for n in range(1, _PLANES + 1) if _fits(whole, 8 * n - 1))
-    bytes_of = whole.view(np.uint8).reshape(-1, _PLANES)[:, :size]
+    size = next(n for n in range(1, _PLANES + 1) if _fits(integers, 8 * n - 1))
+    bytes_of = integers.view(np.uint8).reshape(-1, _PLANES)[:, :size]
     return np.ascontiguousarray(bytes_of.T).reshape(size, *values.shape)
 
 
@@ -144,14 +144,14 @@ def from_planes(stored: ndarray) -> Float[ndarray, "*shape"]:
     """
     if stored.dtype != np.uint8:
         return np.asarray(stored, np.float64)
-    whole = stored[-1].view(np.int8).astype(np.int64)
+    integers = stored[-1].view(np.int8).astype(np.int64)
     for plane in stored[-2::-1]:
-        whole = whole * 256 + plane
-    return np.asarray(whole * GRAIN)
+        integers = integers * 256 + plane
+    return np.asarray(integers * GRAIN)
 
 
-def _fits(whole: Int[ndarray, "*shape"], bits: int) -> bool:
-    return bool(bits >= 8 * _PLANES - 1 or ((whole >= -(2**bits)) & (whole < 2**bits)).all())
+def _fits(integers: Int[ndarray, "*shape"], bits: int) -> bool:
+    return bool(bits >= 8 * _PLANES - 1 or ((integers >= -(2**bits)) & (integers < 2**bits)).all())
 
 
 def _cells(relations: Sequence[str], sums: Mapping[str, ndarray]) -> Arrays:
@@ -161,15 +161,15 @@ def _cells(relations: Sequence[str], sums: Mapping[str, ndarray]) -> Arrays:
     """
     stored = np.any([array.reshape(*array.shape[:2], -1).any(-1) for array in sums.values()], 0)
     block, relation = np.nonzero(stored)
-    first = {name: number for number, name in reversed(list(enumerate(map(_whole, relations))))}
-    base = np.array([first[_whole(name)] for name in relations], np.int64)
-    order = np.lexsort((relation, block, base[relation]))
+    first = {name: number for number, name in reversed(list(enumerate(map(_base, relations))))}
+    bases = np.array([first[_base(name)] for name in relations], np.int64)
+    order = np.lexsort((relation, block, bases[relation]))
     block, relation = block[order], relation[order]
     places = {"block": block.astype(np.int32), "relation": relation.astype(np.int32)}
     return places | {name: planes(array[block, relation]) for name, array in sums.items()}
 
 
-def _whole(name: str) -> str:
+def _base(name: str) -> str:
     """The relation that a name is a part of."""
     return name.rpartition("/")[0] if is_part(name.partition("/")[2]) else name
 
@@ -203,8 +203,10 @@ def _places(
 
 def _values(path: Path, name: str, stored: ndarray, shape: tuple[int, ...]) -> ndarray:
     """The sums of an array of the file."""
-    whole = stored.dtype == np.uint8 and 0 < len(stored) <= _PLANES and stored.shape[1:] == shape
-    if not whole and (stored.dtype != np.float64 or stored.shape != shape):
+    is_packed = (
+        stored.dtype == np.uint8 and 0 < len(stored) <= _PLANES and stored.shape[1:] == shape
+    )
+    if not is_packed and (stored.dtype != np.float64 or stored.shape != shape):
         raise RunError(
             f"{path}: {name} has shape {stored.shape} of {stored.dtype}, expected {shape} of "
             "float64, or its bytes"
