@@ -102,8 +102,8 @@ class RunCheckpoint:
         reason = str(error) if isinstance(error, HeadscopeError) else str(unwritable(work, error))
         lacks = ""
         if lacks_room(error):
-            kept = sum(array.nbytes for array in self._arrays().values())
-            lacks = f"free {megabytes(2 * max(self.bytes, kept))} there"
+            size = sum(array.nbytes for array in self._arrays().values())
+            lacks = f"free {megabytes(2 * max(self.bytes, size))} there"
             with suppress(OSError):
                 lacks += f" ({megabytes(free_bytes(work))} are free)"
         saved_in = self._save_anywhere()
