@@ -118,7 +118,7 @@ class Settings:
     keep_sums: bool = _option(
         False,
         FLAG,
-        "Keep the sums as a whole, the twin's too, uncompressed; some 40 times as large.",
+        "Keep the sums as a whole, the twin's too, uncompressed; 20 to 45 times as large.",
         _JUDGED,
     )
     """Else those that merging, halves and the bootstrap need; see `headscope.runs.packed_sums`."""
