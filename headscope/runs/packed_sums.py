@@ -101,9 +101,9 @@ def read_sums(
         RunError: the file is none of such a run, or would fill more memory than its sums.
     """
     _check_size(path, relations, shape)
-    most = 2 * Tally.zeros(relations, *shape).size
+    limit = 2 * Tally.zeros(relations, *shape).size
     try:
-        arrays = dict(_read_arrays(path, most))
+        arrays = dict(_read_arrays(path, limit))
     except _NO_ZIP as error:
         raise RunError(f"{path}: no sums of a run: {error!s:.200}") from error
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
@@ -217,7 +217,7 @@ def _values(path: Path, name: str, stored: ndarray, shape: tuple[int, ...]) -> n
     return values
 
 
-def _read_arrays(path: Path, most: int) -> Iterator[tuple[str, ndarray]]:
+def _read_arrays(path: Path, limit: int) -> Iterator[tuple[str, ndarray]]:
     """The arrays of a compressed file; their sizes are known before any of them is unpacked."""
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
@@ -226,8 +226,8 @@ def _read_arrays(path: Path, most: int) -> Iterator[tuple[str, ndarray]]:
             with archive.open(entry) as stream:
                 shape, dtype = _header(stream)
                 size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-                most -= size
-                if most < 0:
+                limit -= size
+                if limit < 0:
                     raise ValueError(f"{entry.filename!r:.100} has {size:,} bytes, too many")
                 content = stream.read(size)
                 if len(content) != size or stream.read(1):
