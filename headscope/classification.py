@@ -247,7 +247,7 @@ def _prepare(
         every=settings.keep_every,
     )
     if target is not None:
-        task.progress.writes(checkpoint.model.tally.size * (1 + settings.twin), target.folder)
+        task.progress.writes(checkpoint.bytes, target.folder)
         overwrite = resume(
             checkpoint, target.folder, overwrite=target.overwrite, on_message=on_message
         )

@@ -19,12 +19,12 @@ from pathlib import Path
 from headscope.above_bars import print_above_bars
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
-from headscope.runs.folder import CHECKED, RUN, TALLY, is_run, most_bytes
+from headscope.runs.folder import CHECKED, RUN, SUMS, TALLY, is_run, most_bytes
 
 PREFIX = "atlas:"
 """Before the name of an atlas that ships."""
 SUFFIX = ".tar.xz"
-MEMBERS = (RUN, *(name for name in CHECKED if name != TALLY))
+MEMBERS = (RUN, *(name for name in CHECKED if name not in (SUMS, TALLY)))
 """Files of a run that an atlas may hold."""
 _UNREADABLE = (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError)
 

@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from safetensors import SafetensorError
 
 from headscope.corpus.read import file_sha256
@@ -25,10 +24,10 @@ from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.runs.fallback import claim, fallback_folders, is_own, lacks_room
 from headscope.runs.folder import remove_own
 from headscope.runs.lock import CHECKPOINT, NEW, unwritable
+from headscope.runs.packed_sums import pack, unpack
 from headscope.runs.pattern_cache import UNREADABLE
-from headscope.runs.room import free_bytes, megabytes, tally_bytes
+from headscope.runs.room import free_bytes, megabytes, sums_bytes
 from headscope.runs.state_file import read_state, write_state
-from headscope.runs.store import tally_of
 from headscope.stimuli.text import TextWindows
 
 if TYPE_CHECKING:
@@ -103,7 +102,8 @@ class RunCheckpoint:
         reason = str(error) if isinstance(error, HeadscopeError) else str(unwritable(work, error))
         lacks = ""
         if lacks_room(error):
-            lacks = f"free {megabytes(2 * self.bytes)} there"
+            size = sum(array.nbytes for array in self._arrays().values())
+            lacks = f"free {megabytes(2 * max(self.bytes, size))} there"
             with suppress(OSError):
                 lacks += f" ({megabytes(free_bytes(work))} are free)"
         saved_in = self._save_anywhere()
@@ -133,9 +133,8 @@ class RunCheckpoint:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the sums, of the twin's too where it is read."""
-        twin = bool((self.run.get("settings") or {}).get("twin", True))
-        return tally_bytes(self.model.tally) * (2 if twin else 1)
+        """Bytes that the sums take at least; see `headscope.runs.room.sums_bytes`."""
+        return sums_bytes(self.model.tally, self.run.get("settings") or {})
 
     @property
     def notes(self) -> list[str]:
@@ -146,10 +145,10 @@ class RunCheckpoint:
 
     def _arrays(self) -> dict[str, ndarray]:
         return {
-            f"{name}.{key}": np.asarray(array, order="C")
+            f"{name}.{key}": array
             for name in _PASSES
-            for key, array in getattr(self, name).tally.arrays().items()
             if getattr(self, name).batches
+            for key, array in pack(getattr(self, name).tally).items()
         }
 
     def load(self) -> str:
@@ -272,6 +271,6 @@ def _pass(
         return ReadState(Tally.zeros(empty.relations, empty.numbers, empty.heads))
     start = f"{name}."
     pass_arrays = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    tally = tally_of(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
+    tally = unpack(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
     batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
     return ReadState(tally, batches, tokens, halved)

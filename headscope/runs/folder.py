@@ -10,7 +10,8 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.runs.write import LEFTOVERS
 
-RUN, EVIDENCE, HEADS, TALLY = "run.json", "evidence.csv", "heads.csv", "tally.safetensors"
+RUN, EVIDENCE, HEADS = "run.json", "evidence.csv", "heads.csv"
+SUMS, TALLY = "sums.npz", "tally.safetensors"
 REPORT = "report.html"
 CAUSES = "causal.csv"
 RULES = "rules.csv"
@@ -18,7 +19,7 @@ EFFECTS = "effects.csv"
 KEYS_FROM = "keys_from.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"
-CHECKED = (EVIDENCE, HEADS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS, KEYS_FROM)
+CHECKED = (EVIDENCE, HEADS, SUMS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS, KEYS_FROM)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 RUN_FILES = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -31,6 +32,7 @@ _MOST_BYTES = {
     HEADS: 64 * 2**20,
     INDEX: 64 * 2**20,
     PATTERNS: 4 * 2**30,
+    SUMS: 4 * 2**30,
     TALLY: 16 * 2**30,
     CAUSES: 64 * 2**20,
     RULES: 64 * 2**20,

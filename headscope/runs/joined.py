@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NOT_KEPT = (
     "a model with an encoder and a decoder is read stack by stack and its sums are not kept on the "
-    "way: a run that is broken off begins anew, and there is no tally.safetensors"
+    "way: a run that is broken off begins anew, and there is no sums.npz"
 )
 UNKNOWN_LOSS = (
     "its loss was not measured, as it predicts translations and most text is none: nothing but its "

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -36,14 +38,17 @@ UNREADABLE = (
 
 
 def write_examples(examples: Sequence[Example], run_folder: Path) -> None:
-    """Write `patterns/examples.safetensors` (float16) and `patterns/examples.json`."""
-    arrays = {f"{i:05d}": np.ascontiguousarray(e.pattern) for i, e in enumerate(examples)}
+    """Write `patterns/examples.safetensors` (float16) and `patterns/examples.json`.
+
+    Of a pattern that looks at no later key the rows are written up to the query alone.
+    """
+    arrays = {f"{i:05d}": _folded(example.pattern) for i, example in enumerate(examples)}
     write_file(run_folder / PATTERNS, lambda path: save_file(arrays, path))
     index = {
         "sha256": file_sha256(run_folder / PATTERNS),
         "examples": [_facts(example) for example in examples],
     }
-    text = json.dumps(index, ensure_ascii=True, allow_nan=False, indent=0)
+    text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     write_file(run_folder / INDEX, encoded(text + "\n"))
 
 
@@ -190,14 +195,35 @@ TOLERANCE = 0.05
 """How far a sum of half-precision probabilities may lie beyond 1."""
 
 
-def _check_pattern(pattern: np.ndarray, size: int) -> None:
-    if pattern.shape != (size, size) or pattern.dtype != np.float16:
+def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
+    """A pattern as it is written: of a causal one the rows in turn, each up to its query.
+
+    >>> _folded(np.array([[1, 0], [0.25, 0.75]], np.float16)).tolist()
+    [1.0, 0.25, 0.75]
+    """
+    if np.triu(pattern, 1).any():
+        return np.ascontiguousarray(pattern)
+    return np.ascontiguousarray(pattern[np.tril_indices(len(pattern))])
+
+
+def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
+    """The pattern of so many tokens that was written."""
+    if stored.ndim == 2:
+        return stored
+    pattern = np.zeros((size, size), stored.dtype)
+    pattern[np.tril_indices(size)] = stored
+    return pattern
+
+
+def _check_pattern(pattern: ndarray, size: int) -> None:
+    shapes = (size, size), (size * (size + 1) // 2,)
+    if pattern.shape not in shapes or pattern.dtype != np.float16:
         raise ValueError(f"a pattern of shape {pattern.shape} of {pattern.dtype} for {size} tokens")
     if not ((pattern >= 0) & (pattern <= 1 + TOLERANCE)).all():
         raise ValueError("a pattern with values that are no probabilities")
 
 
-def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:
+def _example(facts: dict[str, Any], pattern: ndarray) -> Example:
     return Example(
         **facts
         | {
@@ -207,6 +233,6 @@ def _example(facts: dict[str, Any], pattern: np.ndarray) -> Example:
             "positions": tuple(facts.get("positions", ())),
             "left_out": tuple(facts.get("left_out", ())),
             "masses": tuple(facts.get("masses", ())),
-            "pattern": pattern,
+            "pattern": _unfolded(pattern, len(facts["tokens"])),
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,20 @@ from headscope.runs.lock import unwritable
 from headscope.runs.write import existing, resolved
 from headscope.settings import Settings
 
+_PACKED = 400
+"""Sums in memory are at most so many times as large as when they are packed: of 64 blocks each
+relation has queries in one at least, and of 8 bytes each sum keeps one or more."""
 
-def sums_bytes(relations: int, layers: int, heads: int, *, twin: bool) -> int:
-    """Bytes of a run's sums, by far its largest file: blocks × relations × layers × heads.
 
-    >>> sums = 3 * 64 * 100 * 6 * 8 * 8  # blocks × relations × layers × heads, in double precision
-    >>> sums_bytes(100, 6, 8, twin=False) > sums
+def sums_bytes(tally: Tally, settings: Mapping[str, Any]) -> int:
+    """Bytes that a run's sums take on the disk: all of them, or at least what is left when packed.
+
+    >>> tally = Tally.zeros(("positional/offset-1",), 6, 8)
+    >>> sums_bytes(tally, {"keep_sums": True, "twin": False}) == tally.size
     True
     """
-    names = tuple(map(str, range(relations)))
-    return tally_bytes(Tally.zeros(names, layers, heads)) * (2 if twin else 1)
-
-
-def tally_bytes(tally: Tally) -> int:
-    """Bytes of the arrays of a tally."""
-    return sum(array.nbytes for array in tally.arrays().values())
+    size = tally.size * (2 if settings.get("twin", True) else 1)
+    return size if settings.get("keep_sums") else size // _PACKED
 
 
 def check_room(folder: Path, needed: int) -> None:
@@ -69,7 +68,8 @@ def check_stated_room(
         if stated_relations is None
         else stated_relations
     )
-    check_room(folder, sums_bytes(len(relations), layers, heads, twin=settings.twin))
+    tally = Tally.zeros(tuple(relation.id for relation in relations), layers, heads)
+    check_room(folder, sums_bytes(tally, settings.to_json()))
 
 
 def free_bytes(folder: Path) -> int:

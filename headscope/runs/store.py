@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from headscope.runs.folder import (
     REPORT,
     RULES,
     RUN,
+    SUMS,
     TALLY,
     check_files,
     checksums,
@@ -38,6 +40,7 @@ from headscope.runs.folder import (
 from headscope.runs.keys_from import read_keys_from
 from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.means import read_means, write_means
+from headscope.runs.packed_sums import read_sums, write_sums
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
 from headscope.runs.relative_paths import inward, outward
 from headscope.runs.replace_folder import check_free, put
@@ -80,7 +83,7 @@ def save_by(
         RunError: see `save`.
     """
     check_free(folder, overwrite=overwrite)
-    if run.tally is None and (folder / TALLY).is_file():
+    if run.tally is None and any((folder / name).is_file() for name in (SUMS, TALLY)):
         raise RunError(
             f"{folder} holds the sums of its run, and this one was loaded without them; "
             "load it with_tally=True, or save it elsewhere"
@@ -103,7 +106,8 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     Args:
         folder: the folder that `save` wrote, `atlas:NAME`, or an atlas' file; the name of a model
             that has an atlas stands for it where no run folder is called so.
-        with_tally: read the sums too, which only merging needs.
+        with_tally: read the sums too, which merging, halves and the bootstrap need. Of the twin
+            they are those over all blocks, in the first one, unless the run was to `keep_sums`.
 
     Raises:
         RunError: no run there, or one that was altered, cut short, or put together by hand.
@@ -137,9 +141,7 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     if with_tally:
         numbers = tuple(map(int, sorted(heads["layer"].unique())))
         shape = (numbers, int(heads["head"].max()) + 1)
-        tally, twin = _read_tallies(
-            readable_path(folder, TALLY), (*rules, *info.get("parts", ())), shape
-        )
+        tally, twin = _read_tallies(folder, (*rules, *info.get("parts", ())), shape)
     means, pictures = read_means(folder, heads)
     study_tables = (
         read_causes(folder),
@@ -204,12 +206,10 @@ def _write(run: Result, folder: Path, destination: Path, report: Callable[[], st
         write_means(run.means, run.pictures, folder)
     write_file(folder / REPORT, encoded(report()))
     if run.tally is not None:
-        arrays = dict(run.tally.arrays())
-        if run.twin is not None:
-            twin_arrays = {k: v for k, v in run.twin.arrays().items() if k not in _STIMULUS_MEANS}
-            arrays |= {f"{_TWIN}{name}": array for name, array in twin_arrays.items()}
-        contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        write_file(folder / TALLY, lambda path: save_file(contiguous, path))
+        if run.info.get("settings", {}).get("keep_sums"):
+            _write_tallies(folder / TALLY, run.tally, run.twin)
+        else:
+            write_sums(folder / SUMS, run.tally, run.twin)
     rules = {name: asdict(rule) for name, rule in run.rules.items()}
     # last, because it states what the others are
     info = {**outward(run.info, destination), "relations": rules, "files": checksums(folder)}
@@ -224,9 +224,23 @@ def record_bytes(info: dict[str, Any]) -> bytes:
 _TWIN = "twin."
 
 
+def _write_tallies(path: Path, tally: Tally, twin: Tally | None) -> None:
+    """Write all sums as they are."""
+    arrays = dict(tally.arrays())
+    if twin is not None:
+        twin_arrays = {k: v for k, v in twin.arrays().items() if k not in _STIMULUS_MEANS}
+        arrays |= {f"{_TWIN}{name}": array for name, array in twin_arrays.items()}
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    write_file(path, lambda new: save_file(contiguous, new))
+
+
 def _read_tallies(
-    path: Path, relations: tuple[str, ...], shape: tuple[Sequence[int], int]
+    folder: Path, relations: tuple[str, ...], shape: tuple[Sequence[int], int]
 ) -> tuple[Tally, Tally | None]:
+    """The sums of a run and of its twin: all of them, or those that are packed."""
+    if os.path.lexists(folder / SUMS):
+        return read_sums(readable_path(folder, SUMS), relations, shape)
+    path = readable_path(folder, TALLY)
     try:
         arrays: dict[str, ndarray] = load_file(path)
     except UNREADABLE as error:

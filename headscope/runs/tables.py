@@ -7,6 +7,7 @@ It is written with an apostrophe before it, which reading takes off again. Numbe
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import warnings
@@ -18,6 +19,7 @@ import pandas as pd
 
 from headscope.errors import RunError
 from headscope.heads import PLAIN_NAMES, HeadNames
+from headscope.models.packages import optional_package
 from headscope.runs.folder import RUN, readable_path
 from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
@@ -69,6 +71,18 @@ def table_to_csv(table: pd.DataFrame) -> str:
             quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL,
         )
     )
+
+
+def table_to_parquet(table: pd.DataFrame) -> bytes:
+    """A table as Parquet, its numbers with all their digits.
+
+    Raises:
+        ModelError: pyarrow is not installed.
+    """
+    optional_package("a .parquet file", "pyarrow")
+    content = io.BytesIO()
+    table.to_parquet(content, engine="pyarrow", index=False)
+    return content.getvalue()
 
 
 def read_evidence(path: Path) -> pd.DataFrame:

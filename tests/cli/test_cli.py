@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from headscope.errors import HeadscopeError
+from headscope.runs.tables import table_to_parquet
 from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
 from tests.helpers.shell import headscope
 
@@ -37,7 +39,7 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     assert f"written to {run}" in printed
     assert f"headscope why {run} HEAD" in printed
     files = {path.name for path in run.iterdir()} - {"stdout"}
-    assert files >= {"run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html"}
+    assert files >= {"run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html"}
     assert list(pd.read_csv(run / "evidence.csv").columns) == columns_of("evidence.csv")
     heads = pd.read_csv(run / "heads.csv")
     assert list(heads.columns) == HEADS_BEFORE_EXPLAIN
@@ -77,7 +79,7 @@ def test_the_same_command_gives_the_same_bytes(run, gpt2_folder, tmp_path):
     headscope(
         "classify", gpt2_folder, "--corpus", corpus, "--out", again, "--max-tokens", 3000, "-q"
     )
-    for name in ("evidence.csv", "heads.csv", "tally.safetensors"):
+    for name in ("evidence.csv", "heads.csv", "sums.npz"):
         assert (again / name).read_bytes() == (run / name).read_bytes()
     first, second = (json.loads((f / "run.json").read_text()) for f in (run, again))
     # the folders lie elsewhere, seen from the text and the model
@@ -97,6 +99,25 @@ def test_a_written_run_reads_back_as_it_was(run):
     assert whole.tally.queries[:, own].sum() == pytest.approx(
         whole.evidence.drop_duplicates(["type", "relation"])["n"].sum()
     )
+
+
+def test_heads_writes_the_evidence_as_parquet(run, tmp_path):
+    pytest.importorskip("pyarrow")
+    out, induction = tmp_path / "evidence.parquet", tmp_path / "induction.parquet"
+    assert f"written to {out}" in headscope("heads", run, "--parquet", out).stdout
+    pd.testing.assert_frame_equal(pd.read_parquet(out), hs.load(run).evidence)
+    headscope("heads", run, "--parquet", induction, "--type", "induction")
+    assert set(pd.read_parquet(induction)["type"]) == {"induction"}
+    again = headscope("heads", run, "--parquet", out)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+def test_parquet_needs_a_package_and_says_so(run, monkeypatch):
+    monkeypatch.setattr("headscope.models.packages.is_installed", lambda module: False)
+    needed = r"a \.parquet file needs pyarrow, which is not installed: pip install pyarrow$"
+    with pytest.raises(HeadscopeError, match=needed):
+        table_to_parquet(hs.load(run).evidence)
 
 
 def test_heads_lists_filters_and_exports(run):

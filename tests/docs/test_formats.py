@@ -132,7 +132,8 @@ def zoo_heads() -> pd.DataFrame:
 TABLES = ["heads.csv", "evidence.csv", "effects.csv", "keys_from.csv", "runs.csv"]
 TABLES += [table.name for study in STUDIES for table in study.tables]
 NOT_TABLES = {
-    "run.json", "tally.safetensors", "patterns/examples.safetensors", "patterns/mean.safetensors",
+    "run.json", "sums.npz", "tally.safetensors", "patterns/examples.safetensors",
+    "patterns/mean.safetensors",
 }  # fmt: skip
 
 

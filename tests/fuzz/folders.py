@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ from headscope.cli.files import draw
 from headscope.errors import HeadscopeError
 from headscope.measure.example import Example
 from headscope.run import load
-from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, TALLY
+from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, SUMS, TALLY
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.studies.validation.verify import verify
@@ -36,8 +37,11 @@ TABLES = (EVIDENCE, HEADS)
 TENSORS = (TALLY, PATTERNS)
 
 
-def make_run(folder: Path) -> Path:
-    """A small run with every file that a run can have: 2 layers × 2 heads, two examples."""
+def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
+    """A small run with every file that a run can have: 2 layers × 2 heads, two examples.
+
+    Its sums are packed, or all of them are there.
+    """
     size = 9
     a = np.tril(np.ones((2, 2, size, size))) / np.arange(1, size + 1)[:, None]
     tokens = ["<s>", *"abcd", *"abcd"]
@@ -78,7 +82,8 @@ def make_run(folder: Path) -> Path:
         "share": float("nan"), "twin_p999": 0.125, "floor": 0.5, "tagged": True, "confirmed": 1.0,
     }  # fmt: skip
     facts = {"floor": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
-    info = run.info | {"effects": {"writes/copy/looked-at": facts}}
+    settings = run.info.get("settings", {}) | {"keep_sums": keep_sums}
+    info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
     heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")
     keys = [
         {"layer": layer, "head": head, "k_from": "L0H1" if layer else "",
@@ -261,6 +266,59 @@ def _header_change(draw: st.DrawFn) -> Change:
 
 
 @st.composite
+def _sums_change(draw: st.DrawFn) -> Change:
+    """An archive of sums that is sound, of arrays that are not."""
+    pick, at = draw(st.integers(0, 30)), draw(st.integers(0, 10**6))
+    how = draw(
+        st.sampled_from(
+            ["value", "shape", "longer", "dtype", "gone", "name", "twice", "bomb", "stored"]
+        )
+    )
+    value = draw(st.sampled_from([0, 1, 127, 128, 255]))
+    dtype = draw(st.sampled_from(["|u1", "<i4", "<f8", ">f8", "|O", "<U3", "|V2", "<f2"]))
+
+    def change(folder: Path) -> None:
+        path = folder / SUMS
+        with np.load(io.BytesIO(_raw(path))) as archive:
+            arrays = dict(archive)
+        name = list(arrays)[pick % len(arrays)]
+        array = np.array(arrays[name])
+        if how == "value" and array.size:
+            array.reshape(-1)[at % array.size] = value
+        arrays[name] = array.reshape(-1) if how == "shape" else array
+        if how == "longer":
+            arrays[name] = (
+                np.concatenate([array, array]) if array.ndim else np.stack([array, array])
+            )
+        if how == "gone":
+            del arrays[name]
+        if how == "name":
+            arrays["x" * value] = arrays.pop(name)
+        with zipfile.ZipFile(
+            path, "w", zipfile.ZIP_STORED if how == "stored" else zipfile.ZIP_DEFLATED
+        ) as archive:
+            for key, stored in arrays.items():
+                text = _npy(
+                    stored,
+                    dtype if how == "dtype" and key == name else None,
+                    10 ** (at % 20) if how == "bomb" and key == name else 0,
+                )
+                for _ in range(1 + (how == "twice" and key == name)):
+                    archive.writestr(f"{key}.npy", text)
+
+    return change  # fmt: skip
+
+
+def _npy(array: np.ndarray, dtype: str | None, zeros: int) -> bytes:
+    """An array as a file, said to be of another kind, or of so many zeros, of which some follow."""
+    shape = (zeros,) if zeros else array.shape
+    facts = {"descr": dtype or array.dtype.str, "fortran_order": False, "shape": shape}
+    text = repr(facts).encode() + b"\n"
+    body = b"\0" * min(zeros, 10**8) if zeros else array.tobytes()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+@st.composite
 def _byte_change(draw: st.DrawFn) -> Change:
     name, share = draw(st.sampled_from(FILES)), draw(st.floats(0, 1))
     how = draw(
@@ -310,7 +368,8 @@ def _byte_change(draw: st.DrawFn) -> Change:
 
 
 changes = st.one_of(
-    _json_change(RUN), _json_change(RUN), _json_change(INDEX), _cell_change(), _header_change(), _byte_change(),
+    _json_change(RUN), _json_change(RUN), _json_change(INDEX), _cell_change(), _header_change(), _sums_change(),
+    _byte_change(),
 )  # fmt: skip
 
 
@@ -325,7 +384,10 @@ def check_folder(
     for change in made:
         with suppress(Exception):  # the first change can leave nothing for the second
             change(folder)
-    altered = {name for name in CHECKED if not _same(sound / name, folder / name)}
+    present = [
+        name for name in CHECKED if any(os.path.lexists(at / name) for at in (sound, folder))
+    ]
+    altered = {name for name in present if not _same(sound / name, folder / name)}
     if sign:
         signed(folder)
     try:

@@ -157,5 +157,11 @@ def test_its_sums_are_kept_in_the_run_folder(gpt2_folder, keys_file, tmp_path):
     back = load(tmp_path / "run", with_tally=True)
     assert run.twin is not None
     assert back.twin is not None
-    assert np.array_equal(back.twin.target, run.twin.target)
+    assert np.array_equal(back.twin.target.sum(0), run.twin.target.sum(0))
+    assert not back.twin.target[1:].any()
     assert np.array_equal(back.tally.target, run.tally.target)
+    hs.classify(str(gpt2_folder), keys_file, max_tokens=400, keep_sums=True, out=tmp_path / "whole")
+    whole = load(tmp_path / "whole", with_tally=True)
+    assert whole.twin is not None
+    assert np.array_equal(whole.twin.target, run.twin.target)
+    assert np.array_equal(whole.tally.target, run.tally.target)

@@ -51,7 +51,7 @@ def test_the_run_says_what_is_not_kept_and_what_was_cut(run):
     folder, out, _ = run
     notes = json.loads((out / "run.json").read_text())["notes"]
     assert NOT_KEPT in notes
-    assert not (out / "tally.safetensors").exists()
+    assert not (out / "sums.npz").exists()
     assert not [each for each in out.parent.iterdir() if each.name.endswith(".partial")]
     longest = min(512, load_model(str(folder)).context)
     cut = f"windows of 900 tokens were asked for; an encoder's are cut at {longest}"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.folders import changes, check_folder, make_run
 
 
-def test_any_run_folder_is_used_soundly_or_refused(tmp_path):
-    sound = make_run(tmp_path / "sound")
+@pytest.mark.parametrize(("keep_sums", "count"), [(False, 100), (True, 20)])
+def test_any_run_folder_is_used_soundly_or_refused(tmp_path, keep_sums, count):
+    sound = make_run(tmp_path / "sound", keep_sums=keep_sums)
     assert check_folder(sound, tmp_path, [], sign=False)
     assert check_folder(sound, tmp_path, [], sign=True)
     used = []
 
     @settings(
-        max_examples=120, derandomize=True, deadline=None, database=None,
+        max_examples=count, derandomize=True, deadline=None, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.lists(changes, min_size=1, max_size=2), st.integers(0, 3))

@@ -15,7 +15,17 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import RunError
 from headscope.run import load
-from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, REPORT, RUN, TALLY
+from headscope.runs.folder import (
+    CHECKED,
+    EVIDENCE,
+    HEADS,
+    INDEX,
+    PATTERNS,
+    REPORT,
+    RUN,
+    SUMS,
+    TALLY,
+)
 from headscope.runs.store import UNCHECKED
 from tests.fuzz.folders import make_run, sign_record, signed
 from tests.limits import no_hang
@@ -26,9 +36,17 @@ def sound(tmp_path_factory) -> Path:
     return make_run(tmp_path_factory.mktemp("sound") / "run")
 
 
+@pytest.fixture(scope="module")
+def sound_with_all_sums(tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("whole") / "run", keep_sums=True)
+
+
 @pytest.fixture
-def folder(sound, tmp_path) -> Path:
-    return shutil.copytree(sound, tmp_path / "run")
+def folder(sound, sound_with_all_sums, tmp_path, request) -> Path:
+    """A run; with all sums where a test is about their file."""
+    callspec = getattr(request.node, "callspec", None)
+    is_whole = callspec is not None and callspec.params.get("name") == TALLY
+    return shutil.copytree(sound_with_all_sums if is_whole else sound, tmp_path / "run")
 
 
 def edit(path: Path, change: Callable[[dict], object]) -> None:
@@ -39,13 +57,14 @@ def edit(path: Path, change: Callable[[dict], object]) -> None:
         sign_record(path)
 
 
-def test_run_json_states_the_checksum_of_every_file_that_is_read_back(folder):
+@pytest.mark.parametrize("name", [SUMS, TALLY])
+def test_run_json_states_the_checksum_of_every_file_that_is_read_back(folder, name):
     import hashlib
 
     stated = json.loads((folder / RUN).read_text())["files"]
-    assert set(stated) == set(CHECKED)
-    for name, sha256 in stated.items():
-        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha256
+    assert set(stated) == set(CHECKED) - {SUMS, TALLY} | {name}
+    for file, sha256 in stated.items():
+        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == sha256
     assert "files" not in load(folder).info
 
 
@@ -82,7 +101,7 @@ def test_an_edited_cell_is_named_as_altered_by_the_command_line(folder):
 
 
 def test_patterns_and_sums_of_another_run_are_named(folder):
-    for name in (TALLY, PATTERNS, INDEX):
+    for name in (SUMS, PATTERNS, INDEX):
         edit(folder / RUN, lambda facts, name=name: facts["files"].pop(name))
         with pytest.raises(RunError, match=f"{name}: not written with this run"):
             load(folder)
@@ -173,15 +192,15 @@ def test_a_pickle_in_a_run_folder_is_never_loaded(folder, tmp_path, name):
 def test_pipes_and_huge_files_are_refused_unread(folder):
     import os
 
-    (folder / TALLY).unlink()
-    os.mkfifo(folder / TALLY)
+    (folder / SUMS).unlink()
+    os.mkfifo(folder / SUMS)
     with (
         no_hang(),
         pytest.raises(RunError, match="this file of the run is no regular"),
     ):
         load(folder)
-    (folder / TALLY).unlink()
-    with (folder / TALLY).open("wb") as file:
+    (folder / SUMS).unlink()
+    with (folder / SUMS).open("wb") as file:
         file.truncate(10**12)
     with no_hang(), pytest.raises(RunError, match="1,000,000,000,000 bytes, and no run has more"):
         load(folder)
@@ -204,11 +223,11 @@ def header(**tensors: dict) -> bytes:
         header(),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", [TALLY, PATTERNS])
+@pytest.mark.parametrize("name", [SUMS, TALLY, PATTERNS])
 def test_sums_and_patterns_of_another_kind_are_refused_even_when_signed(folder, name, raw):
     (folder / name).write_bytes(raw)
     signed(folder)
-    with no_hang(), pytest.raises(RunError, match=r"tally|pattern"):
+    with no_hang(), pytest.raises(RunError, match=r"sums|tally|pattern"):
         load(folder, with_tally=True)
 
 

@@ -138,11 +138,14 @@ def test_a_run_without_room_for_its_sums_is_refused_before_it_is_read(
     gpt2_folder, corpus, whole, tmp_path
 ):
     """What is refused would not have fitted: the sums are the largest file of a run, not all."""
-    sums = (whole / "tally.safetensors").stat().st_size
+    out = tmp_path / "whole"
+    hs.classify(str(gpt2_folder), corpus, out=out, keep_sums=True, **OPTIONS)
+    sums = (out / "tally.safetensors").stat().st_size
     size = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file())
+    assert size < sums
     with disk(tmp_path / "small", f"size={sums - 50_000}") as small:
         with pytest.raises(RunError, match=r"will take at least .* MB, and .* MB are free there"):
-            hs.classify(str(gpt2_folder), corpus, out=small / "run", **OPTIONS)
+            hs.classify(str(gpt2_folder), corpus, out=small / "run", keep_sums=True, **OPTIONS)
         assert list(small.iterdir()) == []
     with disk(tmp_path / "large", f"size={size + 200_000}") as large:
         hs.classify(str(gpt2_folder), corpus, out=large / "run", **OPTIONS)

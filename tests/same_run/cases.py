@@ -40,7 +40,7 @@ def _classify(
     needs: str | None = None,
     files: tuple[str, ...] = (*TABLES, "tally.safetensors"),
 ) -> Case:
-    command = f"classify {words} --out {name} --overwrite --quiet"
+    command = f"classify {words} --keep-sums --out {name} --overwrite --quiet"
     return Case(name, (command,), tuple(f"{name}/{file}" for file in files), needs)
 
 

@@ -406,7 +406,8 @@ def test_a_run_says_how_large_its_sums_are(gpt2_folder, story, tmp_path, monkeyp
     monkeypatch.setattr(module, "data_size", lambda count: f"{count} bytes")
     lines: list[str] = []
     out = tmp_path / "run"
-    hs.classify(str(gpt2_folder), story, out=out, progress=ProgressOutput(lines.append), **SMALL)
+    told_by = ProgressOutput(lines.append)
+    hs.classify(str(gpt2_folder), story, out=out, progress=told_by, keep_sums=True, **SMALL)
     told = re.fullmatch(r"about (\d+) bytes will be written to .*run", lines[0])
     assert told is not None
     assert int(told[1]) == pytest.approx((out / "tally.safetensors").stat().st_size, rel=0.02)

@@ -116,7 +116,7 @@ def test_a_run_read_without_its_sums_does_not_overwrite_them(made):
     with pytest.raises(RunError, match="loaded without them"):
         load(folder).save(folder, overwrite=True)
     load(folder, with_tally=True).save(folder, overwrite=True)
-    assert (folder / "tally.safetensors").is_file()
+    assert (folder / "sums.npz").is_file()
 
 
 def test_the_cache_gives_back_what_was_written_head_by_head(made):
@@ -358,7 +358,7 @@ def test_show_prints_a_grid_and_other_files_are_refused(made, tmp_path):
 def test_the_run_folder_holds_the_report_and_the_patterns(made):
     names = {path.name for path in (made[0] / "shown").iterdir()}
     assert names == {
-        "run.json", "evidence.csv", "heads.csv", "tally.safetensors", "report.html", "patterns",
+        "run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html", "patterns",
     }  # fmt: skip
     page = (made[0] / "shown" / "report.html").read_text(encoding="utf-8")
     assert "sentence-end" in page

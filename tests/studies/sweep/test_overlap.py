@@ -161,7 +161,7 @@ def test_one_process_runs_cells_one_after_the_other():
         assert next(coming) == "b"
 
 
-FILES = ("evidence.csv", "heads.csv", "tally.safetensors", "patterns/examples.safetensors")
+FILES = ("evidence.csv", "heads.csv", "sums.npz", "patterns/examples.safetensors")
 
 
 def test_a_sweep_by_workers_writes_the_same_bytes_as_by_one_process(gpt2_folder, story, tmp_path):

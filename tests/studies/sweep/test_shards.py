@@ -35,7 +35,7 @@ from headscope.studies.sweep.ray.worker import (
 from tests.helpers.shell import headscope
 
 TYPES = ["positional", "delimiter", "induction"]
-WRITTEN = ("evidence.csv", "heads.csv", "tally.safetensors", "patterns/examples.safetensors")
+WRITTEN = ("evidence.csv", "heads.csv", "sums.npz", "patterns/examples.safetensors")
 
 
 def windows(count: int) -> Iterator[Window]:

@@ -138,7 +138,7 @@ def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
         out=tmp_path / "run",
     )  # fmt: skip
     (cell,) = (cell for cell in read_sweep_cells(swept) if cell.revision == "step20")
-    for name in ("evidence.csv", "heads.csv", "tally.safetensors"):
+    for name in ("evidence.csv", "heads.csv", "sums.npz"):
         assert (swept / cell.folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 

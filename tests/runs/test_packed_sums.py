@@ -1,0 +1,220 @@
+"""Packed sums are the sums, to the last bit, and no file of them fills the memory."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headscope as hs
+from headscope.errors import RunError
+from headscope.measure.tally import GRAIN, Tally
+from headscope.relations import relations_of
+from headscope.run import load
+from headscope.runs.packed_sums import from_planes, planes, read_sums, write_sums
+from headscope.runs.tables import table_to_csv
+from headscope.statistics.columns import SHADOW_COLUMNS
+from headscope.statistics.judge_heads import judge
+from headscope.statistics.result import Result
+from headscope.statistics.run_info import RunInfo
+from tests.limits import no_hang
+
+TYPES = ["positional", "induction", "syntactic"]
+NAMES = ("positional/a", "syntactic/b", "syntactic/b/contested")
+SHAPE = ((0, 2), 3)
+AFTER_SHADOWS = [*SHADOW_COLUMNS, "verdict", "tagged", "confirmed"]
+"""Columns that need the model once more."""
+
+
+def drawn(seed: int = 0) -> Tally:
+    """Sums in some blocks, of some relations; one is below 0, as effects are."""
+    rng, tally = np.random.default_rng(seed), Tally.zeros(NAMES, *SHAPE)
+    for block, relation in ((0, 0), (7, 0), (63, 1), (7, 2)):
+        for sums in (tally.target, tally.control):
+            sums[block, relation] = np.rint(rng.normal(0, 300, (2, 3)) / GRAIN) * GRAIN
+        tally.hits[block, relation] = rng.integers(0, 300, (2, 3))
+        tally.queries[block, relation] = 300
+    tally.profile.entropy[:] = np.rint(rng.random((2, 3)) / GRAIN) * GRAIN
+    return tally
+
+
+def written(path: Path, tally: Tally, twin: Tally | None = None) -> Path:
+    write_sums(path, tally, twin)
+    return path
+
+
+def test_each_sum_is_read_back_as_it_was(tmp_path):
+    tally, twin = drawn(), drawn(1)
+    path = written(tmp_path / "sums.npz", tally, twin)
+    read, read_twin = read_sums(path, NAMES, SHAPE)
+    for name, array in tally.arrays().items():
+        assert np.array_equal(read.arrays()[name], array), name
+    for name in ("target", "control", "hits", "queries", "chance"):
+        sums = getattr(read_twin, name)
+        assert np.array_equal(sums[0], getattr(twin, name).sum(0)), name
+        assert not sums[1:].any()
+    assert read.numbers == (0, 2)
+
+
+def test_a_run_without_a_twin_has_none(tmp_path):
+    assert read_sums(written(tmp_path / "sums.npz", drawn()), NAMES, SHAPE)[1] is None
+
+
+def test_the_same_sums_are_the_same_bytes(tmp_path):
+    one, other = (written(tmp_path / name, drawn(), drawn(1)) for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+    assert one.read_bytes() != written(tmp_path / "third", drawn(2)).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0, 1.0, 255.0], [-1.0, 127 * GRAIN, -128 * GRAIN], [128 * GRAIN], [2.0**28, -(2.0**28)],
+        [0.1, 1 / 3], [1e300], [GRAIN / 2], [],
+    ],
+)  # fmt: skip
+def test_numbers_of_every_size_are_exact(values):
+    array = np.array(values, np.float64).reshape(1, -1)
+    assert np.array_equal(from_planes(planes(array)), array)
+
+
+def test_whole_grains_take_no_more_bytes_than_they_need():
+    assert planes(np.array([127 * GRAIN])).shape == (1, 1)
+    assert planes(np.array([128 * GRAIN])).shape == (2, 1)  # else it would be below 0
+    assert planes(np.array([1.0])).shape == (4, 1)
+
+
+@pytest.fixture(scope="module")
+def classified(gpt2_folder, tmp_path_factory) -> hs.Run:
+    out = tmp_path_factory.mktemp("packed") / "run"
+    asked = {"types": TYPES, "max_tokens": 2_000, "built": False, "examples": False}
+    return hs.classify(str(gpt2_folder), "gold", out=out, **asked)
+
+
+@pytest.fixture(scope="module")
+def folder(classified, tmp_path_factory) -> Path:
+    return next(tmp_path_factory.getbasetemp().glob("packed*/run"))
+
+
+def judged(run: Result) -> Result:
+    """The run's sums, judged again."""
+    assert run.tally is not None
+    info = RunInfo.from_json(run.info)
+    return judge(run.tally, relations_of(TYPES), seed=0, info=info, twin=run.twin)
+
+
+def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified, folder):
+    again = judged(load(folder, with_tally=True))
+    assert table_to_csv(again.evidence) == table_to_csv(judged(classified).evidence)
+    table = pd.read_csv(io.StringIO(table_to_csv(again.evidence)), dtype=str)
+    kept = pd.read_csv(folder / "evidence.csv", dtype=str)
+    assert len(kept) > 300
+    assert kept[["ci_low", "contested_mass", "matched", "twin_p999"]].notna().any().all()
+    pd.testing.assert_frame_equal(
+        table.drop(columns=AFTER_SHADOWS), kept.drop(columns=AFTER_SHADOWS)
+    )
+    # each head is described as it was, too
+    columns = ["entropy", "variability", "shape", "mean_distance", "first_token_mass"]
+    assert again.heads[columns].equals(classified.heads[columns])
+
+
+def test_what_is_kept_is_a_small_part_of_the_sums(classified, folder):
+    whole = classified.tally.size + classified.twin.size
+    assert (folder / "sums.npz").stat().st_size < whole / 20
+    assert not (folder / "tally.safetensors").exists()
+
+
+def test_all_sums_are_kept_where_that_is_asked(classified, tmp_path):
+    info = classified.info | {"settings": classified.info["settings"] | {"keep_sums": True}}
+    run = hs.Run(classified.heads, classified.evidence, classified.rules, info, classified.tally)
+    run.save(tmp_path / "run")
+    assert not (tmp_path / "run" / "sums.npz").exists()
+    read = load(tmp_path / "run", with_tally=True)
+    for name, array in classified.tally.arrays().items():
+        assert np.array_equal(read.tally.arrays()[name], array), name
+
+
+def archive(path: Path, **files: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(f"{name}.npy", content)
+    return path
+
+
+def npy(shape: tuple[int, ...], dtype: str = "|u1", body: bytes = b"", version: int = 1) -> bytes:
+    facts = {"descr": dtype, "fortran_order": False, "shape": shape}
+    text = f"{facts}\n".encode()
+    size = len(text).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text + body
+
+
+def test_a_file_that_would_fill_the_memory_is_refused_before_it_does(tmp_path):
+    bomb = bytes(60 * 2**20)
+    declared = archive(tmp_path / "declared", target=npy((len(bomb),), body=bomb))
+    longer = archive(tmp_path / "longer", target=npy((8,), body=bomb))
+    header = archive(
+        tmp_path / "header", target=npy((8,), body=b"", version=2)[:8] + b"\xff" * 4 + bomb
+    )
+    many = archive(
+        tmp_path / "many", **{f"a{i}": npy((60_000,), body=bytes(60_000)) for i in range(99)}
+    )
+    tracemalloc.start()
+    for path, message in (
+        (declared, "too many"),
+        (longer, "not as long"),
+        (header, "version"),
+        (many, "too many"),
+    ):
+        assert path.stat().st_size < 2**20
+        with no_hang(), pytest.raises(RunError, match=rf"{path}: no sums of a run: .*{message}"):
+            read_sums(path, NAMES, SHAPE)
+    assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    tracemalloc.stop()  # fmt: skip
+
+
+def test_sums_beyond_what_any_run_has_are_refused(tmp_path):
+    path = written(tmp_path / "sums.npz", drawn())
+    with no_hang(), pytest.raises(RunError, match="no run has more than"):
+        read_sums(path, tuple(map(str, range(10**6))), (range(100), 1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("block", np.array([0, 7, 64, 7], np.int32), "a block that is none of the run's 64"),
+        ("block", np.array([0, -1, 63, 7], np.int32), "a block that is none of the run's 64"),
+        ("relation", np.array([0, 0, 1, 3], np.int32), "a relation that is none of the run's 3"),
+        ("relation", np.array([0, 0, 1], np.int32), "relation has shape"),
+        ("relation", np.array([0, 0, 1, 2.0]), "relation has shape"),
+        ("target", np.zeros((4, 2, 4)), "target has shape"),
+        ("target", np.zeros((9, 4, 2, 3), np.uint8), "target has shape"),
+        ("target", np.full((4, 2, 3), np.inf), "target holds what is no finite number"),
+        ("hits", None, "the sums 'hits' are missing"),
+        ("more", np.zeros(3), "the sums 'more' are missing, or are none of a run"),
+        ("target", np.array([None] * 4), "no sums are|Object arrays"),
+    ],
+)  # fmt: skip
+def test_sums_of_another_run_are_refused(tmp_path, name, array, message):
+    with np.load(written(tmp_path / "sums.npz", drawn())) as packed:
+        arrays = dict(packed)
+    arrays[name] = array
+    if array is None:
+        del arrays[name]
+    np.savez_compressed(tmp_path / "altered.npz", **arrays)
+    with pytest.raises(RunError, match=message):
+        read_sums(tmp_path / "altered.npz", NAMES, SHAPE)
+
+
+def test_sums_that_are_there_twice_are_refused(tmp_path):
+    with np.load(written(tmp_path / "sums.npz", drawn())) as packed:
+        arrays = dict(packed)
+    arrays["block"][:] = 7
+    arrays["relation"][:] = 1
+    np.savez_compressed(tmp_path / "altered.npz", **arrays)
+    with pytest.raises(RunError, match="are there twice"):
+        read_sums(tmp_path / "altered.npz", NAMES, SHAPE)
