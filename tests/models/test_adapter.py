@@ -188,7 +188,7 @@ def test_expressions_that_are_in_use_are_read(lora, tmp_path):
 
 
 SAVE = "save the adapter again with PEFT's save_pretrained, or copy it again"
-BRACES = "it should be a group of entries in braces, as PEFT's save_pretrained writes it"
+BRACES = "it should be a group of entries in braces, as save_pretrained of PEFT writes it"
 NO_CONFIG = [
     ("", f"is not JSON: Expecting value: line 1 column 1 (char 0); {SAVE}"),
     ('{"r": ', f"is not JSON: Expecting value: line 1 column 7 (char 6); {SAVE}"),

@@ -146,9 +146,9 @@ def test_a_rotary_kind_that_transformers_does_not_know_is_named_with_those_it_kn
         (b"\xff\xfe", "is not JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start "
                       "byte; download it again, or save the model with transformers' save_pretrained"),
         (b"[]", "is no configuration but []; it should be a group of entries in braces, as "
-                "transformers' save_pretrained writes it"),
+                "save_pretrained of transformers writes it"),
         (b"5", "is no configuration but 5; it should be a group of entries in braces, as "
-               "transformers' save_pretrained writes it"),
+               "save_pretrained of transformers writes it"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_configuration_is_named(folder, content, said):
