@@ -20,7 +20,7 @@ from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
-from headscope.measure.shadow import ShadowRequest, ShadowScore, score_shadows
+from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
 from headscope.measure.shadow_rows import rows_of_model
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
@@ -92,9 +92,8 @@ class InProcess:
     ) -> list[ShadowScore]:
         """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
         read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
-        return score_shadows(
-            read, windows, relations, requests, tokens=tokens, seed=seed, progress=progress
-        )
+        text = ShadowText(windows, tokens, seed)
+        return score_shadows(read, text, relations, requests, progress=progress)
 
     def find_examples(
         self,

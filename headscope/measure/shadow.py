@@ -77,32 +77,40 @@ ReadRows = Callable[
 tokens one after the other, each with the keys that it sees."""
 
 
+class ShadowText(NamedTuple):
+    """Windows that shadows may be fitted and judged on."""
+
+    windows: Sequence[Window]
+    tokens: int
+    """To read again, to the end of a window."""
+    seed: int
+    """Seeds the choice of windows and the bootstrap."""
+
+
 def score_shadows(
     read: ReadRows,
-    windows: Sequence[Window],
+    text: ShadowText,
     relations: Sequence[Relation],
     requests: Sequence[ShadowRequest],
     *,
-    tokens: int,
-    seed: int,
     progress: OnProgress = silent,
 ) -> list[ShadowScore]:
     """Scores of the shadows of some heads, in the order of the requests.
 
     Args:
         read: reads rows of attention.
-        windows: those that may be read again.
+        text: what may be read again, and how much of it.
         relations: the relations of the run.
         requests: heads, each with a relation.
-        tokens: to read again, to the end of a window.
-        seed: seeds the choice of windows and the bootstrap.
         progress: called with the tokens that are read and fitted, and with all of them, which are
             twice those that are read again.
     """
     if not requests:
         return []
     questions = {number: relations[number] for number in {want.relation for want in requests}}
-    sample = choose_windows(windows, list(questions.values()), tokens=tokens, seed=seed)
+    sample = choose_windows(
+        text.windows, list(questions.values()), tokens=text.tokens, seed=text.seed
+    )
     if not sample:
         return [NO_SHADOW] * len(requests)
     heads = sorted({(want.layer, want.head) for want in requests})
@@ -117,7 +125,7 @@ def score_shadows(
         shadow_of = cache(partial(rows.shadow, slot))  # of one head at a time, as they are large
         for want in requests:
             if (want.layer, want.head) == head:
-                scores[want] = rows.score(slot, questions[want.relation], shadow_of, seed)
+                scores[want] = rows.score(slot, questions[want.relation], shadow_of, text.seed)
         progress(length + length * (slot + 1) // len(heads), 2 * length)
     return [scores[want] for want in requests]
 

@@ -19,7 +19,7 @@ from headscope.measure.profile import profiled_tiles
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.selection import select
-from headscope.measure.shadow import score_shadows, tokens_again
+from headscope.measure.shadow import ShadowText, score_shadows, tokens_again
 from headscope.measure.shadow_rows import rows_of_patterns
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import Tally
@@ -101,9 +101,8 @@ def score_patterns(
     def again(sample: Sequence[Window]) -> Iterator[tuple[Pattern, Window]]:
         return arrays_of(patterns, texts, [number[id(window)] for window in sample])
 
-    requests, tokens = weighed.shadow_requests, tokens_again(sum(map(len, as_scored)))
-    read = rows_of_patterns(again)
-    shadows = score_shadows(read, as_scored, relations, requests, tokens=tokens, seed=seed)
+    text = ShadowText(as_scored, tokens_again(sum(map(len, as_scored))), seed)
+    shadows = score_shadows(rows_of_patterns(again), text, relations, weighed.shadow_requests)
     return weighed.judge(shadows)
 
 

@@ -18,6 +18,7 @@ from headscope.measure.shadow import (
     PRIOR,
     ROUNDS,
     ShadowRequest,
+    ShadowText,
     choose_windows,
     fit,
     predict,
@@ -105,11 +106,9 @@ def shadow_of(windows, choose, name, *, noise=0.2, tokens=12_000):
     request, steps = [ShadowRequest(0, 0, 0)], []
     (score,) = score_shadows(
         rows_of_patterns(patterns),
-        windows,
+        ShadowText(windows, tokens, seed=0),
         [relation(name)],
         request,
-        tokens=tokens,
-        seed=0,
         progress=lambda done, total: steps.append((done, total)),
     )
     # reading is one half of the work, and fitting the other
