@@ -378,7 +378,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope check heuristics --corpus gold --out zoo.csv --figure zoo.pdf",
         ),
         out="Write each head's row to this CSV.",
-        lines="validation.heuristic_benchmark.benchmark_view:zoo_lines",
+        lines="validation.heuristic_benchmark.benchmark_result:zoo_lines",
         python_only=("tokenizer",),
         tables=(Table("calibrate zoo"),),
     ),

@@ -1,0 +1,23 @@
+"""Rows of studies name what exists: a path that leads nowhere would show at its first use alone."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from headscope.studies.study_table import STUDIES
+
+PATHS = sorted(
+    {path for row in STUDIES for path in (row.function, row.result, row.lines or row.function)}
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_of_a_row_leads_to_a_function_or_a_class(path):
+    module, _, name = path.partition(":")
+    assert callable(getattr(import_module(f"headscope.studies.{module}"), name))
+
+
+def test_results_have_paths_too():
+    assert len(PATHS) > 2 * len(STUDIES)
