@@ -21,6 +21,7 @@ FOLDERS = {
     ("gallery", "out"),
     ("headvis", "out"),
     ("languages", "out"),
+    ("pack", "out"),
     ("sweep", "out"),
     ("prune", "save"),
 }
@@ -70,7 +71,9 @@ def test_every_output_is_known():
 @pytest.mark.parametrize(("command", "option", "flag"), OUTPUTS, ids=lambda part: str(part))
 def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_path):
     suffix = {"out": ".csv", "figure": ".svg", "html": ".html", "film": ".html"}[option]
-    suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
+    suffix = {"film": ".html", "report": ".html", "show": ".svg", "atlas": ".svg"}.get(
+        command, suffix
+    )
     precious = tmp_path / f"precious{suffix}"
     precious.write_text("precious")
     arguments = [*line(command), *NEEDED[command], flag, str(precious)]

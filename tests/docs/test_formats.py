@@ -117,7 +117,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 WRITTEN_OTHERWISE = {
     "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "headvis", "languages", "prune",
-    "streaming", "sweep", "verify", "weights",
+    "streaming", "sweep", "verify", "weights", "zoo",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
