@@ -6,19 +6,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from headscope.errors import NothingAskedError
-from headscope.measure.bootstrap import LEVEL, RESAMPLES
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
-from headscope.measure.tally import BLOCKS, MIN_BLOCKS, PICTURED, Tally
-from headscope.relations.relation import MIN_QUERIES, RELIABLE, Relation, TagThresholds
-from headscope.relations.sink import PARTIAL
+from headscope.measure.tally import PICTURED, Tally
+from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.writes.effect import Effect, effects_among, of_attention
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -26,15 +24,12 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     SHADOW_COLUMNS,
 )
-from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL
 from headscope.statistics.estimates import NO_FACTS, Facts, Half, weigh
 from headscope.statistics.general_labels import (
-    TIMES_LABEL,
     distinct_tags,
     general_labels,
     tag_names,
 )
-from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
 from headscope.statistics.split_half import (
@@ -45,28 +40,13 @@ from headscope.statistics.split_half import (
     tags_of_halves,
 )
 from headscope.statistics.tags import TAGGED, decidable_relations, head_table, verdicts
+from headscope.statistics.thresholds import THRESHOLDS
 from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 
 _PACKAGES = ("headscope", "torch", "transformers", "transformer-lens", "numpy", "pandas", "scipy")
 CORRECTED = ("q_value", "contested_p", "contested_least_p")
 """Columns of the evidence that count how often a run asked whether it had read enough."""
-THRESHOLDS: Mapping[str, Any] = {
-    "conditions": [condition.name for condition in CONDITIONS],
-    "min_queries": MIN_QUERIES,
-    "max_q_value": MAX_Q,
-    "max_contested_p": MAX_P,
-    "times_control": TIMES_CONTROL,
-    "times_label": TIMES_LABEL,
-    "partial_sink": PARTIAL,
-    "blocks": BLOCKS,
-    "min_blocks": MIN_BLOCKS,
-    "interval": LEVEL,
-    "resamples": RESAMPLES,
-    "reliable": RELIABLE,
-    "twin_percentile": TWIN_PERCENTILE,
-    "twin_queries": TWIN_QUERIES,
-}
 
 
 class Judging(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import replace
 from headscope.attention_kind import KINDS
 from headscope.relations import head_types
 from headscope.relations.relation import TagThresholds
-from headscope.statistics.judge_heads import THRESHOLDS
 from headscope.statistics.result import Result
+from headscope.statistics.thresholds import THRESHOLDS
 
 _LISTED = 3
 """Differences that a sentence names; the others are counted."""

@@ -255,7 +255,7 @@ def test_the_parts_of_a_bad_run_never_reach_the_folder(gpt2_folder, tmp_path, mo
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "save_file", fail)
+    monkeypatch.setattr(store, "write_sums", fail)
     with pytest.raises(hs.HeadscopeError, match="cannot be written: No space left"):
         hs.classify(str(gpt2_folder), types=["induction"], max_tokens=2000, out=tmp_path / "run")
     # the sums are kept beside it, for the same command to go on from
