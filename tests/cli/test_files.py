@@ -31,7 +31,7 @@ OUTPUTS = [
     for name, command in sorted(COMMANDS.items())
     for option in command.params
     if option.param_type_name == "option"
-    and option.name in ("out", "figure", "html", "film", "save")
+    and option.name in ("out", "figure", "html", "film", "parquet", "save")
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {name: words_with(name, {"head": "L0H0", "text": "text"}) for name in COMMANDS}
@@ -70,7 +70,7 @@ def test_every_output_is_known():
 
 @pytest.mark.parametrize(("command", "option", "flag"), OUTPUTS, ids=lambda part: str(part))
 def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_path):
-    suffix = {"out": ".csv", "figure": ".svg", "html": ".html", "film": ".html"}[option]
+    suffix = {"out": ".csv", "figure": ".svg", "parquet": ".parquet"}.get(option, ".html")
     suffix = {"film": ".html", "report": ".html", "show": ".svg", "atlas": ".svg"}.get(
         command, suffix
     )
