@@ -71,13 +71,6 @@ WRITERS = (
         near=100.0,
         flags=(("name", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
     ),
-    Writer(
-        "marks what is asked",
-        0,
-        "cued",
-        near=100.0,
-        flags=(("cue", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
-    ),
     Writer("copy", 0, "copy", earns="copy", near=50.0, offset=1),
     Writer("copies its own token", 0, "copy", may=_COPIES, near=50.0),
     Writer("raises all that it saw", 0, "copy", 20.0, may=_COPIES),
@@ -94,6 +87,13 @@ WRITERS = (
     Writer("successor", 0, "successor", earns="successor", near=50.0),
     Writer("raises plural verbs", 0, "plural", near=50.0),
     Writer("lowers the token before", 0, "copy", -1.0, may=_LOWERS, near=50.0, offset=1),
+    Writer(
+        "marks what is asked",
+        0,
+        "cued",
+        near=100.0,
+        flags=(("cue", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
+    ),
     Writer("suppress", 1, "copy", -1.0, earns="suppress", near=50.0, offset=1),
     Writer(
         "induction",
@@ -119,7 +119,6 @@ WRITERS = (
     Writer("raises all names", 1, "copy", 3.0, may=_COPIES, flags=(("name", MATCH_LOGITS), _BOS)),
     Writer("lowers all names", 1, "copy", -3.0, may=_LOWERS, flags=(("name", MATCH_LOGITS), _BOS)),
     Writer("retrieval", 1, "copy", earns="retrieval", may=_COPIES, **_READING),  # type: ignore[arg-type]
-    Writer("raises the values of the last name", 1, "copy", may=_COPIES, **_OF_PERSON),  # type: ignore[arg-type]
     Writer("raises all values", 1, "copy", 3.0, may=_COPIES, flags=(("value", MATCH_LOGITS), _BOS)),
     Writer(
         "lowers all values", 1, "copy", -3.0, may=_LOWERS, flags=(("value", MATCH_LOGITS), _BOS)
@@ -136,5 +135,6 @@ WRITERS = (
     Writer("goes by the last noun", 1, "number", near=25.0, flags=(("noun", MATCH_LOGITS), _BOS)),
     Writer("raises singular verbs", 1, "plural", -1.0, near=50.0),
     Writer("lowers the list", 1, "copy", -3.0, may=_LOWERS, flags=(("member", MATCH_LOGITS), _BOS)),
+    Writer("raises the values of the last name", 1, "copy", may=_COPIES, **_OF_PERSON),  # type: ignore[arg-type]
 )
 """Seventeen heads in each of two layers."""
