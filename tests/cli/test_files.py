@@ -35,7 +35,7 @@ OUTPUTS = [
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {name: words_with(name, {"head": "L0H0", "text": "text"}) for name in COMMANDS}
-NEEDED["calibrate"] = ["nowhere"]
+NEEDED |= {"calibrate": ["nowhere"], "zoo": ["--corpus", "nowhere"]}
 
 
 @pytest.fixture(scope="module")

@@ -124,8 +124,9 @@ def test_a_run_folder_keeps_the_pictures_of_heads_that_are_drawn_on_other_stimul
     kept = loaded.pictures[0, 1]
     assert kept.stimulus == "repeat"
     np.testing.assert_allclose(kept.pattern, run.pictures[0, 1].pattern, atol=1e-3)
-    sums = run.tally.profile.stimulus_mean
-    np.testing.assert_array_equal(loaded.tally.profile.stimulus_mean, sums)
+    # packed sums leave those of the pictures out, which are kept themselves
+    assert run.tally.profile.stimulus_mean.any()
+    assert not loaded.tally.profile.stimulus_mean.any()
     from safetensors.numpy import load_file
 
     arrays = load_file(tmp_path / "run" / "patterns" / "mean.safetensors")
