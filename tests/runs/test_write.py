@@ -138,8 +138,10 @@ ELSEWHERE = {
     ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
     ("studies/prune/smaller.py", "save_pretrained"),
     ("models/tokenizer.py", "save_pretrained"), ("views/figure_style.py", "savefig"),
+    ("runs/pack_atlas.py", "open"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
+    ("runs/atlas.py", "write_bytes"),
     ("studies/validation/model_series.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
     ("models/load.py", "save_pretrained"), ("studies/validation/planted_network.py", "save_pretrained"),
     ("studies/validation/planted_words.py", "save_pretrained"),
