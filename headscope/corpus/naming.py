@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from pathlib import Path, PurePath
 
+from headscope.paths import real_name
+
 
 def corpus_title(corpus: str | Path) -> str:
     """The name of a corpus: that of its folder or file, never a path.
@@ -13,7 +15,7 @@ def corpus_title(corpus: str | Path) -> str:
     ('gum', 'alice.txt')
     """
     path = Path(corpus)
-    return path.name if path.name not in ("", "..") else path.resolve().name or str(corpus)
+    return path.name if path.name not in ("", "..") else real_name(path) or str(corpus)
 
 
 def names_within(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]]) -> dict[str, Path]:

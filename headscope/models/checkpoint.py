@@ -18,6 +18,7 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError
 from headscope.models.gguf_files import gguf_shapes
 from headscope.models.packages import check_packages
+from headscope.paths import resolved
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -182,10 +183,13 @@ def _check_inside(index: Path, file: str) -> None:
     if not file.endswith(".safetensors"):
         raise ModelError(f"{index}: names {file!r:.100}, which is no .safetensors file; {_NEVER}")
     parts = PurePosixPath(file.replace("\\", "/"))
-    root = index.parent.resolve()
+    root = resolved(index.parent)
     # the hub's cache keeps a revision as links to the blobs beside it
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
-    target = (index.parent / file).resolve()
+    try:
+        target = resolved(index.parent / file)
+    except OSError as error:
+        raise ModelError(f"{index}: names {file!r:.100}, which cannot be read: {error}") from error
     inside = target.is_relative_to(root) or target.is_relative_to(blobs)
     if parts.is_absolute() or ".." in parts.parts or ":" in file or not inside:
         raise ModelError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headscope.errors import ModelError
 from headscope.models.packaged import is_reserved
+from headscope.paths import real_name
 
 
 def title_of(model: str) -> str:
@@ -21,7 +22,7 @@ def title_of(model: str) -> str:
     local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
     if is_reserved(model) or not local:
         return model
-    return path.name if path.name not in _NO_NAMES else path.resolve().name or model
+    return path.name if path.name not in _NO_NAMES else real_name(path) or model
 
 
 def run_name(model: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
+from headscope.paths import resolved
 from headscope.runs.write import LEFTOVERS
 
 RUN, EVIDENCE, HEADS = "run.json", "evidence.csv", "heads.csv"
@@ -68,9 +69,9 @@ def inside(folder: Path, name: str) -> Path:
     """
     path = folder / name
     try:
-        real = path.resolve()
-        home = folder.resolve()
-    except (OSError, RuntimeError) as error:  # a loop of links
+        real = resolved(path)
+        home = resolved(folder)
+    except OSError as error:  # a loop of links
         raise RunError(f"{path}: cannot be read: {error}") from error
     if not real.is_relative_to(home):
         raise RunError(f"{path} leads out of the run folder, to {real}; put the file itself there")

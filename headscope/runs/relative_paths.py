@@ -14,8 +14,8 @@ from typing import Any
 
 from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import is_reserved
+from headscope.paths import resolved
 from headscope.runs.redact_paths import shareable
-from headscope.runs.write import resolved
 
 PLACES = "places"
 SHIPPED = "headscope:"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from headscope.errors import RunError
+from headscope.paths import resolved
 from headscope.runs.folder import is_run, move_others, remove_own
 from headscope.runs.lock import NEW, OLD, unwritable
-from headscope.runs.write import place_of, resolved
+from headscope.runs.write import place_of
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:

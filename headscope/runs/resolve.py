@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from headscope.arguments import MODEL, PATH, Default, Kind, either, made_by
 from headscope.errors import HeadscopeError, RunError
+from headscope.paths import real_name
 from headscope.runs.atlas import is_stored
 from headscope.runs.store import load
 from headscope.statistics.result import Result
@@ -50,7 +51,7 @@ def run_names(runs: Sequence[Result | str | Path]) -> tuple[str, ...]:
     plain = [
         Path(str(run.info.get("model", {}).get("name", "run"))).name or "run"
         if isinstance(run, Result)
-        else Path(run).resolve().name or str(run)
+        else real_name(Path(run)) or str(run)
         for run in runs
     ]
     total, seen, names = Counter(plain), Counter[str](), list[str]()

@@ -10,10 +10,11 @@ from typing import Any
 from headscope.attention_kind import AttentionKind
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.tally import Tally
+from headscope.paths import resolved
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.lock import unwritable
-from headscope.runs.write import existing, resolved
+from headscope.runs.write import existing
 from headscope.settings import Settings
 
 _PACKED = 400

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.errors import WriteError
+from headscope.paths import resolved
 from headscope.runs.folder import encoded
 from headscope.runs.replace_folder import check_left
-from headscope.runs.write import check_writable, new_folder, resolved, unwritable_file, write_file
+from headscope.runs.write import check_writable, new_folder, unwritable_file, write_file
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import shutil
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headscope.errors import WriteError
+from headscope.paths import resolved
 
 LEFTOVERS = ".headscope-*.new"
 """What a killed process can leave behind."""
@@ -157,18 +157,6 @@ def place_of(folder: Path) -> Path:
             f"name a folder in it, such as {destination / 'results'}"
         )
     return destination
-
-
-def resolved(path: Path) -> Path:
-    """The real path; a loop of links is an OSError as every other fault of a path is.
-
-    Raises:
-        OSError: it leads nowhere.
-    """
-    try:
-        return path.resolve()
-    except RuntimeError as error:  # what Python before 3.13 says of a loop
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
 
 
 def _temporary_file(path: Path, content: bytes | Fill) -> Path:

@@ -78,6 +78,19 @@ def test_the_notebooks_import_no_inner_module():
     assert not used
 
 
+def test_one_place_resolves_paths():
+    """`Path.resolve` says of a loop of links what nobody expects: `headscope.paths` alone calls it."""
+    calls = [
+        f"{path}:{node.lineno}"
+        for path in sorted((PROJECT / "headscope").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "resolve"
+    ]
+    assert [call.rpartition(":")[0] for call in calls] == [
+        str(PROJECT / "headscope" / "paths.py")
+    ], calls
+
+
 def test_no_test_file_imports_another():
     """What tests share is a module of its own: a moved test breaks no other."""
     for path in sorted((PROJECT / "tests").rglob("*.py")):

@@ -104,8 +104,6 @@ class Facts(NamedTuple):
     of_property: tuple[str, ...]
     """What the others have of the property that is asked for."""
     of_neither: tuple[str, ...]
-    unsaid: tuple[str, ...]
-    """Values of the property that the text does not hold."""
 
     @property
     def text(self) -> str:
@@ -155,7 +153,6 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
         others[entity],
         tuple(values[i] for i in rivals),
         tuple(others[i] for i in rivals),
-        tuple(values[ENTITIES : ENTITIES + OTHERS]),
     )
 
 
@@ -167,7 +164,7 @@ def retrievals(rng: np.random.Generator, number: int) -> list[Prompt]:
     ('subject that George knows best is', True)
     """
     one = facts(rng, number)
-    return [Prompt("retrieval", one.text, (one.right,), one.of_property, one.unsaid)]
+    return [Prompt("retrieval", one.text, (one.right,), one.of_property, (one.of_person,))]
 
 
 def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:

@@ -1,10 +1,10 @@
 """Retrieval: the head raises what the text says of the entity that is asked for.
 
-Three people have something each; the question is in other words, and ends in a word that stands
-nowhere before, so that a head that repeats what followed finds nothing to repeat. The laziest heads
-that must not pass: one that raises whatever the text holds of the kind, or the last of it, is held
-against what the other two have, as each of the three is asked for alike; one that lowers these
-against others of the kind, which the text does not hold.
+Three people have two properties each; the question for one is in other words, and ends in a word
+that stands nowhere before, so that a head that repeats what followed finds nothing to repeat. The
+laziest heads that must not pass: one that raises, or lowers, whatever the text holds of the
+property, or the last of it, is held against what the other two have, as each of the three is asked
+for alike; one that raises all that the person has, against the person's other property.
 """
 
 from headscope.relations.relation import EffectRule
@@ -24,7 +24,7 @@ EFFECTS = (
             FLOOR,
             SOURCE,
             "raises what the one asked for has, not what the others have",
-            second="others of the kind that the text does not hold",
+            second="what else the one asked for has",
         ),
         prompt="retrieval",
         moved=True,

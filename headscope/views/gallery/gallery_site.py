@@ -9,6 +9,7 @@ from pathlib import Path
 from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
+from headscope.paths import resolved
 from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import A_RUN, run_names, the_run
@@ -116,7 +117,7 @@ def _check_runs(runs: Sequence[Result | str | Path]) -> None:
             continue
         if not is_stored(run):
             raise RunError(f"{run!s:.300} is no run folder: it has no {RUN}")
-        run_folder = Path(run).resolve()
+        run_folder = resolved(Path(run))
         if run_folder in seen:
             raise RunError(f"{run!s:.300} was given twice")
         seen.add(run_folder)

@@ -1,0 +1,31 @@
+"""Where paths lead."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+
+def resolved(path: Path) -> Path:
+    """The real path; a loop of links is an OSError as every other fault of a path is.
+
+    Raises:
+        OSError: it leads nowhere.
+    """
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # what Python before 3.13 says of a loop
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+
+
+def real_name(path: Path) -> str:
+    """The name of the file or folder that a path leads to; its own where it leads nowhere.
+
+    >>> real_name(Path("texts/../texts/gum"))
+    'gum'
+    """
+    try:
+        return resolved(path).name
+    except OSError:
+        return path.name
