@@ -48,8 +48,8 @@ _DUE = {
     "match": ("named", "word", -2 * MATCH_LOGITS),
     "flags": (("name", 3 * MATCH_LOGITS), _BOS),
 }
-"""Looks at names that are not the one that was read last. Codes are compared by a sketch of them, so
-that words without a flag score some 50 either way: names must stand well above."""
+"""Looks at names that are not the one that was read last. Codes are compared by a sketch of them,
+so that words without a flag score some 50 either way: names must stand well above."""
 _OF_PERSON = {
     "match": ("named", "named", MATCH_LOGITS),
     "flags": (("value", MATCH_LOGITS), ("bos", 1.5 * MATCH_LOGITS)),
