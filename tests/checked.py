@@ -18,7 +18,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, get_args, get_type_hints
 from unittest.mock import patch
 
@@ -159,11 +159,12 @@ class Loader(SourceFileLoader):
         tree = ast.fix_missing_locations(Decorate().visit(tree))
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
-    def exec_module(self, module: ModuleType) -> None:
+    def get_code(self, fullname: str) -> CodeType | None:
         kept = partial(cache_from_source, optimization=self.KEPT_AS)
-        # one import at a time holds the lock
+        # one import at a time holds the lock. It is put back before the code runs: what that
+        # imports of other packages is kept compiled where it always is
         with patch("importlib._bootstrap_external.cache_from_source", kept):
-            super().exec_module(module)
+            return super().get_code(fullname)
 
 
 class Finder(MetaPathFinder):
