@@ -15,7 +15,7 @@ SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo gallery atlas test same lists docs coverage fuzz kill soak lint bench install clean
+.PHONY: demo gallery atlas test pytest same lists docs coverage fuzz kill soak lint style types bench install clean
 
 demo: install
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -38,14 +38,21 @@ atlas: install
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
+# long files first, as tests/order.py has them, so that all processes end together
 TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-	-p tests.checked
+	--no-loadscope-reorder -p tests.checked
 # from Python 3.12 on they say which lines they run: there the interpreter itself reports lines, at
 # little cost. Before it they would take about half as long again, and only make coverage asks
 COVERAGE := --cov=headscope --cov-report=term:skip-covered
 IS_CHEAP = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 12) else "")')
-test: lint
+# types take one core for more than a minute, and are checked beside the tests. Many tests start Python:
+# each would compile all of headscope where compiled code is not kept
+test pytest: export PYTHONDONTWRITEBYTECODE :=
+test: style
 	-$(VENV)/bin/headscope check models --fetch smollm2
+	$(MAKE) --no-print-directory --jobs=2 types pytest
+
+pytest: install
 	$(if $(IS_CHEAP),COVERAGE_CORE=sysmon $(TESTS) $(COVERAGE),$(TESTS))
 
 # a test fails where this would change a file
@@ -86,9 +93,13 @@ TOKENS := 2000000
 soak: install
 	$(PYTHON) benchmarks/soak.py $(TOKENS)
 
-lint: install
+lint: style types
+
+style: install
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+types: install
 	$(VENV)/bin/mypy
 
 install: $(VENV)/installed

@@ -15,6 +15,7 @@ from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.places import SMOLLM2
 from tests.helpers.texts import SENTENCES
+from tests.order import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.skips import pytest_configure as pytest_configure
 
 # what the tests import is no garbage: Python looks through it less often

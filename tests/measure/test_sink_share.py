@@ -14,7 +14,7 @@ from headscope.runs.tables import read_heads, table_to_csv
 from headscope.stimuli.text import TextWindows
 from headscope.views.report.data import page_data
 from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
-from tests.models.every_layout import own_attention, save_tiny
+from tests.models.every_layout import attention_of, own_network, save_tiny
 
 LENGTH = 80
 
@@ -36,10 +36,11 @@ def test_it_is_what_the_model_s_own_rows_lack(run, folder, annotated):
     tokenizer = load_model(str(folder)).tokenizer
     text = list(TextWindows(annotated, tokenizer, max_tokens=1500, max_length=LENGTH, seed=0))
     _, chosen = assign_blocks(text)
+    network = own_network(folder)
     lacks = queries = 0.0
     for i in chosen:
         own = np.stack(
-            [p[0].numpy() for p in own_attention(folder, torch.from_numpy(text[i].tokens)[None])]
+            [p[0].numpy() for p in attention_of(network, torch.from_numpy(text[i].tokens)[None])]
         )
         lacks = lacks + (1 - own[:, :, 1:].sum(-1)).sum(-1)
         queries += own.shape[2] - 1

@@ -60,10 +60,18 @@ def kind_of(model_type: str):
     return AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
 
 
+def own_network(folder: Path, model_type: str = ""):
+    """The model as transformers itself loads it, with attention that gives its patterns."""
+    return kind_of(model_type).from_pretrained(folder, attn_implementation="eager").eval()
+
+
 def own_attention(folder: Path, tokens, model_type: str = "") -> list[torch.Tensor]:
     """What transformers itself gives; of a hybrid by those layers that have whole patterns."""
-    kind = kind_of(model_type)
-    network = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    return attention_of(own_network(folder, model_type), tokens, model_type)
+
+
+def attention_of(network, tokens, model_type: str = "") -> list[torch.Tensor]:
+    """Each layer's pattern, of a model that is loaded already."""
     how = {} if model_type in ENCODERS else {"use_cache": False}
     with torch.no_grad():
         found = network.base_model(tokens, output_attentions=True, **how)
@@ -132,11 +140,11 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     # RoBERTa counts positions from behind the number of its padding
     context = CONTEXT - (model_type == "roberta")
     tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
-    seen, own = patterns(model, tokens), own_attention(folder, tokens, model_type)
+    network = own_network(folder, model_type)
+    seen, own = patterns(model, tokens), attention_of(network, tokens, model_type)
     assert (model.context, model.attention_kind.sees_future) == (context, model_type in ENCODERS)
     assert [each.shape for each in seen] == [each.shape for each in own]
     assert stated is not None, f"headscope/models/layout/table.py has no row for {model_type}"
-    network = kind_of(model_type).from_pretrained(folder)
     measured = ModelLayout(
         model_type,
         engine=model.engine.name,
