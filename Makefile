@@ -109,8 +109,10 @@ $(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
 		echo 'python3 makes no virtual environments here. On Debian and Ubuntu, as root:'; \
 		echo '    apt-get install python3-venv'; exit 1; } >&2
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PIP) install $(CONSTRAINTS) torch
-	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
+	$(PIP) install --no-compile $(CONSTRAINTS) torch
+	$(PIP) install --no-compile $(CONSTRAINTS) -e '.[dev]'
+	# pip would compile one file after the other, a minute for these; some are of other Pythons and fail
+	$(PYTHON) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 
 clean:
