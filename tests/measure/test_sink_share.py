@@ -28,7 +28,9 @@ def folder(tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(folder, annotated):
-    settings = hs.Settings(max_tokens=1500, max_length=LENGTH, all=True)
+    settings = hs.Settings(
+        types=("positional", "sink"), max_tokens=1500, max_length=LENGTH, all=True
+    )
     return hs.classify(str(folder), annotated, settings=settings)
 
 
