@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import ModelError, RunError
+from headscope.statistics import early_stopping
 from headscope.studies.sweep.counts import by_revision, in_order, step_of
 from headscope.studies.sweep.spec import read_spec
 from headscope.studies.sweep.sweep_cells import (
@@ -142,8 +143,11 @@ def test_a_cell_is_what_classify_writes(swept, checkpoints, tmp_path):
         assert (swept / cell.folder / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
-def test_a_sweep_ends_where_classify_does_and_reads_all_where_that_is_asked(tmp_path):
-    own = {"types": "positional", "max_tokens": 20_000, "examples": False, "twin": False}
+def test_a_sweep_ends_where_classify_does_and_reads_all_where_that_is_asked(monkeypatch, tmp_path):
+    # looks at so little text, and ends there
+    monkeypatch.setattr(early_stopping, "LEAST_TOKENS", 1_000)
+    monkeypatch.setattr(early_stopping, "TOLERATED", 10.0)
+    own = {"types": "positional", "max_tokens": 4_000, "examples": False, "twin": False}
     read, said = {}, {}
     for name, more in (("enough", {}), ("all", {"all": True})):
         found = hs.sweep(models=["mini"], out=tmp_path / name, **own, **more)
@@ -162,13 +166,11 @@ def test_a_sweep_ends_where_classify_does_and_reads_all_where_that_is_asked(tmp_
             shown(summary(run)),
             run.report(),
         ]
-    assert read["all"]["tokens"] == read["all"]["of"] >= 20_000
+    assert read["all"]["tokens"] == read["all"]["of"] >= 4_000
     assert read["enough"]["tokens"] < read["enough"]["of"] == read["all"]["of"]
     # what is not the default is said wherever a result is shown, and nothing else is
     for text in said["all"][:2]:
-        assert "not the default: --max-tokens 20000 --all" in text.replace(
-            "--types positional ", ""
-        )
+        assert "not the default: --max-tokens 4000 --all" in text.replace("--types positional ", "")
     assert "--all" in re.search(r'"not_default":"([^"]*)"', said["all"][2])[1]
     for text in said["enough"][:2]:
         assert "--all" not in text.partition("not the default:")[2].partition("\n")[0]
