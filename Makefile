@@ -45,8 +45,8 @@ TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfil
 # little cost. Before it they would take about half as long again, and only make coverage asks
 COVERAGE := --cov=headscope --cov-report=term:skip-covered
 IS_CHEAP = $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info >= (3, 12) else "")')
-# types take one core for more than a minute, and are checked beside the tests. Many tests start Python:
-# each would compile all of headscope where compiled code is not kept
+# types are checked by one process, beside the tests. Many tests start Python: each would compile all of
+# headscope where compiled code is not kept
 test pytest: export PYTHONDONTWRITEBYTECODE :=
 test: style
 	-$(VENV)/bin/headscope check models --fetch smollm2
@@ -111,7 +111,7 @@ $(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PIP) install --no-compile $(CONSTRAINTS) torch
 	$(PIP) install --no-compile $(CONSTRAINTS) -e '.[dev]'
-	# pip would compile one file after the other, a minute for these; some are of other Pythons and fail
+	# pip would compile one file after the other; some are of other Pythons and fail
 	$(PYTHON) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 	touch $@
 

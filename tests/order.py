@@ -15,27 +15,27 @@ LONG = (
     "studies/validation/test_calibrate_writes.py",
     "studies/validation/test_calibrate.py",
     "studies/validation/test_heuristic_benchmark.py",
-    "models/test_layouts_a_to_g.py",
-    "models/test_layouts_h_to_z.py",
     "fuzz/test_bad_input.py",
     "models/test_encoders.py",
     "studies/sweep/test_shards.py",
     "studies/test_progress.py",
+    "views/test_cut.py",
     "runs/test_resume.py",
     "studies/sweep/test_sweep.py",
     "models/test_planted_kinds.py",
     "test_mini.py",
-    "docs/test_build.py",
     "docs/test_formats.py",
     "models/test_hybrids.py",
     "models/test_translator.py",
     "measure/test_query_composition.py",
-    "views/test_cut.py",
+    "docs/test_build.py",
     "views/test_looking.py",
     "views/test_one_count.py",
     "serve/test_page.py",
+    "models/test_layouts_h_to_z.py",
+    "models/test_layouts_a_to_g.py",
 )
-"""Those that take longest, longest first."""
+"""Those that take a quarter of a minute and more, about longest first."""
 
 
 @pytest.hookimpl(trylast=True)
