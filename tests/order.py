@@ -35,7 +35,7 @@ LONG = (
     "models/test_layouts_h_to_z.py",
     "models/test_layouts_a_to_g.py",
 )
-"""Those that take a quarter of a minute and more, about longest first."""
+"""Those that classify whole models, run notebooks or start many commands, about longest first."""
 
 
 @pytest.hookimpl(trylast=True)
