@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from headscope.above_bars import above_bars
 from headscope.corpus.visible import visible
@@ -26,9 +27,9 @@ class ReaderGoneError(Exception):
 
 
 def say(text: str) -> None:
-    """Print lines for a person."""
+    """Print lines for a person; on a terminal none is wider than that."""
     with _stdout():
-        print(harmless(text))
+        print(_fitted(harmless(text), sys.stdout))
 
 
 def say_folded(text: str) -> None:
@@ -90,7 +91,12 @@ def print_rich(what: object) -> None:
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
     with suppress(OSError), above_bars():  # where nobody can be told, the exit code says it
-        print(harmless(text), file=sys.stderr)
+        print(_fitted(harmless(text), sys.stderr), file=sys.stderr)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """The text in lines between whose words a terminal breaks; elsewhere as it is."""
+    return folded(text, shutil.get_terminal_size().columns) if stream.isatty() else text
 
 
 def message_listener(quiet: bool) -> Callable[[str], None]:

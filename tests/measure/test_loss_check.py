@@ -169,7 +169,7 @@ def test_mini_predicts_its_text_better_than_unigrams(engine):
     assert (loss["windows"], loss["better"]) == (WINDOWS, WINDOWS)
     assert not any(WORSE in note for note in run.info["notes"])
     shown = printed(run)
-    assert f"loss on its own text: {loss['model']:.2f} nats per token" in shown
+    assert f"loss on this text: {loss['model']:.2f} nats per token" in shown
     assert "\x1b[1;31m" not in shown
 
 

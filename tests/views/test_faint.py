@@ -169,7 +169,7 @@ def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relati
     untold = undecided(run.heads, run.evidence)["said"]
     (either,) = [line for line in printed(head_lines(run.heads, untold), 140).splitlines()
                  if line.startswith("L0H2")]  # fmt: skip
-    assert "no tag, either" in either
+    assert "not identifiable: no tag, either" in either
     assert "\nNo tag, closest to:\n" in run.why("L0H0")
     assert "\nNo tag, closest to nothing: " in run.why("L0H3")
     assert run.heads.loc["L0H3", "reason"].startswith("closest to ")
