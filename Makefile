@@ -1,4 +1,4 @@
-# make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
+# make demo: install headscope alone, and classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
@@ -17,8 +17,11 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 
 .PHONY: demo gallery atlas test same lists docs coverage fuzz kill soak lint bench install clean
 
-demo: install
+demo: $(VENV)/installed-plain
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
+	@echo
+	@echo 'The command is $(VENV)/bin/headscope; after "source $(VENV)/bin/activate" it is headscope.'
+	@echo 'Next: headscope report atlas:smollm2 writes the atlas of a pretrained model to smollm2.html.'
 
 # mini on three kinds of text, side by side; and SmolLM2, where it can be had
 GALLERY_TEXTS := gum controlled gold
@@ -93,13 +96,19 @@ lint: install
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
+$(VENV)/installed: $(VENV)/installed-plain
+	@echo 'installing what tests and documentation need'
+	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
+	touch $@
+
+$(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt
 	test -x $(PYTHON) || python3 -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo 'python3 makes no virtual environments here. On Debian and Ubuntu, as root:'; \
 		echo '    apt-get install python3-venv'; exit 1; } >&2
 	test -x $(PYTHON) || python3 -m venv $(VENV)
+	@echo 'installing headscope into $(VENV), with torch and transformers: some minutes the first time'
 	$(PIP) install $(CONSTRAINTS) torch
-	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
+	$(PIP) install $(CONSTRAINTS) -e .
 	touch $@
 
 clean:
