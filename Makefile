@@ -13,7 +13,9 @@ PYTHON := $(VENV)/bin/python
 SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 # with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
+# Python compiles what is imported; all that torch and its like bring would take pip minutes
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
 .PHONY: demo gallery atlas test same lists docs coverage fuzz kill soak lint bench install clean
 
@@ -98,7 +100,7 @@ install: $(VENV)/installed
 
 $(VENV)/installed: $(VENV)/installed-plain
 	@echo 'installing what tests and documentation need'
-	$(PIP) install $(CONSTRAINTS) -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	touch $@
 
 $(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt
@@ -107,8 +109,8 @@ $(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt
 		echo '    apt-get install python3-venv'; exit 1; } >&2
 	test -x $(PYTHON) || python3 -m venv $(VENV)
 	@echo 'installing headscope into $(VENV), with torch and transformers: some minutes the first time'
-	$(PIP) install $(CONSTRAINTS) torch
-	$(PIP) install $(CONSTRAINTS) -e .
+	$(INSTALL) torch
+	$(INSTALL) -e .
 	touch $@
 
 clean:
