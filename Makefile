@@ -2,6 +2,7 @@
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
+# make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery film".
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
@@ -17,7 +18,7 @@ CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test same lists docs coverage fuzz kill soak lint bench install clean
+.PHONY: demo gallery atlas test same lists pictures docs coverage fuzz kill soak lint bench install clean
 
 demo: $(VENV)/installed-plain
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
@@ -56,6 +57,11 @@ test: lint
 # a test fails where this would change a file
 lists: install
 	$(PYTHON) docs/generate.py
+
+# chromium takes them; `live` needs SmolLM2
+NAMES :=
+pictures: install
+	$(PYTHON) -m docs.pictures $(NAMES)
 
 # a warning is an error
 docs: install

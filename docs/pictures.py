@@ -1,7 +1,9 @@
 """Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
 
 Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
-measured for them. `live` loads SmolLM2, `film` classifies five small models.
+measured for them. `live` loads SmolLM2, `film` classifies five small models. Two figures are made by
+hand: `languages.png` shows planted heads of the tests, and `docs/effects.md` has the command of
+`streaming.png`.
 """
 
 from __future__ import annotations
@@ -43,15 +45,14 @@ def picture(maker: Callable[[Path], None]) -> Callable[[Path], None]:
 
 @picture
 def report_atlas(out: Path) -> None:
-    with _report("smollm2", width=1020) as page:
-        page.read("document.querySelector('.columns').scrollIntoView()")
-        shot(page, out, element=".columns")
+    with _report("smollm2", width=1180) as page:
+        shot(page, out, element=".atlas .beside", height=1475)
 
 
 @picture
 def report_head(out: Path) -> None:
     with _report("smollm2", INDUCTION_HEAD, width=792) as page:
-        shot(page, out, height=640)
+        shot(page, out, height=1000)
 
 
 @picture
@@ -92,7 +93,7 @@ def gallery(out: Path) -> None:
 
 @picture
 def live(out: Path) -> None:
-    state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=11&silence=induction"
+    state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=13&silence=induction"
     command = [sys.executable, "-m", "headscope", "serve", "atlas:smollm2", "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -112,7 +113,8 @@ def film(out: Path) -> None:
         folder = Path(name)
         models = [*map(str, _between(folder))]
         headscope(
-            *("sweep", "run", "--out", folder / "stages", "--max-tokens", "8000", "--quiet"),
+            *("sweep", "run", "--out", folder / "stages", "--max-tokens", "4000", "--quiet"),
+            *("--no-twin", "--no-examples"),
             *(part for model in models for part in ("--models", model)),
         )
         page_file = folder / "stages.html"
@@ -132,7 +134,7 @@ def headscope(*words: str | Path) -> None:
     subprocess.run([sys.executable, "-m", "headscope", *map(str, words)], check=True)
 
 
-def shot(page: Keyboard, out: Path, *, height: int = 900, element: str | None = None) -> None:
+def shot(page: Keyboard, out: Path, *, height: int, element: str | None = None) -> None:
     """Write a page's top, or one element of it, as a small file."""
     taken = Image.open(io.BytesIO(page.picture(height=height, element=element)))
     taken.convert("RGB").save(out, optimize=True)

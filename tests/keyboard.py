@@ -88,7 +88,7 @@ class Keyboard:
         self._ask("Emulation.setEmulatedMedia", {"media": name})
 
     def picture(self, *, height: int = 900, element: str | None = None) -> bytes:
-        """The top of the page as a PNG, or the first element that a selector names."""
+        """The top of the page as a PNG, or of the first element that a selector names."""
         box = (
             {"x": 0, "y": 0, "width": self._width, "height": height}
             if element is None
@@ -97,6 +97,7 @@ class Keyboard:
                 f"(document.querySelector({json.dumps(element)}).getBoundingClientRect())"
             )
         )
+        box = box | {"height": min(height, box["height"])}
         asked = {"format": "png", "captureBeyondViewport": True, "clip": box | {"scale": 1}}
         return base64.b64decode(self._ask("Page.captureScreenshot", asked)["data"])
 
