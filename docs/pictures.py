@@ -71,13 +71,14 @@ def report_type(out: Path) -> None:
 def report_print(out: Path) -> None:
     with _report("smollm2", OBJECT_HEAD, width=A4[0]) as page:
         page.medium("print")
+        page.read("document.body.style.padding = '32px'")
         shot(page, out, height=A4[1])
 
 
 @picture
 def report_390(out: Path) -> None:
     with _report("smollm2", width=390) as page:
-        shot(page, out, height=1340)
+        shot(page, out, element=".atlas .beside", height=1340)
 
 
 @picture
@@ -88,7 +89,7 @@ def gallery(out: Path) -> None:
             "export", "gallery", *(f"atlas:{name}" for name in ATLASES), "--out", site, "--light"
         )
         with _page(site / "index.html") as page:
-            shot(page, out, height=760)
+            shot(page, out, height=840)
 
 
 @picture
@@ -103,7 +104,7 @@ def live(out: Path) -> None:
             _opened(f"{address}#?{state}", folder) as page,
         ):
             page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
-            shot(page, out, height=1180)
+            shot(page, out, height=1420)
         server.terminate()
 
 
@@ -111,11 +112,11 @@ def live(out: Path) -> None:
 def film(out: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        models = [*map(str, _between(folder))]
+        revisions = [stage.name for stage in _between(folder / "mini")]
         headscope(
-            *("sweep", "run", "--out", folder / "stages", "--max-tokens", "4000", "--quiet"),
-            *("--no-twin", "--no-examples"),
-            *(part for model in models for part in ("--models", model)),
+            *("sweep", "run", "--models", folder / "mini", "--out", folder / "stages"),
+            *("--revisions", ",".join(revisions), "--max-tokens", "4000", "--no-twin"),
+            *("--no-examples", "--quiet"),
         )
         page_file = folder / "stages.html"
         headscope("sweep", "emergence", folder / "stages", "--film", page_file)
@@ -184,7 +185,7 @@ def _between(folder: Path) -> Iterator[Path]:
     generator = torch.Generator().manual_seed(0)
     for share in SHARES:
         stage = folder / f"step{round(4000 * share)}"
-        stage.mkdir()
+        stage.mkdir(parents=True)
         for file in source.iterdir():
             if file.suffix in (".json", ".txt"):
                 (stage / file.name).write_bytes(file.read_bytes())

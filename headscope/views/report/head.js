@@ -28,7 +28,7 @@ function plainSentence(row, index) {
   const r = relationOf(row);
   const value = (column) => r[column][index];
   const said = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, and ${number(value("control"))} on keys that a simpler habit would look at as often (the control)`,
+    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.spoken === r.meaning ? "" : ` (${r.spoken})`}, and ${number(value("control"))} on keys that a simpler habit would look at as often (the control)`,
     value("ci_low") === null ? "" : `. The difference, the lift, has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
     value("twin_p999") === null ? "" : `; in a null model, the same model with its attention weights shuffled, 99.9 % of lifts are below ${number(value("twin_p999"))}`, ".",
   ];
@@ -94,7 +94,7 @@ function columnsInWords() {
     ["q", "the false discovery rate (Benjamini–Hochberg, over all heads and relations); a tag asks for less than 0.01"],
     ["n", "queries"],
     ["hit rate", "the share of queries whose largest attention is on a key asked for; the first token is left out"],
-    ["best offset, nearest mention", "the hit rate of a simple rule: the best fixed distance back, or the mention before"],
+    ["best rule", "the hit rate of the best simple rule, such as the nearest verb, the mention before or a fixed distance back"],
     ["twin", "a null model, the same model with its attention weights shuffled: 99.9 % of its lifts are below this"],
     ["heads", "heads that have the tag by this relation"],
     ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ): 1 is full agreement, below 0.5 is marked unreliable"],

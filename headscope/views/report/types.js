@@ -24,13 +24,12 @@ function typePage(type) {
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
       strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.spoken, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
       : el("p", {}, countable(type) ? "No head has this tag." : "This text has too few queries to give any head this tag."),
-    more, relationTable(type, relations), distributions(relations));
+    more, relationTable(relations), distributions(relations));
 }
 
-function relationTable(type, relations) {
+function relationTable(relations) {
   const hasRule = relations.some((r) => r.rule !== null);
-  const rule = type === "coreference" ? "nearest mention" : "best offset";
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", rule] : []), "twin", "heads", "split-half"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "best rule"] : []), "twin", "heads", "split-half"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
