@@ -145,7 +145,7 @@ def _account(
         holds = "no " if fails else "yes"
         lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
     if holding:
-        lines.append(f"  yes {', '.join(holding)}")
+        lines.append(f"  these hold: {', '.join(holding)}")
     floor = f"  why the floor is {rule.floor:g}: {rule.source}"
     source = [] if floor in known else [floor]
     known.add(floor)

@@ -14,7 +14,7 @@ from headscope.statistics.unidentifiable import undecided
 from headscope.statistics.write_tags import write_lines
 
 _MARKS = (
-    "[[query]] «target»; … tokens left out, 30: the position of the next one; elsewhere: the "
+    "[[query]], «target», … left out; 30: the position of the token that follows; elsewhere: the "
     "attention on tokens not shown"
 )
 

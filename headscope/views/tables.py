@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions
 from rich.table import Column, Table
 
 NUMBERS = frozenset({"mass", "control", "lift", "n", "heads", "with the tag"})
@@ -21,7 +21,7 @@ class FittedTable(Table):
     have room. Where even the longest words do not fit beside each other, the widest are broken.
     """
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         """Draw the table, its columns as wide as their text where there is room."""
         gaps = 2 * len(self.columns) if self.pad_edge else 2 * len(self.columns) - 2
         widths = fitted_widths(

@@ -46,16 +46,16 @@ def test_collapse_names_the_layer_that_pays_most_and_those_that_pay_nothing():
 @pytest.mark.parametrize(
     ("random_left", "words"),
     [
-        (0.7, "the relation goes by these directions"),
-        (0.05, "these carry no relation"),
-        (0.15, "cannot be told from random ones"),
+        (0.7, "the head finds its targets by these directions"),
+        (0.05, "these do not carry the relation"),
+        (0.15, "these directions matter no more than random ones"),
     ],
 )
 def test_directions_say_whether_the_relation_goes_by_them(random_left, words):
     rows = [(0, 0.0, 0.9, 0.1, 0.8, 0.7, 0.9, 0.8), (4, 0.9, 0.3, 0.1, 0.15, 0.1, 0.2, random_left)]
     found = Directions("m L1H0", "positional/offset-1", pd.DataFrame(rows, columns=COLUMNS), 4)
     said = printed(directions_lines(found))
-    assert "without them +0.150 of a lift of +0.800 is left" in said
+    assert "without them the lift goes from +0.800 to +0.150" in said
     assert words in said
 
 
