@@ -112,8 +112,8 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
     lines = []
     for examples in of_relation.values():
         ordered = sorted(examples, key=lambda example: -example.mass)
-        places = sorted({0, len(ordered) // 2, len(ordered) - 1})
-        lines += [str(ordered[place]) for place in places]
+        ranks = sorted({0, len(ordered) // 2, len(ordered) - 1})
+        lines += [str(ordered[rank]) for rank in ranks]
     return lines
 
 

@@ -33,28 +33,28 @@ class FittedTable(Table):
         yield from super().__rich_console__(console, options)
 
 
-def fitted_widths(columns: list[tuple[int, int]], room: int) -> list[int]:
-    """The widths of columns that share some room.
+def fitted_widths(columns: list[tuple[int, int]], total: int) -> list[int]:
+    """The widths of columns beside each other.
 
     Args:
         columns: the width of each column's longest word, and of its longest line.
-        room: characters for all of them together.
+        total: the most characters of all of them together.
 
     >>> fitted_widths([(4, 4), (6, 20), (9, 12)], 30)
-    [4, 15, 11]
+    [4, 14, 12]
     >>> fitted_widths([(4, 4), (6, 20), (9, 12)], 17)
     [4, 6, 7]
     """
     widths = [line for _, line in columns]
     for least in ([word for word, _ in columns], [1] * len(columns)):
-        while sum(widths) > room:
+        while sum(widths) > total:
             slack = [width - low for width, low in zip(widths, least, strict=True)]
             if max(slack) <= 0:
                 break
             # of those that can give way the widest does
             widest = max(
-                (place for place, spare in enumerate(slack) if spare > 0),
-                key=lambda place: widths[place],
+                (column for column, spare in enumerate(slack) if spare > 0),
+                key=lambda column: widths[column],
             )
             widths[widest] -= 1
     return widths
