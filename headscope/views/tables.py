@@ -24,12 +24,11 @@ class FittedTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Any]:
         """Draw the table, its columns as wide as their text where there is room."""
         gaps = 2 * len(self.columns) if self.pad_edge else 2 * len(self.columns) - 2
-        widths = fitted_widths(
-            [_widths_of(column, self.show_header) for column in self.columns],
-            options.max_width - gaps,
-        )
-        for column, width in zip(self.columns, widths, strict=True):
+        texts = [_widths_of(column, self.show_header) for column in self.columns]
+        widths = fitted_widths(texts, options.max_width - gaps)
+        for column, (_, line), width in zip(self.columns, texts, widths, strict=True):
             column.width = width
+            column.no_wrap &= width >= line  # what may not wrap would be cut
         yield from super().__rich_console__(console, options)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.errors import ChoiceError
-from headscope.runs.listing import list_heads
+from headscope.runs.listing import clearest_head, list_heads
 from headscope.statistics.unidentifiable import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure, layers_figure
@@ -156,6 +156,14 @@ def test_the_list_of_heads_names_both_alternatives(run):
     assert list_heads(run, "unclassified").index.tolist() == ["L0H3"]
     with pytest.raises(ChoiceError, match="not identifiable"):
         list_heads(run, "syntactical")
+
+
+def test_the_head_to_look_at_first_does_more_than_rest(run):
+    heads = run.heads.set_index("head")
+    assert heads.loc[1, "primary"] == "sink"
+    assert clearest_head(run) == "L0H0"
+    resting = replace(run, evidence=run.evidence[run.evidence["type"] == "sink"])
+    assert clearest_head(resting) == "L0H1"
 
 
 def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relation(run):
