@@ -83,7 +83,7 @@ def report_390(out: Path) -> None:
 
 @picture
 def gallery(out: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         site = Path(folder, "site")
         headscope(
             "export", "gallery", *(f"atlas:{name}" for name in ATLASES), "--out", site, "--light"
@@ -100,7 +100,7 @@ def live(out: Path) -> None:
         assert server.stdout is not None
         address = server.stdout.readline().split(" ")[0].strip()
         with (
-            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
             _opened(f"{address}#?{state}", folder) as page,
         ):
             page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
@@ -110,7 +110,7 @@ def live(out: Path) -> None:
 
 @picture
 def film(out: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         revisions = [stage.name for stage in _between(folder / "mini")]
         headscope(
@@ -146,7 +146,7 @@ def _report(
     atlas: str, at: str = "", *, width: int = 1280, scheme: str = "light"
 ) -> Iterator[Keyboard]:
     """The report of an atlas, open at one of its pages."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "report.html")
         headscope("report", f"atlas:{atlas}", "--out", file, "--light")
         with _page(file, at, width=width, scheme=scheme) as page:
@@ -157,7 +157,7 @@ def _report(
 def _page(
     file: Path, at: str = "", *, width: int = 1280, scheme: str = "light"
 ) -> Iterator[Keyboard]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
         with _opened(address, folder, width=width, scheme=scheme) as page:
             page.read("new Promise((go) => setTimeout(go, 1500))")

@@ -90,7 +90,7 @@ class Keyboard:
     def picture(self, *, height: int = 900, element: str | None = None) -> bytes:
         """The top of the page as a PNG, or of the first element that a selector names."""
         # else the page is laid out anew for the picture, without them
-        self._ask("Emulation.setScrollbarsHidden", {"hidden": True})
+        self.read("document.documentElement.style.scrollbarWidth = 'none'")
         box = (
             {"x": 0, "y": 0, "width": self._width, "height": height}
             if element is None
