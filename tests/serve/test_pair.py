@@ -152,7 +152,7 @@ def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tm
       """
     seen = drive(served, "both", script, tmp_path)
     assert seen.errors == []
-    assert "leaves no room for bert (second)" in seen.found["said"]
+    assert "fills both triangles. Choose a head to see bert (second) too" in seen.found["said"]
     assert "above it" not in seen.found["said"]
     assert seen.found["over"] == 0
 
