@@ -1,7 +1,8 @@
-# make demo: classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
+# make demo: install headscope alone, and classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
+# make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery film".
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
@@ -13,12 +14,18 @@ PYTHON := $(VENV)/bin/python
 SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 # with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
 CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
+# Python compiles what is imported; all that torch and its like bring would take pip minutes
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest same lists docs coverage fuzz kill soak lint style types bench install clean
+.PHONY: demo gallery atlas test pytest same lists pictures docs coverage fuzz kill soak lint style types bench install \
+	clean
 
-demo: install
+demo: $(VENV)/installed-plain
 	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
+	@echo
+	@echo 'The command is $(VENV)/bin/headscope; after "source $(VENV)/bin/activate" it is headscope.'
+	@echo 'Next: headscope report atlas:smollm2 writes the atlas of a pretrained model to smollm2.html.'
 
 # mini on three kinds of text, side by side; and SmolLM2, where it can be had
 GALLERY_TEXTS := gum controlled gold
@@ -58,6 +65,11 @@ pytest: install
 # a test fails where this would change a file
 lists: install
 	$(PYTHON) docs/generate.py
+
+# chromium takes them; `live` needs SmolLM2
+NAMES :=
+pictures: install
+	$(PYTHON) -m docs.pictures $(NAMES)
 
 # a warning is an error
 docs: install
@@ -104,15 +116,21 @@ types: install
 
 install: $(VENV)/installed
 
-$(VENV)/installed: pyproject.toml .ci/constraints-cpu.txt
+$(VENV)/installed: $(VENV)/installed-plain
+	@echo 'installing what tests and documentation need'
+	$(INSTALL) -e '.[dev]'
+	# pip would compile one file after the other; some are of other Pythons and fail
+	$(PYTHON) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
+	touch $@
+
+$(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt
 	test -x $(PYTHON) || python3 -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo 'python3 makes no virtual environments here. On Debian and Ubuntu, as root:'; \
 		echo '    apt-get install python3-venv'; exit 1; } >&2
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PIP) install --no-compile $(CONSTRAINTS) torch
-	$(PIP) install --no-compile $(CONSTRAINTS) -e '.[dev]'
-	# pip would compile one file after the other; some are of other Pythons and fail
-	$(PYTHON) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
+	@echo 'installing headscope into $(VENV), with torch and transformers: some minutes the first time'
+	$(INSTALL) torch
+	$(INSTALL) -e .
 	touch $@
 
 clean:

@@ -29,6 +29,7 @@ class Keyboard:
         self._to, self._back = to, os.fdopen(back, "rb", 0)
         self._numbers = count(1)
         self._rest = b""
+        self._width = width
         self._events = set[str | None]()
         (page,) = (
             target["targetId"]
@@ -81,6 +82,26 @@ class Keyboard:
     def pdf(self) -> bytes:
         """The page as it is printed."""
         return base64.b64decode(self._ask("Page.printToPDF")["data"])
+
+    def medium(self, name: str) -> None:
+        """Let the page think that it is drawn on a `screen` or in `print`."""
+        self._ask("Emulation.setEmulatedMedia", {"media": name})
+
+    def picture(self, *, height: int = 900, element: str | None = None) -> bytes:
+        """The top of the page as a PNG, or of the first element that a selector names."""
+        # else the page is laid out anew for the picture, without them
+        self.read("document.documentElement.style.scrollbarWidth = 'none'")
+        box = (
+            {"x": 0, "y": 0, "width": self._width, "height": height}
+            if element is None
+            else self.read(
+                f"(({{ x, y, width, height }}) => ({{ x: x + scrollX, y: y + scrollY, width, height }}))"
+                f"(document.querySelector({json.dumps(element)}).getBoundingClientRect())"
+            )
+        )
+        box = box | {"height": min(height, box["height"])}
+        asked = {"format": "png", "captureBeyondViewport": True, "clip": box | {"scale": 1}}
+        return base64.b64decode(self._ask("Page.captureScreenshot", asked)["data"])
 
     def read(self, script: str) -> Any:
         """What an expression is in the page, after what the last key set off."""

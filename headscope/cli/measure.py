@@ -60,6 +60,7 @@ def classify(
     """
     from headscope.classification import classify as run_classify
     from headscope.models.names import run_name
+    from headscope.runs.listing import clearest_head
     from headscope.views.summary import summary
 
     folder = Path("runs") / run_name(model) if out is None else out
@@ -79,7 +80,7 @@ def classify(
     )
     print_rich(summary(run))
     say(f"\nwritten to {folder}; open {folder / 'report.html'}")
-    say(f"headscope why {folder} HEAD says what a head's tags rest on")
+    say(f"next: headscope why {folder} {clearest_head(run)} says what its tags rest on")
 
 
 class WeightTable(StrEnum):

@@ -26,9 +26,9 @@ class ReaderGoneError(Exception):
 
 
 def say(text: str) -> None:
-    """Print lines for a person."""
+    """Print lines for a person; on a terminal none is wider than that."""
     with _stdout():
-        print(harmless(text))
+        print(_fitted(harmless(text), is_terminal=sys.stdout.isatty()))
 
 
 def say_folded(text: str) -> None:
@@ -90,7 +90,12 @@ def print_rich(what: object) -> None:
 def warn(text: str) -> None:
     """Print lines for a person on standard error."""
     with suppress(OSError), above_bars():  # where nobody can be told, the exit code says it
-        print(harmless(text), file=sys.stderr)
+        print(_fitted(harmless(text), is_terminal=sys.stderr.isatty()), file=sys.stderr)
+
+
+def _fitted(text: str, *, is_terminal: bool) -> str:
+    """The text in lines between whose words a terminal breaks; elsewhere as it is."""
+    return folded(text, shutil.get_terminal_size().columns) if is_terminal else text
 
 
 def message_listener(quiet: bool) -> Callable[[str], None]:

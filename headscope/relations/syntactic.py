@@ -102,8 +102,9 @@ TYPE = HeadType(
     colour="#009e73",
     marker="^",
     relations=tuple(RELATIONS),
-    looks_at="a word's head or dependent, one relation for each UD relation and direction",
-    rivals="same query, other words of the target's class nearer and farther; where the nearest "
-    "word of a class or a fixed distance is wrong, what that rule picks",
+    looks_at="the word that governs a word, or a dependent of it; one relation for each UD "
+    "relation and direction",
+    rivals="same query, other words of the target's class nearer and farther; at contested "
+    "queries, where the nearest word of a class or a fixed distance is wrong, what that rule picks",
     behaviour="agreement",
 )

@@ -51,6 +51,16 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
     return heads.sort_values("lift", ascending=False, kind="stable")
 
 
+def clearest_head(run: Result) -> str:
+    """The name of the tagged head with the largest lift, before those that only rest.
+
+    Where no head has a tag it is the one with the largest lift of all.
+    """
+    best = strongest(run.evidence)
+    row = (best if len(best) else list_heads(run)).iloc[0]
+    return head_name(int(row["layer"]), int(row["head"]), run.head_names)
+
+
 def tagged_types(run: Result) -> dict[str, list[Head]]:
     """For each type the heads that hold a tag of it, the sink's left out."""
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]

@@ -17,7 +17,7 @@ function silenceBox(items, toggle, how, setHow) {
   return el("div", {},
     el("div", { class: "silence-list", role: "group", "aria-label": "Silence all heads with a tag" }, types.map((type) => check(type, [el("span", { class: `chip type-${typeClass(type)}` }, type), `${count(type)}`], "of-type"))),
     single.length ? el("div", { class: "silence-list", role: "group", "aria-label": "Silenced heads" }, single.map((name) => check(name, name, "of-head"))) : "",
-    el("p", { class: "small" }, el("label", { for: "how" }, "A silenced head writes "), choice, ". ", types.length ? "Tick a type, or open a head and silence it alone." : "Open a head and silence it."));
+    el("p", { class: "small" }, el("label", { for: "how" }, "Output of a silenced head: "), choice, ". ", types.length ? "Tick a type to silence all its heads, or choose one head and silence it." : "Choose a head to silence it."));
 }
 
 /* The loss before and after, the sentence with each token's change, and at one token the likeliest next ones. */
@@ -30,12 +30,12 @@ function predictionsView(read, without, at, choose) {
     const more = change && i > 0 ? change[i - 1] : 0, share = Math.min(1, Math.abs(more) / 3);
     return el("button", {
       type: "button", class: `word${more > 0.005 ? " worse" : more < -0.005 ? " better" : ""}`, style: `--share:${(100 * share).toFixed(0)}%`, "aria-pressed": String(i === at), onclick: () => choose(i),
-      title: i === 0 ? "the beginning" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
+      title: i === 0 ? "the beginning-of-text token, which nothing predicts" : `loss ${number(read.losses[i - 1])}${change ? ` → ${number(without.losses[i - 1])} (${signed(more)})` : ""}`,
     }, visible(text));
   };
   return el("div", {}, said, el("div", { class: "words", role: "group", "aria-label": "The sentence's tokens" }, read.tokens.map(token)),
-    el("p", { class: "small" }, change ? "Orange: worse predicted than before; blue: better. Choose a token to see what the model expects next; what came next is bold." : "Choose a token to see what the model expects next; what came next is bold."),
-    el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with them silenced", without.best[at], read.tokens[at + 1]) : ""));
+    el("p", { class: "small" }, change ? "Orange: tokens that are predicted worse than before; blue: better. Choose a token to see the likeliest next tokens; bold: the token that does come next." : "Choose a token to see the likeliest next tokens; bold: the token that does come next."),
+    el("div", { class: "beside" }, likeliest(`After “${visible(read.tokens[at]).trim()}”`, read.best[at], read.tokens[at + 1]), without ? likeliest("with silenced heads", without.best[at], read.tokens[at + 1]) : ""));
 }
 
 function likeliest(caption, best, next) {

@@ -38,7 +38,7 @@ function isSplit(read) {
 function smallCell(read, row, choose) {
   const name = headName(row.layer, row.head), place = placeOf(row.layer, row.head), tags = tagsOf(row);
   const strength = untyped(row.primary) || rests(row.primary) ? 0 : Math.max(0, Math.min(1, row.lift));
-  const tell = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of it lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
+  const tell = (event) => showTip(`${name} – ${tags.join(", ") || row.primary}\n${number(read.sinks[place])} of its attention is on the first token here${read.other ? `, ${number(read.other.sinks[place])} in ${DATA.names[1]}\n${number(read.apart[place])} of its attention lies elsewhere in ${DATA.names[1]}` : ""}`, event.currentTarget);
   return el("button", {
     type: "button", class: `cell type-${typeClass(row.primary)}`, "data-head": name, style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || row.primary}`, onclick: () => { showTip(""); choose(name); },
@@ -64,15 +64,15 @@ function smallGrid(read, choose) {
 }
 
 function howToRead(read) {
-  const long = read.side < read.tokens.length - 1 ? " The sentence is longer than a picture is wide: a cell is the largest of several." : "";
-  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right, the first token left out; the bar at the left is its share of all attention.${long}${read.other ? besideIt(read) : ""}`);
+  const long = read.side < read.tokens.length - 1 ? " The sentence is longer than the picture has cells: a cell shows the largest of several values." : "";
+  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is left out; the bar at the left edge is the share of the attention on it.${long}${read.other ? besideIt(read) : ""}`);
 }
 
 /* Where the second model is in the pictures: one that looks both ways leaves no room for it. */
 function besideIt(read) {
   const [one, two] = DATA.names;
-  if (!isSplit(read)) return ` The pictures are ${one}'s: it looks both ways, which leaves no room for ${two}. Choose a head to see both.`;
-  return ` On and below the diagonal ${one}, above it ${two}, mirrored (its queries to the right, its keys downward, its bar at the top): what both do lies on both sides.`;
+  if (!isSplit(read)) return ` The pictures show ${one} alone: its attention fills both triangles. Choose a head to see ${two} too.`;
+  return ` On and below the diagonal: ${one}. Above it: ${two}, mirrored, with queries to the right, keys downward and its bar at the top. A symmetric picture means that both do the same.`;
 }
 
 /* What heads are tagged for, in words: each head's tagged relations. */

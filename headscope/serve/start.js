@@ -15,10 +15,10 @@ const form = el("form", { id: "ask" }, el("label", { for: "text" }, "A sentence"
 
 document.getElementById("title").textContent = `${DATA.names.join(" and ")}, live · ${DATA.layers.length} layers × ${DATA.heads} heads`;
 document.getElementById("main").replaceChildren(
-  DATA.has_run ? "" : el("p", { class: "lead" }, "This is a model without a run: no tags are known. ", el("code", {}, "headscope classify"), " finds what its heads do; serve the folder that it writes to see tags here."),
-  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names[1]} is laid on ${DATA.names[0]} in every picture. Tags, what silencing changes and the likeliest tokens are ${DATA.names[0]}'s.`) : "",
+  DATA.has_run ? "" : el("p", { class: "lead" }, "There is no run of this model, and so no tags. To see them here: ", el("code", {}, "headscope classify MODEL"), ", then ", el("code", {}, "headscope serve"), " with the run folder."),
+  PAIR ? el("p", { class: "lead", id: "pair" }, `Two models: ${DATA.names.join(" and ")}. Tags, silencing and next tokens are those of ${DATA.names[0]}.`) : "",
   form, el("div", { id: "live", hidden: true },
-    DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Heads that do "), search, foundBox) : "",
+    DATA.relations.length ? el("div", { class: "finding" }, el("label", { for: "find" }, "Find heads by their tags "), search, foundBox) : "",
     el("div", { class: DATA.layers.length > 10 ? "columns deep" : "columns" }, gridBox, headBox, el("div", { class: "without" }, el("h2", {}, "Predictions"), silenceSection, lossBox))));
 
 const tell = (text, wrong = false) => { status.textContent = text; status.classList.toggle("wrong", wrong); };
@@ -44,7 +44,7 @@ async function readText() {
   [read, without, shown] = [answer, null, null];
   state.at = Math.min(state.at ?? Infinity, read.tokens.length - 1);
   document.getElementById("live").hidden = false;
-  tell(`${read.tokens.length} tokens with the beginning, read in ${number(read.seconds)} s.`);
+  tell(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
   gridBox.replaceChildren(smallGrid(read, chooseHead), howToRead(read), ...farthest());
   drawFound();
   drawSilence();
@@ -55,7 +55,7 @@ async function readText() {
 function farthest() {
   if (!read.apart) return [];
   const most = [...read.apart.keys()].sort((a, b) => read.apart[b] - read.apart[a]).slice(0, 5);
-  return [el("p", { class: "small", id: "apart" }, `Farthest apart here, by the share of attention that lies elsewhere in ${DATA.names[1]}: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
+  return [el("p", { class: "small", id: "apart" }, `Heads that differ most on this sentence, with the share of attention that ${DATA.names[1]} puts elsewhere: `, most.flatMap((place, i) => [i ? ", " : "", nameButton(DATA.rows[place]), ` ${number(read.apart[place])}`]))];
 }
 
 const nameButton = (row) => el("button", { type: "button", class: "name-link", onclick: () => chooseHead(headName(row.layer, row.head)) }, headName(row.layer, row.head));
@@ -77,7 +77,7 @@ async function showHead() {
   return drawHead(row);
 }
 
-const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head: its pattern comes here, with the tokens, what it is tagged for, and a switch that silences it."));
+const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head to see its pattern with the tokens and its tags, and to silence it."));
 
 function drawHead(row) {
   const name = headName(row.layer, row.head), pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);

@@ -179,7 +179,7 @@ def _decided_in_words(row: Row) -> str:
     table = pd.DataFrame([row])
     if not (_decides(table) & _reachable(table)).iloc[0]:
         return open_in_words(row)
-    return f"{_contested_queries(row)} lie in documents enough to tell them apart"
+    return f"{_contested_queries(row)} lie in enough documents to tell them apart"
 
 
 def _contested_queries(row: Row) -> str:
@@ -190,7 +190,7 @@ def _contested_queries(row: Row) -> str:
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
 """Conditions that stand behind an effect's lift where it is told in a sentence."""
 _NOT_MOVED = {"logits": "without its own position", "nats": "read at that name"}
-_HITS = "hit rate is how often its largest attention is right"
+_HITS = "hit rate: how often its largest attention is on a target"
 
 CONDITIONS = (
     Condition(
@@ -201,7 +201,7 @@ CONDITIONS = (
             if r["taggable"]
             else "this relation is reported and never gives a tag"
         ),
-        means="the tokens at which it is asked",
+        means="the tokens at which the relation asks where the head looks",
     ),
     Condition(
         "mass",
@@ -215,7 +215,7 @@ CONDITIONS = (
         "interval",
         lambda t: t["ci_low"] > 0,
         lambda r: f"lift {r['lift']:.3f} {_interval(r['ci_low'], r['ci_high'])}, must lie above 0",
-        means="lift is mass less control; in brackets its 95 % interval, documents drawn anew",
+        means="lift is mass − control; in brackets its 95 % interval, a bootstrap over documents",
         margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
         says_interval=True,
     ),
@@ -223,7 +223,7 @@ CONDITIONS = (
         "q value",
         lambda t: t["q_value"] < MAX_Q,
         lambda r: f"q {_q_value(r['q_value'])}, must be below {MAX_Q:g}",
-        means="of all lifts as clear as this one, the share that would be chance",
+        means="the false discovery rate, over all heads and relations of the run",
         margin=lambda t: _above(0.0, t["lift"], t["ci_low"], t["ci_high"]),
         says_interval=True,
     ),
@@ -232,7 +232,7 @@ CONDITIONS = (
         lambda t: t["mass"] >= TIMES_CONTROL * t["control"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['control']:.3f}",
         _of_attention,
-        means=f"the mass must be {TIMES_CONTROL:g} times the control at least",
+        means=f"the mass must be at least {TIMES_CONTROL:g} times the control",
         margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["control"], t["control_error"]),
     ),
     Condition(
@@ -240,7 +240,7 @@ CONDITIONS = (
         lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['matched']:.3f} elsewhere",
         lambda t: t["matched"].notna(),
-        means="the same distance and class of word, from other queries",
+        means="mass on words of the same class, at the same distance from other queries",
         margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
     ),
     Condition(
@@ -256,8 +256,8 @@ CONDITIONS = (
         lambda t: t["companion_mass"] >= t["floor"],
         lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
         lambda t: t["companion_mass"].notna(),
-        means="another relation, whose mass must reach the floor too: a head of position looks "
-        "there on random tokens as on text",
+        means="a second relation whose mass must reach the floor too: a positional head looks the "
+        "same distance back in random tokens as in text",
         margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
     ),
     Condition(
@@ -265,8 +265,8 @@ CONDITIONS = (
         lambda t: t["lift"] > t["twin_p999"],
         lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
         lambda t: t["twin_p999"].notna(),
-        means="the same model with shuffled attention weights, which has learned nothing; the lift "
-        "must be above 99.9 % of its lifts",
+        means="a null model: the same model with its attention weights shuffled; the lift must be "
+        "above 99.9 % of its lifts",
         margin=lambda t: _above(t["twin_p999"], t["lift"], t["ci_low"], t["ci_high"]),
     ),
     Condition(
@@ -289,7 +289,7 @@ CONDITIONS = (
             f"{_interval(r['contested_low'], r['contested_high'])}, must lie above 0"
         ),
         _contested,
-        "contested are the queries where the simple rule that fits the text best is wrong",
+        "contested queries are those where the best simple rule is wrong",
         margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
         says_interval=True,
     ),
@@ -298,8 +298,8 @@ CONDITIONS = (
         lambda t: t["contested_p"] < MAX_P,
         lambda r: f"there p {_q_value(r['contested_p'])}, must be below {MAX_P:g}",
         lambda t: _contested(t) & t["contested_p"].notna(),
-        "signs of the lift flipped document by document: the share of such changes that leave "
-        "as much",
+        "sign-flip test: with the lift's sign drawn at random in each document, the share of draws "
+        "that are as large",
         margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
         says_interval=True,
     ),
@@ -311,7 +311,7 @@ CONDITIONS = (
             f"{r['rival']:.3f}"
         ),
         _contested,
-        "the mass at these queries, against that on what the rule picks",
+        "the mass on the targets at contested queries, against that on what the rule picks",
         margin=lambda t: _within(
             t["contested_mass"] - TIMES_CONTROL * t["rival"], t["contested_error"]
         ),
@@ -327,7 +327,7 @@ CONDITIONS = (
             f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
         ),
         lambda t: _contested(t) & _reachable(t),
-        f"{_HITS}; no simple rule may come close, nor lie within the interval",
+        f"{_HITS}; a simple rule may lie neither within the margin nor within the interval",
         margin=lambda t: _above(
             t["contested_rule_rate"] + t["beat_baseline_by"],
             *(t[f"contested_hit_{end}"] for end in ("rate", "low", "high")),
@@ -338,8 +338,8 @@ CONDITIONS = (
         lambda t: _decides(t) & _reachable(t),
         _decided_in_words,
         lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
-        means="whether queries where that rule is wrong lie in documents enough for the test, and "
-        "no other rule has them right",
+        means="the test needs them in enough documents, and no other simple rule may be right at "
+        "them",
     ),
     Condition(
         "shadow",
@@ -350,15 +350,16 @@ CONDITIONS = (
             f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])}, must lie above 0"
         ),
         lambda t: t["beyond_shadow_low"].notna(),
-        "a surrogate of the head that has parts of speech, forms, distance, order and copies "
-        "alone, fitted on other documents",
+        "a surrogate of the head that sees only parts of speech, word forms, distance, order and "
+        "repeated tokens, fitted on other documents",
     ),
     Condition(
         "effect",
         lambda t: t["lift"] >= t["floor"],
         lambda r: f"lift {r['lift']:+.2f}, floor {r['floor']:g}",
         lambda t: t["sign"].notna(),
-        means="what it writes on the tokens asked about, beyond what it writes on control tokens",
+        means="what the head adds to the logits of the tokens in question, less what it adds to "
+        "those of control tokens",
         margin=lambda t: _above(t["floor"], t["lift"], t["ci_low"], t["ci_high"]),
     ),
     Condition(
@@ -375,8 +376,8 @@ CONDITIONS = (
         lambda t: (t["moved"] >= t["floor"]) & (t["moved_low"] > 0),
         lambda r: f"{_NOT_MOVED[r['unit']]} {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
         lambda t: t["moved"].notna(),
-        means="what it reads at the query's own position, where earlier layers' predictions stand, "
-        "is left out",
+        means="the same without what the head reads at the query's own position, where earlier "
+        "layers' predictions stand",
     ),
     Condition(
         "stands out",

@@ -37,7 +37,8 @@ def explain_tags(
 ) -> str:
     """A head's findings, every tag with its conditions, then the relations that came closest.
 
-    What a condition asks stands behind its name where the text first names it.
+    What a condition asks stands behind its name where the text first names it. Of a near miss the
+    conditions that hold are named in one line, unless `relation` asks for it.
 
     Args:
         evidence: the run's.
@@ -75,7 +76,8 @@ def explain_tags(
     ):
         lines += ["", title] if title and len(rows) else []
         for row in rows.to_dict("records"):
-            lines += ["", *_account(row, rules, known)]
+            is_brief = title != "" and relation is None
+            lines += ["", *_account(row, rules, known, is_brief=is_brief)]
     if not len(explained):
         lines += [
             "",
@@ -101,16 +103,21 @@ def _general(row: Row, known: set[str]) -> list[str]:
     if not row[GENERAL]:
         return []
     means = (
-        " (labels that the head does not tell apart; a specific one has surely more lift than any "
-        f"other of its kind, and {TIMES_LABEL:g} times as much)"
+        " (labels that the head does not tell apart: a tag names one of them only where its lift "
+        f"is surely larger than every other's, and {TIMES_LABEL:g} times as large)"
     )
     line = f"  general{means * (GENERAL not in known)}: {row[GENERAL]}"
     known.add(GENERAL)
     return [line]
 
 
-def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> Sequence[str]:
-    """One relation; what is explained in it joins what is known."""
+def _account(
+    row: Row, rules: Mapping[str, TagThresholds], known: set[str], *, is_brief: bool
+) -> Sequence[str]:
+    """One relation; what is explained in it joins what is known.
+
+    Briefly, the conditions that hold are named in one line, and those that fail have their numbers.
+    """
     rule, one = rules[row["id"]], pd.DataFrame([row])
     once = (
         {}
@@ -125,19 +132,21 @@ def _account(row: Row, rules: Mapping[str, TagThresholds], known: set[str]) -> S
         f"control {row['control']:.3f}{once.get('control', '')}, "
         f"chance {row['chance']:.3f}{once.get('chance', '')}"
     )
-    lines = []
+    lines, holding = [], []
     for condition in CONDITIONS:
         if not condition.is_asked(row):
             continue
+        fails = bool(condition.fails(one).iloc[0])
+        if is_brief and not fails:
+            holding.append(condition.name)
+            continue
         means = "" if condition.name in known else f" ({condition.means})"
         known.add(condition.name)
-        fails = bool(condition.fails(one).iloc[0])
         holds = "no " if fails else "yes"
         lines.append(f"  {holds} {condition.name}{means}: {condition.account(row, fails=fails)}")
-    return [
-        head,
-        *_general(row, known),
-        *_accuracy(row),
-        *lines,
-        f"  why the floor is {rule.floor:g}: {rule.source}",
-    ]
+    if holding:
+        lines.append(f"  these hold: {', '.join(holding)}")
+    floor = f"  why the floor is {rule.floor:g}: {rule.source}"
+    source = [] if floor in known else [floor]
+    known.add(floor)
+    return [head, *_general(row, known), *_accuracy(row), *lines, *source]

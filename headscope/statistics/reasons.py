@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
+from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.partial_sinks import partial_sink_line
@@ -13,8 +14,8 @@ from headscope.statistics.unidentifiable import undecided
 from headscope.statistics.write_tags import write_lines
 
 _MARKS = (
-    "[[query]], «target», … left out, 30: place of the token that follows; elsewhere: attention on "
-    "tokens not shown"
+    "[[query]], «target», … left out; 30: the position of the token that follows; elsewhere: the "
+    "attention on tokens not shown"
 )
 
 
@@ -103,7 +104,17 @@ def _unsure(result: Result, layer: int, head: int) -> str:
 
 
 def _examples(result: Result, layer: int, head: int) -> list[str]:
-    return [str(e) for e in result.examples if (e.layer, e.head) == (layer, head) and e.relation]
+    """Of each relation the examples of largest, middling and smallest mass."""
+    of_relation: dict[str, list[Example]] = {}
+    for example in result.examples:
+        if (example.layer, example.head) == (layer, head) and example.relation:
+            of_relation.setdefault(example.relation, []).append(example)
+    lines = []
+    for examples in of_relation.values():
+        ordered = sorted(examples, key=lambda example: -example.mass)
+        ranks = sorted({0, len(ordered) // 2, len(ordered) - 1})
+        lines += [str(ordered[rank]) for rank in ranks]
+    return lines
 
 
 def _examples_title(result: Result, layer: int, head: int) -> str:
@@ -111,7 +122,10 @@ def _examples_title(result: Result, layer: int, head: int) -> str:
     evidence = result.evidence[
         (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
     ]
-    title = "Examples, its queries from the best tenth (decile) to the worst, with their mass:"
+    title = (
+        "Examples: a query of the best tenth (decile), a middling one and one of the worst, with "
+    )
+    title += "their mass; the report has more:"
     bare = "It has no tag: they are of the relation of largest lift that it could have one by."
     return "\n".join([title, *([] if evidence["tagged"].astype(bool).any() else [bare]), _MARKS])
 

@@ -14,7 +14,7 @@ LEG_COLUMNS = ["layer", "head", "type", "looks", "writes", "matters"]
 NOT_ASKED = "not asked"
 """What a leg says that the run did not measure; a type that is no place to look, or writes nothing
 of its own, has no such leg, and that is empty."""
-COUNTS = ["type", "look", "write", "do both", "look, tested", "look and break"]
+COUNTS = ["type", "look", "write", "look and write", "look, tested", "look and break"]
 
 
 def legs(run: Result) -> pd.DataFrame:

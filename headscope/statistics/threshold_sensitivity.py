@@ -81,8 +81,8 @@ def in_one_line(table: pd.DataFrame) -> str:
     rests = floors["type"].isin([t.name for t in head_types().values() if not t.functional])
     sentences = []
     for what, in_class in (
-        ("tags of what heads look at", ~rests),
-        ("tags of heads at rest", rests),
+        ("tags", ~rests),
+        ("tags of attention sinks", rests),
     ):
         tags = (
             floors[in_class]
@@ -93,7 +93,7 @@ def in_one_line(table: pd.DataFrame) -> str:
         won, now, lost = int(tags[LOWER] - tags[1.0]), int(tags[1.0]), int(tags[1.0] - tags[HIGHER])
         if in_class.any():
             sentences.append(
-                f"of {now} {what}, floors 10 % higher lose {lost} and 10 % lower win {won}"
+                f"floors 10 % higher take {lost} of {now} {what} away, floors 10 % lower add {won}"
             )
     return "; ".join(sentences).capitalize() + "." * bool(sentences)
 

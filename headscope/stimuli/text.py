@@ -78,6 +78,8 @@ class TextWindows:
         self.max_tokens = limits["max_tokens"]
         self._opened_files: list[Path] = []
         self._cuts, self._skipped_mentions = Cuts(), 0
+        self._is_annotated = False
+        """Whether any document so far is code, or has words with a part of speech or a tree."""
         self._unread_files: list[str] = []
         """Reasons why files of code were passed over."""
         self.documents = 0
@@ -133,6 +135,7 @@ class TextWindows:
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped_mentions += document.skipped_mentions
+        self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
         number = self._number(document)
         rare: Iterator[Window] = iter(())
         if self._for_contested and is_code(document):
@@ -180,8 +183,15 @@ class TextWindows:
             *_cut_notes(self._cuts, self._skipped_mentions),
             *_unread_notes(self._unread_files),
             *foreign_notes(self.paths.values()),
+            *([] if self._is_annotated or not self.documents else [NO_ANNOTATION]),
             *few_documents(self.documents),
         ]
+
+
+NO_ANNOTATION = (
+    "this text is plain: heads that look by part of speech, syntax or coreference cannot be found "
+    "in it; a .conllu file says these"
+)
 
 
 def few_documents(documents: int) -> list[str]:

@@ -24,13 +24,22 @@ from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.tables import plain_table
 
 STRONGEST = 3
+FIRST_TAG_MEANS = "The first tag is the primary one; relation and numbers are its own."
 CLOSEST_MEANS = (
-    "the numbers are those of the relation that the head comes closest to without earning its tag; "
-    "headscope why says what it lacks"
+    "the head earned no tag, and this is the relation that it comes closest to; headscope why says "
+    "what it lacks"
 )
 NUMBERS_MEAN = (
     "mass is the share of attention on what the relation asks for, control on keys that a simpler "
     "habit would look at as often, lift their difference with its 95 % interval over n queries"
+)
+EITHER_MEANS = (
+    "either …: all holds that a tag asks for but this: the text has too few queries at which the "
+    "relation and the simple rule differ"
+)
+LEGS_MEAN = (
+    "heads by the three legs of a tag: look at the type's targets; write what the type writes; "
+    "look and break when their attention on the targets is moved elsewhere, of those tested"
 )
 COLUMNS = 80
 WIDE = 36  # heads that fit into 80 columns with a blank between them
@@ -96,7 +105,7 @@ def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]
     """The relations that the text can decide; nothing in runs of an older headscope."""
     if decidable is None:
         return []
-    sentence = "{relations} of {of} relations can be decided by this text"
+    sentence = "this text has queries enough (50 or more) to decide {relations} of {of} relations"
     return [Text(sentence.format_map(decidable))]
 
 
@@ -118,9 +127,9 @@ def _loss_line(run: Result) -> list[RenderableType]:
         return []
     model, unigram = loss["model"], loss["unigram"]
     sentence = (
-        f"loss on its own text: {'no number' if model is None else f'{model:.2f}'} nats per token; "
-        f"token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; "
-        f"better on {loss['better']} of {loss['windows']} windows)"
+        f"the model's loss on this text: {'no number' if model is None else f'{model:.2f}'} nats "
+        f"per token; token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the model is "
+        f"better in {loss['better']} of {loss['windows']} windows)"
     )
     sound = model is not None and model < unigram
     return [Text(sentence, style="" if sound else "bold red")]
@@ -179,24 +188,37 @@ def head_lines(
     rests = (
         {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
     )
-    table = plain_table("head", "primary", "tags", "relation", "mass", "control", "lift", "95 %")
+    table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
         name = head_name(row.layer, row.head, head_names)
         reason = None if untold is None else untold.get(name)
+        tags = row.tags.split(";") if row.tags else [_untagged(row.primary, reason)]
         table.add_row(
             name,
-            row.primary,
-            ", ".join(filter(None, [*row.tags.split(";"), rests.get(name)]))
-            if row.tags
-            else "; ".join(filter(None, [rests.get(name), "no tag, either" if reason else NO_TAG])),
+            ", ".join(
+                filter(None, [*tags, rests.get(name)] if row.tags else [rests.get(name), *tags])
+            ),
             reason or row.relation,
             *_numbers(row.mass, row.control, row.lift),
             _interval(row.ci_low, row.ci_high),
         )
-    if (heads["tags"] == "").any():
-        table.caption = f"{NO_TAG} …: {CLOSEST_MEANS}"
-        table.caption_justify = "left"
+    is_open = [untold is not None and name in untold.index for name in table.columns[0].cells]
+    is_closest = (heads["tags"] == "") & ~pd.Series(is_open, heads.index, dtype=bool)
+    captions = [
+        (FIRST_TAG_MEANS, (heads["tags"] != "").any()),
+        (f"{NO_TAG} …: {CLOSEST_MEANS}", is_closest.any()),
+        (EITHER_MEANS, any(is_open)),
+    ]
+    table.caption = "\n".join(caption for caption, applies in captions if applies)
+    table.caption_justify = "left"
     return table
+
+
+def _untagged(primary: str, reason: str | None) -> str:
+    """What stands before the relation of a head without a tag, or before two that it may follow."""
+    if reason is not None:
+        return f"{UNIDENTIFIABLE}: no tag, either"
+    return f"{UNIDENTIFIABLE}: {NO_TAG}" if primary == UNIDENTIFIABLE else NO_TAG
 
 
 def _counts(run: Result) -> Table:
@@ -276,22 +298,18 @@ def legs_lines(table: pd.DataFrame, run: Result) -> RenderableType:
         table: from `headscope.statistics.tag_support.legs`.
         run: whose heads they are.
     """
-    counts = legs_counted(table)
+    counts = legs_counted(table).dropna(axis="columns", how="all")
     table_text = plain_table(*counts.columns, right=tuple(counts.columns[1:]))
     for row in counts.itertuples(index=False):
         table_text.add_row(*("" if pd.isna(cell) else str(cell) for cell in row))
-    parts: list[RenderableType] = [table_text]
+    parts: list[RenderableType] = [table_text, Text(LEGS_MEAN, style="dim")]
     for disagreement, heads in disagreements(table, run).items():
         if heads:
             parts.append(Text(f"{disagreement}: {', '.join(heads)}"))
     optional_tables = (
-        (run.effects, "what heads write (classify --writes)"),
-        (run.causes, "causes (ablate)"),
+        (run.effects, "what heads write was not measured; headscope classify --writes does"),
+        (run.causes, "whether heads matter was not tested; headscope ablate does"),
     )
-    notes = [
-        f"note: this run was not asked for {what}"
-        for optional_table, what in optional_tables
-        if optional_table is None
-    ]
+    notes = [f"note: {what}" for optional_table, what in optional_tables if optional_table is None]
     parts += [Text(note, style="yellow") for note in notes]
     return Group(*parts)

@@ -169,7 +169,7 @@ def test_mini_predicts_its_text_better_than_unigrams(engine):
     assert (loss["windows"], loss["better"]) == (WINDOWS, WINDOWS)
     assert not any(WORSE in note for note in run.info["notes"])
     shown = printed(run)
-    assert f"loss on its own text: {loss['model']:.2f} nats per token" in shown
+    assert f"loss on this text: {loss['model']:.2f} nats per token" in shown
     assert "\x1b[1;31m" not in shown
 
 
@@ -183,7 +183,7 @@ def test_a_random_model_is_worse_than_unigrams_and_says_so_in_bold(random_run):
     assert (loss["windows"], loss["better"]) == (WINDOWS, 0)
     shown = printed(run)
     assert f"\x1b[1;31mnote: {WORSE}" in shown
-    assert "\x1b[1;31mloss on its own text" in shown
+    assert "\x1b[1;31mthe model's loss on this text" in shown
 
 
 def test_what_has_no_text_or_no_model_has_no_loss(tmp_path):
@@ -193,11 +193,11 @@ def test_what_has_no_text_or_no_model_has_no_loss(tmp_path):
     tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(10)]
     run = hs.score_patterns([a] * 10, None, tokens, types=["positional"])
     assert "text_loss" not in run.info
-    assert "loss on its own text" not in printed(run)
+    assert "loss on this text" not in printed(run)
     of_repeats = [r for r in relations_of(["induction"]) if r.stimuli == ("repeat",)]
     run = hs.classify("mini", relations=of_repeats, twin=False, examples=False)
     assert "text_loss" not in run.info
-    assert "loss on its own text" not in printed(run)
+    assert "loss on this text" not in printed(run)
 
 
 def test_a_model_without_an_unembedding_is_classified_without_a_loss(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -84,10 +85,10 @@ def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, tmp_pat
     gap = abs(one - two).sum(-1)[1, 0, 1:].mean() / 2
     assert gap > 0.02
     assert f": {CHANGED} {gap:.2f}, " in seen.found["apart"]
-    assert f"{gap:.2f} of it lies elsewhere in turned" in seen.found["tip"]
+    assert f"{gap:.2f} of its attention lies elsewhere in turned" in seen.found["tip"]
     assert f"{loss:.2f}" in seen.found["change"]
     assert f": {other_loss:.2f}" in seen.found["change"]
-    assert seen.found["lead"].startswith("Two models: turned is laid on")
+    assert re.match(r"Two models: \S+ and turned\. Tags, silencing", seen.found["lead"])
     assert seen.found["wide"]
 
 
@@ -151,7 +152,7 @@ def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tm
       """
     seen = drive(served, "both", script, tmp_path)
     assert seen.errors == []
-    assert "leaves no room for bert (second)" in seen.found["said"]
+    assert "fills both triangles. Choose a head to see bert (second) too" in seen.found["said"]
     assert "above it" not in seen.found["said"]
     assert seen.found["over"] == 0
 

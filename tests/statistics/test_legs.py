@@ -83,4 +83,4 @@ def test_each_leg_says_what_was_measured_and_no_more():
     said = printed(legs_lines(legs(whole), whole))
     assert "looks and does not write: L0H0 (induction)" in said
     assert "note" not in said
-    assert "not asked for what heads write" in printed(legs_lines(legs(run), run))
+    assert "note: what heads write was not measured" in printed(legs_lines(legs(run), run))

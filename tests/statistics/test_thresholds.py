@@ -102,8 +102,8 @@ def test_the_line_counts_what_a_tenth_would_change():
         columns=["threshold", "factor", "type", "tags"],
     )
     assert in_one_line(table) == (
-        "Of 8 tags of what heads look at, floors 10 % higher lose 3 and 10 % lower win 2; "
-        "of 8 tags of heads at rest, floors 10 % higher lose 0 and 10 % lower win 1."
+        "Floors 10 % higher take 3 of 8 tags away, floors 10 % lower add 2; "
+        "floors 10 % higher take 0 of 8 tags of attention sinks away, floors 10 % lower add 1."
     )
     assert in_one_line(table[table["factor"] != 1.0]) == ""
 

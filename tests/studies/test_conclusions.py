@@ -35,25 +35,27 @@ def test_collapse_names_the_layer_that_pays_most_and_those_that_pay_nothing():
     ]  # fmt: skip
     columns = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
     said = printed(collapse_lines(Collapse("m", pd.DataFrame(rows, columns=columns))))
-    assert "the heads of layer 0 need patterns of their own the most" in said
-    assert "costs +0.500 nats per token; no cost can be seen in layer 1\n" in said
+    assert (
+        "layer 0 needs different patterns the most: with the mean pattern in all its heads" in said
+    )
+    assert "rises by 0.500 nats per token; no rise is shown in layer 1\n" in said
     sure = pd.DataFrame([row for row in rows if row[0] != "1"], columns=columns)
-    assert "no layer goes without a cost" in printed(collapse_lines(Collapse("m", sure)))
+    assert "it rises surely in every layer" in printed(collapse_lines(Collapse("m", sure)))
 
 
 @pytest.mark.parametrize(
     ("random_left", "words"),
     [
-        (0.7, "the relation goes by these directions"),
-        (0.05, "these carry no relation"),
-        (0.15, "cannot be told from random ones"),
+        (0.7, "the head finds its targets by these directions"),
+        (0.05, "these do not carry the relation"),
+        (0.15, "these directions matter no more than random ones"),
     ],
 )
 def test_directions_say_whether_the_relation_goes_by_them(random_left, words):
     rows = [(0, 0.0, 0.9, 0.1, 0.8, 0.7, 0.9, 0.8), (4, 0.9, 0.3, 0.1, 0.15, 0.1, 0.2, random_left)]
     found = Directions("m L1H0", "positional/offset-1", pd.DataFrame(rows, columns=COLUMNS), 4)
     said = printed(directions_lines(found))
-    assert "without them +0.150 of a lift of +0.800 is left" in said
+    assert "without them the lift goes from +0.800 to +0.150" in said
     assert words in said
 
 
@@ -94,7 +96,10 @@ def test_an_ablation_counts_its_verdicts():
     rows = [row | {"behaviour": "edges", "kind": "tag", "verdict": each} for each in verdicts]
     rows.append(row | {"behaviour": "repeat", "kind": "head", "verdict": NO_CAUSE})
     said = printed(causes_table(pd.DataFrame(rows)))
-    assert f"of 4 tags, by their own edges: 2 “{BREAKS}”, 1 “{IDLE}”, 1 “{NO_CAUSE}”; 1 not" in said
+    assert (
+        f"of 4 tags, by moving their own attention: 2 “{BREAKS}”, 1 “{IDLE}”, 1 “{NO_CAUSE}”; 1 not"
+        in said
+    )
     assert f"of 1 heads: 0 “{BREAKS}”" in said
     assert "types" not in said
 
@@ -124,8 +129,9 @@ def test_weights_say_of_a_head_without_a_tag_that_it_has_none():
 
 def test_weights_say_how_many_heads_copy_and_read_earlier_ones():
     said = printed(weight_lines(weights_of_two_heads(), "heads"))
-    assert "1 of 2 heads raise on the whole what they attend to; 1 read" in said
-    assert "most L1H0 those of L0H0" in said
+    assert "1 of 2 heads copy: they raise the logits of the tokens that they attend to; " in said
+    assert "the keys of 1 read an earlier head more than 99.9 % of random" in said
+    assert "K-composition: L1H0 reads L0H0" in said
 
 
 def languages(lift: float, *, decidable: bool) -> Languages:

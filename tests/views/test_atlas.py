@@ -109,7 +109,7 @@ def test_the_atlas_says_its_findings_in_words_and_keeps_its_filter_in_the_addres
     """
     seen = visit(page, script, tmp_path)
     assert seen.errors == []
-    assert "of 6 heads earned a tag for where they look" in seen.found["said"]
+    assert "of 6 heads have a tag for where they look" in seen.found["said"]
     assert "1 induction (L1; strongest L1H2)" in seen.found["said"]
     assert seen.found["kept"] == "#?type=induction"
     assert seen.found["lit"] == ["L1H2"]
@@ -160,7 +160,10 @@ def test_the_loss_on_its_own_text_is_shown_and_strong_where_counting_is_better(
     assert seen.found["atlas"] == seen.found["about"]
     (line,), strong = seen.found["atlas"]
     shown = "–" if model is None else f"{model:.2f}"
-    assert f"{shown} nats per token; token frequencies alone: 5.86 (484 tokens; better on " in line
+    assert (
+        f"{shown} nats per token; token frequencies alone: 5.86 (484 tokens; the model is better in "
+        in line
+    )
     assert strong == (model != 2.3)
     assert ("worse than the frequencies" in line) == (model != 2.3)
     bare = visit(report_html(run), script, tmp_path)

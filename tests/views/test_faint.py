@@ -12,7 +12,7 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.errors import ChoiceError
-from headscope.runs.listing import list_heads
+from headscope.runs.listing import clearest_head, list_heads
 from headscope.statistics.unidentifiable import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure, layers_figure
@@ -158,6 +158,14 @@ def test_the_list_of_heads_names_both_alternatives(run):
         list_heads(run, "syntactical")
 
 
+def test_the_head_to_look_at_first_does_more_than_rest(run):
+    heads = run.heads.set_index("head")
+    assert heads.loc[1, "primary"] == "sink"
+    assert clearest_head(run) == "L0H0"
+    resting = replace(run, evidence=run.evidence[run.evidence["type"] == "sink"])
+    assert clearest_head(resting) == "L0H1"
+
+
 def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relation(run):
     rows = {line[:4]: line for line in printed(head_lines(run.heads), 140).splitlines()}
     for name, row in run.heads.iterrows():
@@ -169,7 +177,7 @@ def test_every_view_says_that_a_head_without_a_tag_is_only_closest_to_its_relati
     untold = undecided(run.heads, run.evidence)["said"]
     (either,) = [line for line in printed(head_lines(run.heads, untold), 140).splitlines()
                  if line.startswith("L0H2")]  # fmt: skip
-    assert "no tag, either" in either
+    assert "not identifiable: no tag, either" in either
     assert "\nNo tag, closest to:\n" in run.why("L0H0")
     assert "\nNo tag, closest to nothing: " in run.why("L0H3")
     assert run.heads.loc["L0H3", "reason"].startswith("closest to ")

@@ -86,7 +86,7 @@ def test_a_type_says_what_it_asks_and_what_its_numbers_mean(page, tmp_path):
     assert seen.errors == []
     kind = hs.head_types()["induction"]
     assert f"look at: {kind.looks_at}." in seen.found["lead"]
-    assert f"Held against: {kind.rivals}." in seen.found["lead"]
+    assert f"Control keys: {kind.rivals}." in seen.found["lead"]
     said = {word for term in seen.found["terms"] for word in term.split(", ")}
     assert set(seen.found["columns"]) - said == {"head", "relation", "best head"}
 

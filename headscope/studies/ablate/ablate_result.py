@@ -98,11 +98,24 @@ class Ablation(Study):
         )
 
 
+HEADS_MEAN = (
+    "clean, ablated: the behaviour without and with the heads silenced; effect: the difference, "
+    "with its interval; like heads: the mean effect of untagged heads of like depth and size"
+)
+EDGES_MEAN = (
+    "moved: the share of attention on the tag's targets that is moved elsewhere; targets, others: "
+    "how far the next token's distribution then moves (KL divergence, nats), and when as much "
+    "other attention is; times: their ratio; loss: by how much the next token's loss rises; "
+    "beyond: by how much more than with the other attention"
+)
+
+
 def causes_table(table: pd.DataFrame) -> Group:
     """The types together, the heads, then the tags by their edges, as the terminal shows them."""
     edges = table["behaviour"] == EDGES
     parts: list[RenderableType] = [_heads_table(table[~edges])] if (~edges).any() else []
-    parts += [_edges_table(table[edges])] if edges.any() else []
+    parts += [Text(HEADS_MEAN, style="dim")] if (~edges).any() else []
+    parts += [_edges_table(table[edges]), Text(EDGES_MEAN, style="dim")] if edges.any() else []
     return Group(*parts, *(Text(line, style="bold") for line in _conclusions(table)))
 
 
@@ -113,7 +126,7 @@ def _conclusions(table: pd.DataFrame) -> list[str]:
     for words, causes in (
         ("heads", table[~edges & (table["kind"] == "head")]),
         ("types, all their heads together", table[~edges & (table["kind"] == "type")]),
-        ("tags, by their own edges", table[edges]),
+        ("tags, by moving their own attention", table[edges]),
     ):
         tested = causes[causes["verdict"].isin([BREAKS, IDLE, NO_CAUSE])]
         if len(tested):

@@ -91,15 +91,14 @@ def _conclusion(losses: pd.DataFrame) -> str:
     rows = losses[(losses["how"] == "mean") & (losses["layer"] != ALL)]
     worst = rows.loc[rows["rise"].idxmax()]
     sentence = (
-        f"the heads of layer {worst['layer']} need patterns of their own the most: their mean "
-        f"pattern for all costs {worst['rise']:+.3f} nats per token"
+        f"layer {worst['layer']} needs different patterns the most: with the mean pattern in all "
+        f"its heads the loss rises by {worst['rise']:.3f} nats per token"
     )
     free_layers = [str(row.layer) for row in rows.itertuples() if not row.ci_low > 0]
     if not free_layers:
-        return f"{sentence}; no layer goes without a cost"
-    return (
-        f"{sentence}; no cost can be seen in {'layer' if len(free_layers) == 1 else 'layers'} "
-        + (", ".join(free_layers))
+        return f"{sentence}; it rises surely in every layer"
+    return f"{sentence}; no rise is shown in {'layer' if len(free_layers) == 1 else 'layers'} " + (
+        ", ".join(free_layers)
     )
 
 

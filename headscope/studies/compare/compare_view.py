@@ -34,7 +34,10 @@ def comparison_lines(comparison: Comparison) -> RenderableType:
             *_agreement(comparison.correlation),
         ]
     else:
-        parts += [Text(), Text("shapes differ: heads are compared by depth only", style="bold")]
+        parts += [
+            Text(),
+            Text("different numbers of layers or heads: compared by depth only", style="bold"),
+        ]
     parts += [Text(), _shares(comparison)]
     parts += [_note(f"note: {visible(note)}") for note in comparison.notes]
     return Group(*parts)
@@ -64,8 +67,9 @@ def _changes(comparison: Comparison, heads: pd.DataFrame) -> list[RenderableType
     parts: list[RenderableType] = [
         Text(summary, style="bold"),
         _note(
-            f"{sure} of them surely: a tag with * was gained or lost by a relation whose intervals "
-            "are apart; the others may be noise about a threshold"
+            f"{sure} of them clearly (*): the 95 % intervals of that relation's lift do not "
+            "overlap; "
+            "the others may be noise near a threshold"
         ),
     ]
     if changed.empty:

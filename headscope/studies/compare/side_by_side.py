@@ -90,10 +90,10 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> list[str]:
             for what, path in _FACTS.items()
             if _fact(first.info, path) != _fact(run.info, path)
         ]
-        notes.append(f"{name} and {names[0]} differ in: {', '.join(differ) or 'nothing stated'}")
+        notes.append(f"{name} and {names[0]} differ in: {', '.join(differ) or 'nothing recorded'}")
         if odd := sorted(known ^ _measured(run)):
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
-            notes.append(f"only one of {names[0]} and {name} had text for {odd[0]}{others}")
+            notes.append(f"only one of {names[0]} and {name} had queries for {odd[0]}{others}")
         if any(first.rules[key] != run.rules[key] for key in first.rules):
             notes.append(f"{name} and {names[0]} were judged by different thresholds")
     return notes

@@ -76,7 +76,8 @@ def directions_lines(result: Directions) -> RenderableType:
             f"{row.random_lift:+.3f}",
         )
     title = (
-        f"{result.name}, {result.relation}: {result.dimensions} dimensions hold 90 % of the lift"
+        f"{result.name}, {result.relation}: {result.dimensions} pairs of query and key "
+        "directions hold 90 % of the contrast between targets and controls"
     )
     return Group(Text(title, style="bold"), rendered, Text(_conclusion(result), style="bold"))
 
@@ -85,12 +86,13 @@ def _conclusion(result: Directions) -> str:
     """Says whether the lift goes with the directions that hold most of the contrast."""
     rows = result.removals.set_index("removed")
     before, after = rows.loc[0], rows.loc[result.dimensions]
-    remainder = f"without them {after['lift']:+.3f} of a lift of {before['lift']:+.3f} is left"
-    other = f"without as many random ones {after['random_lift']:+.3f}"
+    remainder = f"without them the lift goes from {before['lift']:+.3f} to {after['lift']:+.3f}"
+    other = f"without as many random ones to {after['random_lift']:+.3f}"
     if after["random_lift"] > after["ci_high"]:
-        return f"{remainder}, {other}: the relation goes by these directions"
+        return f"{remainder}, {other}: the head finds its targets by these directions"
     if after["random_lift"] < after["ci_low"]:
         return (
-            f"{remainder}, {other}: random directions matter more, so that these carry no relation"
+            f"{remainder}, {other}: random directions matter more, so that these do not carry the "
+            "relation"
         )
-    return f"{remainder}, {other}: these directions cannot be told from random ones"
+    return f"{remainder}, {other}: these directions matter no more than random ones"

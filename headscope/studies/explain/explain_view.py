@@ -30,6 +30,11 @@ COLOURS = {
     "content": "#332288",
     "unexplained": "#ffffff",
 }
+HEADS_MEAN = (
+    "bits: KL divergence of the head's attention from uniform attention, per query; explained: the "
+    "share of them that its rule explains on documents that it was not fitted on, position by "
+    "position and the first token alone, content with the content of tokens added"
+)
 MIN_CLUSTER, LISTED_HEADS = 2, 10
 """Heads of a cluster that is printed, at least; heads that are named, at most."""
 _FURTHER_COLOUR = "#882255"
@@ -38,8 +43,8 @@ _FURTHER_COLOUR = "#882255"
 def explanation_lines(explanation: Explanation) -> RenderableType:
     """The account of all attention, the losses on rules, then a line per head."""
     mean = explanation.heads[["position", "explained", "with_content"]].mean()
-    summary = f"{explanation.model}: bits explained {mean['explained']:.2f}"
-    summary += f" (position and token 0 alone {mean['position']:.2f}"
+    summary = f"{explanation.model}: rules explain {mean['explained']:.2f} of a head's bits"
+    summary += f" (position and the first token alone {mean['position']:.2f}"
     if explanation.rank:
         summary += f", with content of rank {explanation.rank} {mean['with_content']:.2f}"
     parts: list[RenderableType] = [Text(summary + "), mean over heads", style="bold"), Text()]
@@ -48,13 +53,14 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
     parts += [_account(explanation), Text(), _curve(explanation.curve), Text()]
     if explanation.losses is not None:
         parts += [_losses(explanation), Text()]
-    parts += [_heads(explanation), Text(), _clusters(explanation.clusters)]
+    parts += [_heads(explanation), Text(HEADS_MEAN, style="dim"), Text()]
+    parts.append(_clusters(explanation.clusters))
     parts += _unclassified(explanation.unclassified)
     for row in explanation.at_odds.itertuples():
         summary = (
             f"{head_name(row.layer, row.head)}: its rule explains {row.explained:.2f} of its bits, "
         )
-        summary += f"and in its place recovers {row.recovered:.2f} of its effect"
+        summary += f"and put in its place it recovers {row.recovered:.2f} of the loss"
         parts.append(Text(f"finding: {summary}", style="yellow"))
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
     return Group(*parts)
@@ -62,8 +68,8 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
 
 def _control(twin: pd.DataFrame) -> str:
     mean = twin[["bits", "position", "explained", "with_content"]].mean()
-    summary = f"its twin, attention weights shuffled: {mean['bits']:.2f} bits a query, explained "
-    summary += f"{mean['explained']:.2f} (position and token 0 alone {mean['position']:.2f}"
+    summary = f"null model, attention weights shuffled: {mean['bits']:.2f} bits a query, explained "
+    summary += f"{mean['explained']:.2f} (position and the first token alone {mean['position']:.2f}"
     content = "" if isnan(mean["with_content"]) else f", with content {mean['with_content']:.2f}"
     return f"{summary}{content}), mean over {len(twin)} heads"
 
@@ -93,7 +99,7 @@ def _unclassified(heads: pd.DataFrame) -> list[RenderableType]:
         return []
     first = [head_name(row.layer, row.head) for row in heads.head(LISTED_HEADS).itertuples()]
     ending = " …" if len(heads) > LISTED_HEADS else ""
-    line = f"unclassified, the most bits first: {' '.join(first)}{ending}"
+    line = f"heads without a tag, those with the most bits first: {' '.join(first)}{ending}"
     return [Text(), Text(line)]
 
 

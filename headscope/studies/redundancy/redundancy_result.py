@@ -82,8 +82,8 @@ def redundancy_lines(redundancy: Redundancy) -> RenderableType:
     """
     title = (
         f"{redundancy.model}: {len(redundancy.heads)} heads, {redundancy.queries} queries "
-        f"of {redundancy.windows} windows; distances in bits, from 0 (same pattern) to 1 "
-        "(no key in common)"
+        f"of {redundancy.windows} windows; distance: Jensen-Shannon divergence in bits, from 0 "
+        "(same pattern) to 1 (no key in common)"
     )
     parts: list[RenderableType] = [Text(title, style="bold")]
     for table in (_heads(redundancy), _clusters(redundancy), _groups(redundancy)):
@@ -157,9 +157,9 @@ def _conclusion(redundancy: Redundancy) -> str:
     lines = []
     for row in redundancy.tests.itertuples():
         first, _, baseline = row.test.partition(" − ")
-        verb = "look" if row.p_value < LEAST_P else "show no sign of looking"
+        verb = "are" if row.p_value < LEAST_P else "are not shown to be"
         lines.append(
-            f"pairs of heads of the {first} {verb} more alike than those of the {baseline}, labels "
-            f"shuffled over {row.shuffled} (p {row.p_value:.3f})"
+            f"patterns of heads of the {first} {verb} more alike than those of the {baseline} "
+            f"(permutation test, labels shuffled over {row.shuffled}: p {row.p_value:.3f})"
         )
     return "\n".join(lines)

@@ -80,7 +80,7 @@ class Streaming(Study):
         axes.axhline(self.tolerance, color="#8c8c8c", lw=0.8, ls=":")
         axes.set_xlabel(f"share of the key/value cache saved at {self.cache.length:,} tokens")
         axes.set_ylabel("rise of the loss (nats per token)")
-        axes.legend(fontsize=7, title="self first by", title_fontsize=7)
+        axes.legend(fontsize=7, title="streaming first by", title_fontsize=7)
         keys = f"{self.window.sinks} sinks, last {self.window.recent}"
         axes.set_title(f"{short_title(self.model)}: {keys}", fontsize=9)
         return figure
@@ -114,7 +114,7 @@ def streaming_lines(streaming: Streaming) -> RenderableType:
         *(Text(note, style="dim") for note in streaming.notes),
         Text("\nrise of the loss, by the order in which heads begin to stream:"),
         _rises(streaming.curve),
-        Text("\nlast to stream:"),
+        Text("\nthe heads that stream last, whose outputs would change most:"),
         _last(streaming.table),
         Text(_needing(streaming.table), style="dim"),
     ]
@@ -145,7 +145,7 @@ def _rises(curve: pd.DataFrame) -> Table:
 
 def _last(heads: pd.DataFrame) -> Table:
     """The heads whose output would change most."""
-    numbers = ("change", "far mass", "own far text", "another's")
+    numbers = ("change", "far mass", "of own text", "of another's")
     rendered = plain_table("layer", "key/value head", *numbers, "needs it", right=numbers)
     for row in heads.sort_values("place", ascending=False).head(LISTED).itertuples():
         masses = [number_text(row.own_far, ".3f", "–"), number_text(row.foreign_far, ".3f", "–")]
@@ -160,7 +160,8 @@ def _needing(heads: pd.DataFrame) -> str:
         return ""
     needing = int((heads["needs_far"] == YES).sum())
     return (
-        f"{needing} of {measured} put surely more attention on their own far text than on another's"
+        f"{needing} of {measured} key/value heads need the far text: its share of their "
+        "attention is surely larger than with another document's text in its place"
     )
 
 

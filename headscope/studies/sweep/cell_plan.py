@@ -79,7 +79,7 @@ def plan(spec: Spec) -> list[CellPlan]:
     return plans
 
 
-AT_MOST = ", and are the most: a run ends where the rest would hardly change a tag"
+AT_MOST = " and upper bounds: a run ends early where the rest would hardly change a tag"
 
 
 def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> RenderableType:
@@ -111,11 +111,11 @@ def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> Renderabl
         f"\n{len(unfinished)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "
         f"about {_time(seconds)} of reading in one process; asked for: {processes}.",
         "Shards and tokens are counted" + ("" if spec.settings.get("all") else AT_MOST) + ". "
-        f"Time is reckoned from {PROBED - 1} batch, read just "
-        "now on this machine by the first revision of each model; to load, judge and write comes "
-        "on top, some seconds a run, and workers share the cores. Memory is the most that this "
-        "process had once that batch was read; every worker has about as much, and the driver "
-        "that of its libraries.",
+        f"Time is extrapolated from {PROBED - 1} batch that each model's first revision read on "
+        "this "
+        "machine; loading, judging and writing add some seconds to each run, and workers share the "
+        "cores. Memory is the peak of this process after that batch; every worker needs about as "
+        "much.",
     ]
     failed = dict.fromkeys(
         (cell_plan.cell.model, cell_plan.error) for cell_plan in plans if cell_plan.error

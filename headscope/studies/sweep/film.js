@@ -46,7 +46,7 @@ function curves(own, types) {
   const root = el("svg", { viewBox: "0 0 450 172", role: "img", "aria-label": `heads of each type at ${own.frames.length} revisions` },
     el("line", { class: "grid-line", x1: 34, x2: 434, y1: 150, y2: 150 }), el("text", { x: 28, y: 154, "text-anchor": "end" }, "0"), el("text", { x: 28, y: 18, "text-anchor": "end" }, String(most)),
     el("text", { x: 34, y: 169 }, own.revisions[0]), ...(own.frames.length > 1 ? [el("text", { x: 434, y: 169, "text-anchor": "end" }, own.revisions.at(-1))] : []), ...lines, cursor);
-  $("curves").replaceChildren(root, el("figcaption", { class: "small" }, "Heads of each primary type by revision, in order; dotted: without a tag."));
+  $("curves").replaceChildren(root, el("figcaption", { class: "small" }, "Number of heads of each primary type at each revision. Dotted: without a tag."));
 }
 
 function describe(i) {

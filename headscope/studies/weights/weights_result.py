@@ -103,6 +103,8 @@ def weight_lines(evidence: WeightEvidence, table: str) -> RenderableType:
         parts.append(Text(summary, style="bold"))
     if table != "heads" and len(rows) > MAX_ROWS:
         parts.append(Text(f"… {len(rows) - MAX_ROWS} more; --format csv prints all", style="dim"))
+    if table in _COLUMNS_MEAN:
+        parts.append(Text(_COLUMNS_MEAN[table], style="dim"))
     parts += [Text(f"note: {note}", style="yellow") for note in evidence.notes]
     return Group(*parts)
 
@@ -187,29 +189,36 @@ _LINES: dict[str, Callable[[pd.DataFrame], RenderableType]] = {
 def _heads_said(rows: pd.DataFrame) -> str:
     copies = rows["ov_copying_mlp0"].where(rows["layer"] > 0, rows["ov_copying"])
     summary = (
-        f"{int((copies > 0).sum())} of {len(rows)} heads raise on the whole what they attend to"
+        f"{int((copies > 0).sum())} of {len(rows)} heads copy: they raise the logits of "
+        "the tokens that they attend to"
     )
     reads = rows["k_composition"] > rows["k_random_p999"]
     if not reads.any():
-        return f"{summary}; none reads an earlier head's writes more than 99.9 % of random heads do"
+        return (
+            f"{summary}; no head's keys read an earlier head more than 99.9 % of random matrices do"
+        )
     row = rows.loc[rows["k_composition"].idxmax()]
-    best = f"{head_name(int(row['layer']), int(row['head']))} those of {row['k_from']}"
+    best = f"{head_name(int(row['layer']), int(row['head']))} reads {row['k_from']}"
     return (
-        f"{summary}; {int(reads.sum())} read an earlier head's writes more than chance, most {best}"
+        f"{summary}; the keys of {int(reads.sum())} read an earlier head more than 99.9 % of "
+        f"random matrices do, the most by K-composition: {best}"
     )
 
 
 def _composition_said(rows: pd.DataFrame) -> str:
     above = int((rows["k_composition"] > rows["k_random_p999"]).sum())
     return (
-        f"{above} of {len(rows)} pairs compose more than 99.9 % of random ones, where 0.1 % would "
-        "by chance"
+        f"{above} of {len(rows)} pairs compose more than 99.9 % of random matrices do; 0.1 % of "
+        "them would by chance"
     )
 
 
 def _writes_said(rows: pd.DataFrame) -> str:
     above = int((rows["write_cosine"] > rows["write_chance"]).sum())
-    return f"{above} of {len(rows)} pairs of a layer write more alike than unrelated heads do"
+    return (
+        f"{above} of {len(rows)} pairs of heads of a layer write into more similar directions "
+        "than unrelated heads do"
+    )
 
 
 _SAYS: dict[str, Callable[[pd.DataFrame], str]] = {
@@ -221,9 +230,20 @@ _SAYS: dict[str, Callable[[pd.DataFrame], str]] = {
 _TITLES = {
     "heads": "what each head's weights show",
     "composition": "K-composition of an earlier head with a later one",
-    "writes": "heads of one layer that write alike",
-    "related": "words that heads make of words",
+    "writes": "heads of one layer that write into similar directions",
+    "related": "related words that heads write when they attend to a word",
 }
 
 
+_COLUMNS_MEAN = {
+    "heads": "copying: OV eigenvalues, from −1 to 1, of which 1 raises the tokens attended to; "
+    "after MLP 0: of tokens as the first MLP leaves them; |OV|, |O|: norms; dims: directions "
+    "written to; "
+    "writes like: the head of the layer with the most similar writes; keys from: the earlier head "
+    "that the keys read most, by K-composition, and what random matrices reach",
+    "related": "score: share of words for which a related word is raised, or (−) lowered, most; "
+    "rival: share for which the word itself, or another form of it, is; but itself: the score with "
+    "the word left out; alike: the score of a head that copies the word; top 10: share with a "
+    "related word among the ten most raised",
+}
 _COPYING = {"ov_copying": "by the embedding", "ov_copying_mlp0": "behind the first MLP"}

@@ -21,11 +21,11 @@ function atlasPage() {
 
 /* How to read a cell. */
 function legendLine() {
-  const cells = "Letter and colour: primary type, the stronger the larger the lift over control; dots: further tags; pale: only rests; dashed: not identifiable, as a simple rule does as well on this text; grey: unclassified.";
+  const cells = "Letter and colour: the primary type; the larger the lift (mass − control), the stronger the colour. Dots: further tags. Pale: an attention sink. Dashed: not identifiable, because this text cannot tell it from a simple rule. Grey: unclassified.";
   if (!THUMB) return el("p", { class: "small" }, cells);
   const [text, ...others] = DATA.means.shown;
-  const where = others.length ? ` A head whose primary relation is read elsewhere is drawn there: on ${others.join("; on ")}.` : "";
-  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is left out; the bar at the left is the share of a text's attention on it.`;
+  const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";
+  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is left out; the bar at the left edge is the share of the attention on it.`;
   return el("p", { class: "small" }, `${pictures} ${cells}`);
 }
 

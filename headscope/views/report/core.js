@@ -120,7 +120,7 @@ function table(caption, columns, rows, numeric = [], wrap = false) {
 function lossLine() {
   const loss = DATA.info.text_loss;
   if (!loss) return null;
-  const text = `Loss on its own text: ${number(loss.model)} nats per token; token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; better on ${loss.better} of ${loss.windows} windows).`;
+  const text = `The model's loss on this text: ${number(loss.model)} nats per token; token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; the model is better in ${loss.better} of ${loss.windows} windows).`;
   return el("p", { class: "loss" }, loss.model !== null && loss.model < loss.unigram ? text : el("strong", { class: "unsound" }, `${text} The model predicts its text worse than the frequencies of the tokens do: its tags may mean nothing.`));
 }
 

@@ -28,9 +28,9 @@ function viewOf(example, type) {
 
 /* What the excerpt does not show, in words. */
 function leftOut(example) {
-  const said = [`${number(example.outside)} of the query's attention is on tokens that are not shown`];
+  const said = [`${number(example.outside)} of the query's attention is on tokens not shown`];
   if (example.more) said.push(`${example.more} of its targets are not shown`);
-  if (!example.positions.length) said.push("an older headscope did not keep where the shown tokens stand");
+  if (!example.positions.length) said.push("an older headscope did not keep the positions of the shown tokens");
   return el("p", { class: "small" }, `${said.join("; ")}.`);
 }
 
@@ -63,7 +63,7 @@ function exampleView(example, key, type) {
 /* The best, a middling and the worst of a relation's examples, then a slider through all of them. */
 function examplesOf(row, examples) {
   const relations = [...new Set(examples.map((example) => example.relation).filter(Boolean))];
-  if (!relations.length) return el("p", { class: "small" }, examples.length ? "No relation has enough queries here to show this head by; its ordinary text is below." : "This run kept no examples of this head.");
+  if (!relations.length) return el("p", { class: "small" }, examples.length ? "No relation has enough queries for examples of this head; below is its attention on ordinary text." : "This run kept no examples of this head.");
   const box = el("section", { class: "examples", "aria-label": "Examples" });
   const fill = () => {
     const relation = relations.includes(stateOf("relation")) ? stateOf("relation") : relations[0];
@@ -74,8 +74,8 @@ function examplesOf(row, examples) {
     const choose = relations.length > 1 ? el("div", { class: "filters", role: "group", "aria-label": "Examples of" }, relations.map((name) => el("button", {
       type: "button", class: "filter", "aria-pressed": String(name === relation), onclick: () => { for (const k of ["pin0", "pin1", "pin2", "pinS", "at"]) setState(k, null); setState("relation", name); fill(); },
     }, DATA.relations.find((r) => r.id === name).spoken))) : "";
-    box.replaceChildren(el("h3", {}, "From its best to its worst queries"), choose,
-      el("p", { class: "small" }, strange ? `No examples were kept for “${said.spoken}”; these are for “${about.spoken}”. ` : "", `Framed: the query; underlined: ${about.meaning}. Arcs: its attention. Point at any token to see where it looks, click to keep it; … stands for tokens left out.`),
+    box.replaceChildren(el("h3", {}, "Examples, from its best to its worst queries"), choose,
+      el("p", { class: "small" }, strange ? `No examples were kept for “${said.spoken}”; these are for “${about.spoken}”. ` : "", `Framed: the query. Underlined: ${about.meaning}. Arcs: the attention of the query. Point at any token to see where it looks; click to pin it. “…”: tokens left out.`),
       ...three.map((example, i) => exampleView(example, i, about.type)), slider(own, about));
   };
   fill();
@@ -106,7 +106,7 @@ function histogram(counts, own, pointer, type) {
   counts.forEach((count, i) => root.append(svg("rect", { class: "column", x: (40 + i * step + 1).toFixed(1), width: (step - 2).toFixed(1), y: (70 - 62 * count / most).toFixed(1), height: (62 * count / most).toFixed(1) })));
   for (const example of own) root.append(svg("line", { class: "kept", x1: 40 + 520 * Math.min(1, example.mass), x2: 40 + 520 * Math.min(1, example.mass), y1: 70, y2: 76 }));
   root.append(pointer, ...[0, 0.5, 1].map((t) => text(40 + 520 * t, 90, t, "middle")));
-  return el("figure", { class: "plot" }, root, el("figcaption", { class: "small" }, `Attention that each of ${total} queries of a sample puts on its targets; ticks: the queries kept.`));
+  return el("figure", { class: "plot" }, root, el("figcaption", { class: "small" }, `Histogram of the mass, over a sample of ${total} queries. Ticks: the examples that the slider shows.`));
 }
 
 /* The same text for every head, and in circuitsvis all heads of the layer on it. */

@@ -19,13 +19,13 @@ function findings() {
   const said = counted.map(([type, own]) =>
     el("span", {}, `${own.length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type), ` (${layersOf(own)}; strongest `, headLink(DATA.rows[strongestOf(type)[0][0]]), ")"));
   const count = (test) => DATA.rows.filter(test).length;
-  const others = [[count((row) => rests(row.primary)), "only rest on an attention sink"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text does not tell them from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified"]]
+  const others = [[count((row) => rests(row.primary)), "only look at an attention sink (a resting place such as the first token)"], [count((row) => row.primary === UNDECIDED), "not identifiable (this text cannot tell what they do from a simple rule)"], [count((row) => row.primary === UNCLASSIFIED), "unclassified (no tag)"]]
     .filter(([heads]) => heads).map(([heads, what]) => `${heads} ${what}`);
   const first = DATA.rows.map((row) => row.first_token_mass).filter(Number.isFinite);
   const mean = first.reduce((sum, share) => sum + share, 0) / first.length;
   return el("div", { class: "findings" },
     el("p", {},
-      `${acting.length} of ${plural(DATA.rows.length, "head")} earned a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
+      `${acting.length} of ${plural(DATA.rows.length, "head")} have a tag for where they look`, said.length ? [": ", listed(said)] : "", ". ",
       others.length ? ["The others: ", listed(others), ". "] : "",
       first.length ? `On average ${Math.round(100 * mean)} % of a head's attention lies on the first token.` : ""),
     counted.length ? clearest(counted.map(([type]) => strongestOf(type)[0])) : "");
@@ -35,8 +35,8 @@ function findings() {
 function clearest(heads) {
   const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
   const twin = DATA.info.settings && DATA.info.settings.twin;
-  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention is on ${relation.meaning}, where a head with a simpler habit would put ${number(relation.control[place])} (the control; the difference is the lift). `,
-    "A tag asks that the interval of the lift lies above 0", twin ? ", that the lift exceeds those of the twin (a null model: the same model with shuffled attention weights)" : "",
+  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.spoken === relation.meaning ? "" : ` (${relation.spoken})`}, and ${number(relation.control[place])} on keys that a simpler habit would look at as often (the control). The difference is the lift. `,
+    "A tag asks that the 95 % interval of the lift lies above 0", twin ? ", that the lift exceeds those of a null model (the twin: the same model with its attention weights shuffled)" : "",
     ", and, for words, that the head is right at contested queries, where the best simple rule such as “the nearest verb” is wrong.");
 }
 
@@ -47,7 +47,7 @@ function runFacts() {
     ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
     ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)}${read.tokens < read.of ? ` of ${whole(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
     ["relations", whole(DATA.relations.length)],
-    ["chance", settings.twin ? "held against a shuffled twin" : settings.twin === false ? "no twin was read" : ""],
+    ["chance", settings.twin ? "compared with a null model (shuffled weights)" : settings.twin === false ? "no null model was read" : ""],
     ["engine", info.engine],
     ["not the default", DATA.not_default],
   ].filter(([, value]) => value);

@@ -8,7 +8,7 @@ function headPage(row) {
       neighbours(row), plainSentence(row, index),
       row.undecided ? el("p", {}, el("strong", {}, `Not identifiable: ${row.undecided.said}`), `: ${row.undecided.why}.`) : "",
       row.deeds.length ? el("ul", { class: "deeds" }, row.deeds.map((line) => el("li", {}, line))) : "",
-      row.causes.length ? el("details", {}, el("summary", {}, "What silencing it did, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
+      row.causes.length ? el("details", {}, el("summary", {}, "Effects of silencing it, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
     el("h3", {}, "Relations"), bars(index), ladders(row),
     el("h3", {}, "Its shape"), keysLine(row), facts(row), ordinaryOf(row, examples));
@@ -28,9 +28,9 @@ function plainSentence(row, index) {
   const r = relationOf(row);
   const value = (column) => r[column][index];
   const said = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}, where a head with a simpler habit would put ${number(value("control"))}`,
-    value("ci_low") === null ? "" : ` (the difference lies between ${number(value("ci_low"))} and ${number(value("ci_high"))}, over ${r.n} queries)`,
-    value("twin_p999") === null ? "" : `; a shuffled model shows up to ${number(value("twin_p999"))} more by chance`, ".",
+    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.spoken === r.meaning ? "" : ` (${r.spoken})`}, and ${number(value("control"))} on keys that a simpler habit would look at as often (the control)`,
+    value("ci_low") === null ? "" : `. The difference, the lift, has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
+    value("twin_p999") === null ? "" : `; in a null model, the same model with its attention weights shuffled, 99.9 % of lifts are below ${number(value("twin_p999"))}`, ".",
   ];
   return [el("p", { class: "plain" }, said), el("p", { class: "reason small" }, row.reason)];
 }
@@ -69,7 +69,7 @@ function bars(index) {
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.rule === null ? "" : ` (best simple rule ${number(r.rule)})`) +
       (value("twin_p999") === null ? "" : `, twin ${number(value("twin_p999"))}`) +
-      (r.undecided.includes(index) ? `; or ${r.baseline} (they differ at ${r.contested} queries)` : "");
+      (r.undecided.includes(index) ? `; or the simple rule ${r.baseline} (the two differ at ${r.contested} queries)` : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
     const track = el("div", { class: "track", role: "img", "aria-label": say },
@@ -81,7 +81,7 @@ function bars(index) {
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       el("span", { class: "small" }, say.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: interval of control + lift. Dashed: control + what the shuffled twin shows by chance. Relations with at least 50 queries, the tagged ones first, then those (?) that this text cannot tell from a simple rule."), columnsInWords());
+  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + the 95 % interval of the lift. Dashed line: control + what 99.9 % of the null model's lifts stay below. Shown are relations with at least 50 queries: first those that give a tag, then those (?) that this text cannot tell from a simple rule."), columnsInWords());
   return box;
 }
 
@@ -89,15 +89,15 @@ function bars(index) {
 function columnsInWords() {
   const said = [
     ["mass", "the share of its attention that a query puts on the keys asked for, 0 to 1, on average over all queries"],
-    ["control", "the same for other keys, which a head with a simpler habit would hit as often"],
-    ["lift, 95 %", "mass − control, and the interval that it lies in"],
-    ["q", "were all lifts as clear as this one taken for real, at most about this share would be false; a tag asks for less than 0.01"],
+    ["control", "the same for control keys: keys that a head with a simpler habit would look at as often"],
+    ["lift, 95 %", "mass − control, and its 95 % interval (bootstrap over documents)"],
+    ["q", "the false discovery rate (Benjamini–Hochberg, over all heads and relations); a tag asks for less than 0.01"],
     ["n", "queries"],
-    ["hit rate", "the share of queries whose largest attention, the first token left out, falls on a key asked for"],
-    ["best offset, nearest mention", "the hit rate of that simple rule: always the same distance back, or the mention before"],
-    ["twin", "the model with its weights shuffled: 99.9 % of its lifts are smaller than this"],
-    ["heads", "how many earned the tag by this relation"],
-    ["split-half", "how well the tags of two halves of the documents agree (Cohen's κ): 1 fully, below 0.5 is called unreliable"],
+    ["hit rate", "the share of queries whose largest attention is on a key asked for; the first token is left out"],
+    ["best rule", "the hit rate of the best simple rule, such as the nearest verb, the mention before or a fixed distance back"],
+    ["twin", "a null model, the same model with its attention weights shuffled: 99.9 % of its lifts are below this"],
+    ["heads", "heads that have the tag by this relation"],
+    ["split-half", "agreement of the tags from two halves of the documents (Cohen's κ): 1 is full agreement, below 0.5 is marked unreliable"],
   ];
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, said.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
@@ -107,6 +107,6 @@ function ladders(row) {
   const primary = (relationOf(row) || {}).id;
   const own = laddersAt(row.layer).filter((each) => each.head === row.head).sort((a, b) => (b.relation === primary) - (a.relation === primary));
   return own.length ? el("div", { class: "ladders" }, own.map((each, i) => el("details", { open: i === 0 },
-    el("summary", {}, "What it had to clear for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length}`),
+    el("summary", {}, "What a tag asks for ", relationName(DATA.relations.find((r) => r.id === each.relation)), `: ${each.steps.filter(([, , holds]) => holds).length} of ${each.steps.length} hold`),
     el("ol", { class: "ladder" }, each.steps.map(([name, said, holds]) => el("li", { class: holds ? "holds" : "fails" }, el("span", { class: "mark" }, holds ? "✓" : "✗"), " ", el("span", { class: "step" }, name), ` ${said}`)))))) : "";
 }

@@ -44,7 +44,10 @@ def _general(run: Result, row: dict[str, Any]) -> list[str]:
     names = tags[GENERAL].where(tags[GENERAL].notna(), "")
     tags = tags[(names != "").astype(bool)]
     labels = dict.fromkeys(zip(tags["type"], tags[GENERAL], strict=True))
-    return [f"General: {kind}/{name}: it does not tell these apart." for kind, name in labels]
+    return [
+        f"General tag {kind}/{name}: the head does not tell these labels apart."
+        for kind, name in labels
+    ]
 
 
 def _writes(run: Result, row: dict[str, Any]) -> list[str]:

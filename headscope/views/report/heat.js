@@ -4,7 +4,7 @@ const ZOOMS = [8, 14, 22];
 
 function heatView(view, onrow = () => {}) {
   const size = view.tokens.length, canvas = el("canvas", { class: "heat", role: "img", "aria-label": `${view.label}: ${size} queries downward, ${size} keys to the right` });
-  const said = el("p", { class: "small said" }, "Queries downward, keys to the right; framed: what the head should look at. Point at a cell for its number.");
+  const said = el("p", { class: "small said" }, "Queries downward, keys to the right. Framed: the targets of the query. Point at a cell for its number.");
   let zoom = 0;
   canvas.redraw = () => {
     const unit = ZOOMS[zoom], pen = canvas.getContext("2d"), ink = inkOf(view.type);

@@ -44,6 +44,6 @@ function keysLine(row) {
   const tagged = (head) => [headLink(head), tagsOf(head).length ? ` (${tagsOf(head).join(", ")})` : ""];
   const few = 6;
   return el("p", { class: "keys" },
-    source ? ["By the weights its keys read most what ", tagged(source), ` writes: K-composition ${number(row.keys_from[1])}, where random matrices reach ${number(row.keys_from[2])}. `] : "",
-    readers.length ? ["Its own writes are what the keys of ", listed(readers.slice(0, few).map(tagged)), readers.length > few ? ` and ${readers.length - few} more` : "", " read most."] : "");
+    source ? ["In the weights, its keys read the output of ", tagged(source), ` most: K-composition ${number(row.keys_from[1])}, which 99.9 % of random matrices keep below ${number(row.keys_from[2])}. `] : "",
+    readers.length ? ["Its output is what the keys of ", listed(readers.slice(0, few).map(tagged)), readers.length > few ? ` and ${readers.length - few} more` : "", " read most."] : "");
 }

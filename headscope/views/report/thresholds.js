@@ -8,10 +8,10 @@ function thresholdsView() {
   const most = Math.max(1, ...curves.flatMap((curve) => drawn.flatMap((type) => curve.types[type])));
   const columns = ["", "type", ...curves[0].factors.map((factor) => `× ${factor}`)];
   const rows = curves.flatMap((curve) => types.map((type, i) => [i ? "" : curve.meaning, type, ...curve.types[type].map(String)]));
-  return el("section", { class: "thresholds" }, el("h2", {}, "How much hangs on the thresholds"), el("p", {}, said),
+  return el("section", { class: "thresholds" }, el("h2", {}, "Heads with a tag, by threshold"), el("p", {}, said),
     el("div", { class: "curves" }, curves.map((curve) => el("figure", {}, curvePlot(curve, drawn, most), el("figcaption", { class: "small" }, `times ${curve.meaning}`)))),
     el("p", { class: "legend" }, drawn.map((type) => chip(type))),
-    el("details", {}, el("summary", {}, "the numbers, those of heads at rest among them"), table("Heads with the tag, by threshold", columns, rows, columns.map((_, i) => i).slice(2))));
+    el("details", {}, el("summary", {}, "The numbers, with attention sinks"), table("Heads with the tag, by threshold", columns, rows, columns.map((_, i) => i).slice(2))));
 }
 
 function curvePlot(curve, types, most) {

@@ -11,7 +11,7 @@ const thumbLink = (row) => {
 /* What the type asks, and what it is held against; nothing of a type that says neither. */
 function question(type) {
   const own = DATA.types.find((t) => t.name === type) || {};
-  return own.looks_at ? el("p", { class: "lead" }, `These heads look at: ${own.looks_at}.`, own.rivals ? ` Held against: ${own.rivals}.` : "") : null;
+  return own.looks_at ? el("p", { class: "lead" }, `These heads look at: ${own.looks_at}.`, own.rivals ? ` Control keys: ${own.rivals}.` : "") : null;
 }
 
 function typePage(type) {
@@ -23,14 +23,13 @@ function typePage(type) {
     el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(),
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95 %", "q", "n"],
       strongest.slice(0, first).map(([i, r]) => [[thumbLink(DATA.rows[i]), headLink(DATA.rows[i])], [r.spoken, " ", el("span", { class: "code" }, r.name)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), interval(r.ci_low[i], r.ci_high[i]), small(r.q_value[i]), String(r.n)]), [2, 3, 4, 6, 7])
-      : el("p", {}, countable(type) ? "No head earned this tag." : "This text has too few queries to give any head this tag."),
-    more, relationTable(type, relations), distributions(relations));
+      : el("p", {}, countable(type) ? "No head has this tag." : "This text has too few queries to give any head this tag."),
+    more, relationTable(relations), distributions(relations));
 }
 
-function relationTable(type, relations) {
+function relationTable(relations) {
   const hasRule = relations.some((r) => r.rule !== null);
-  const rule = type === "coreference" ? "nearest mention" : "best offset";
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", rule] : []), "twin", "heads", "split-half"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(hasRule ? ["hit rate", "best rule"] : []), "twin", "heads", "split-half"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     const unsure = r.reliability !== null && r.reliability < 0.5 ? " unreliable" : "";
@@ -51,7 +50,7 @@ function distributions(relations) {
     if (r.twin_p999[0] !== null) root.append(svg("line", { x1: at(r.twin_p999[0]), x2: at(r.twin_p999[0]), y1: 0, y2: 24, class: "twin-line" }));
     box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.spoken, " ", el("span", { class: "code" }, r.name)), root));
   }
-  box.append(el("p", { class: "small" }, "Lift from −0.1 to 1; strong lines earned the tag; dashed: the twin's 99.9th percentile; grey: 0."));
+  box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Dashed: 99.9th percentile of the null model. Grey: 0."));
   return box;
 }
 
@@ -60,14 +59,14 @@ function aboutPage() {
   const flat = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
   const list = (title, object) => table(title, ["", ""], Object.entries(object || {}).filter(([, v]) => v !== undefined && v !== null).map(([k, v]) => [k, flat(v)]), [], true);
   const notes = [...(info.notes || [])];
-  if (info.settings && info.settings.twin === false) notes.push("This run had no twin: no tag was tested against what the model shows by chance.");
+  if (info.settings && info.settings.twin === false) notes.push("This run read no null model: no tag was compared with what a model with shuffled attention weights shows.");
   return el("section", {},
-    el("h2", {}, "Where this comes from"),
+    el("h2", {}, "How this was measured"),
     lossLine(), notes.length ? el("ul", { class: "notes" }, notes.map((note) => el("li", {}, note))) : null,
     info.command ? el("p", {}, "To repeat it: ", el("code", {}, info.command)) : null,
     list("Model", info.model), list("Settings", { types: (info.types || []).join(", "), bos: info.bos, engine: info.engine, ...info.settings }),
-    info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, looks: info.text_read.looks, "tags that the rest would change, about": info.text_read.expected_changes }) : null,
+    info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, "interim looks": info.text_read.looks, "tags that the rest would change, about": info.text_read.expected_changes }) : null,
     info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
     list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
-    el("p", { class: "small" }, "A pattern is not a function: a tag says where a head looks, not what breaks without it."));
+    el("p", { class: "small" }, "A tag says where a head looks. It does not say what the head does with that, nor whether the model needs it."));
 }

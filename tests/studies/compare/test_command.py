@@ -61,7 +61,7 @@ def test_csv_json_and_files_hold_the_tables(before, after, tmp_path):
 def test_different_shapes_have_shares_by_depth(before, deep, tmp_path):
     picture, page = tmp_path / "p.png", tmp_path / "p.html"
     printed = run_app(before, deep, "--figure", picture, "--html", page)
-    assert "shapes differ: heads are compared by depth only" in printed
+    assert "different numbers of layers or heads: compared by depth only" in printed
     assert "50%" in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
     content = json.loads(run_app(before, deep, "--format", "json"))

@@ -82,7 +82,7 @@ def test_the_command_and_the_library_say_the_same(tmp_path, tokenizer):
         "study", "directions", tmp_path / "run", "L1H0", "--relation", "induction/repeat"
     )
     assert shown.returncode == 0, shown.stderr
-    assert "8 dimensions hold 90 % of the lift" in shown.stdout
+    assert "8 pairs of query and key directions hold 90 % of the contrast" in shown.stdout
     with pytest.raises(ChoiceError, match="no relation named 'a/b'"):
         hs.directions(run, "L1H0", relation="a/b")
     with pytest.raises(HeadscopeError, match="no head L9H0"):

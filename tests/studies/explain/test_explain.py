@@ -284,7 +284,7 @@ def test_the_command_prints_rules_and_writes_table_and_figure(
     assert "bits explained" in told
     assert "rule + content" in told
     assert "rule of 1" in told
-    assert "its twin, attention weights shuffled" in told
+    assert "null model, attention weights shuffled" in told
     assert "features, at most" in told
     assert "heads alike by" in told
     assert "L1H3" in told

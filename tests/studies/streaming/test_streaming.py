@@ -222,7 +222,7 @@ def test_the_command_prints_and_writes_both_tables_and_a_picture(
     )  # fmt: skip
     assert code == 0
     assert "18 of 20 key/value heads may keep 4 sinks and the last 64 keys" in printed
-    assert "3 of 20 put surely more attention" in " ".join(printed.split())
+    assert "3 of 20 key/value heads need the far text" in " ".join(printed.split())
     assert pd.read_csv(out)["streams"].sum() == 18
     assert list(pd.read_csv(tmp_path / "streaming-curve.csv").columns) == CURVE
     assert "<svg" in figure.read_text()

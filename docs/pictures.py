@@ -1,0 +1,211 @@
+"""Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
+
+Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
+measured for them. `live` loads SmolLM2, `film` classifies five small models. Two figures are made
+by hand: `languages.png` shows planted heads of the tests, and `docs/effects.md` has the command of
+`streaming.png`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from PIL import Image
+
+from tests.keyboard import Keyboard, opened_at
+
+DOCS = Path(__file__).parent
+ATLASES = ("smollm2", "minilm", "mini")
+SENTENCE = "When Mary and John went to the store, John gave a drink to Mary."
+INDUCTION_HEAD = "L18H6"
+"""Of SmolLM2, with the largest lift of its induction heads."""
+OBJECT_HEAD = "L10H1"
+"""Of SmolLM2, the one that README tells of."""
+SHARES = (0.0, 0.3, 0.5, 0.75, 1.0)
+"""Of mini's weights in each model of the film; the rest is random."""
+A4 = (794, 1123)
+"""Pixels of a sheet at 96 to an inch."""
+
+MAKERS: dict[str, Callable[[Path], None]] = {}
+
+
+def picture(maker: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Add the maker of one picture, by the name of its file."""
+    MAKERS[maker.__name__.replace("_", "-")] = maker
+    return maker
+
+
+@picture
+def report_atlas(out: Path) -> None:
+    with _report("smollm2", width=1180) as page:
+        shot(page, out, element=".atlas .beside", height=1475)
+
+
+@picture
+def report_head(out: Path) -> None:
+    with _report("smollm2", INDUCTION_HEAD, width=792) as page:
+        shot(page, out, height=1000)
+
+
+@picture
+def report_head_dark(out: Path) -> None:
+    with _report("smollm2", OBJECT_HEAD, scheme="dark") as page:
+        shot(page, out, height=860)
+
+
+@picture
+def report_type(out: Path) -> None:
+    with _report("smollm2", "type=syntactic") as page:
+        shot(page, out, height=860)
+
+
+@picture
+def report_print(out: Path) -> None:
+    with _report("smollm2", OBJECT_HEAD, width=A4[0]) as page:
+        page.medium("print")
+        page.read("document.body.style.padding = '32px'")
+        shot(page, out, height=A4[1])
+
+
+@picture
+def report_390(out: Path) -> None:
+    with _report("smollm2", width=390) as page:
+        shot(page, out, element=".atlas .beside", height=1340)
+
+
+@picture
+def gallery(out: Path) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        site = Path(folder, "site")
+        headscope(
+            "export", "gallery", *(f"atlas:{name}" for name in ATLASES), "--out", site, "--light"
+        )
+        with _page(site / "index.html") as page:
+            shot(page, out, height=840)
+
+
+@picture
+def live(out: Path) -> None:
+    state = f"text={quote(SENTENCE)}&head={OBJECT_HEAD}&pin=13&silence=induction"
+    command = [sys.executable, "-m", "headscope", "serve", "atlas:smollm2", "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split(" ")[0].strip()
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            _opened(f"{address}#?{state}", folder) as page,
+        ):
+            page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
+            shot(page, out, height=1420)
+        server.terminate()
+
+
+@picture
+def film(out: Path) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        revisions = [stage.name for stage in _between(folder / "mini")]
+        headscope(
+            *("sweep", "run", "--models", folder / "mini", "--out", folder / "stages"),
+            *("--revisions", ",".join(revisions), "--max-tokens", "4000", "--no-twin"),
+            *("--no-examples", "--quiet"),
+        )
+        page_file = folder / "stages.html"
+        headscope("sweep", "emergence", folder / "stages", "--film", page_file)
+        with _page(page_file, width=1000) as page:
+            page.read(f"go({len(SHARES) - 1})")
+            shot(page, out, height=620)
+
+
+@picture
+def thresholds(out: Path) -> None:
+    headscope("draw", "atlas", "atlas:mini", "--kind", "thresholds", "--out", out, "--overwrite")
+
+
+def headscope(*words: str | Path) -> None:
+    """Run a command."""
+    subprocess.run([sys.executable, "-m", "headscope", *map(str, words)], check=True)
+
+
+def shot(page: Keyboard, out: Path, *, height: int, element: str | None = None) -> None:
+    """Write a page's top, or one element of it, as a small file."""
+    taken = Image.open(io.BytesIO(page.picture(height=height, element=element)))
+    taken.convert("RGB").save(out, optimize=True)
+
+
+@contextmanager
+def _report(
+    atlas: str, at: str = "", *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Keyboard]:
+    """The report of an atlas, open at one of its pages."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        file = Path(folder, "report.html")
+        headscope("report", f"atlas:{atlas}", "--out", file, "--light")
+        with _page(file, at, width=width, scheme=scheme) as page:
+            yield page
+
+
+@contextmanager
+def _page(
+    file: Path, at: str = "", *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Keyboard]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
+        with _opened(address, folder, width=width, scheme=scheme) as page:
+            page.read("new Promise((go) => setTimeout(go, 1500))")
+            yield page
+
+
+@contextmanager
+def _opened(
+    address: str, folder: str, *, width: int = 1280, scheme: str = "light"
+) -> Iterator[Keyboard]:
+    with opened_at(address, Path(folder), width=width, scheme=scheme) as page:
+        page.scheme(scheme)
+        yield page
+
+
+def _between(folder: Path) -> Iterator[Path]:
+    """Folders of models on the way from random weights to those of mini."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from headscope.corpus.shipped import data_folder
+
+    source = data_folder() / "mini"
+    weights = load_file(source / "model.safetensors")
+    generator = torch.Generator().manual_seed(0)
+    for share in SHARES:
+        stage = folder / f"step{round(4000 * share)}"
+        stage.mkdir(parents=True)
+        for file in source.iterdir():
+            if file.suffix in (".json", ".txt"):
+                (stage / file.name).write_bytes(file.read_bytes())
+        mixed = {
+            name: share * value + (1 - share) * 0.02 * torch.randn(value.shape, generator=generator)
+            for name, value in weights.items()
+        }
+        save_file(mixed, stage / "model.safetensors", metadata={"format": "pt"})
+        yield stage
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *MAKERS], help="all if none")
+    names = parser.parse_args().names or [*MAKERS]
+    for name in names:
+        out = DOCS / f"{name}.png"
+        MAKERS[name](out)
+        print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
