@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import headscope.studies.anatomy.reference
+from headscope.studies.anatomy import reference
 
-FILES = sorted(Path(headscope.studies.anatomy.reference.__file__).parent.rglob("*.py"))
+FILES = sorted(Path(reference.__file__).parent.rglob("*.py"))
 
 
 def _imports(path: Path) -> set[str]:
