@@ -13,12 +13,10 @@ from headscope.heads import head_name
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import UNCLASSIFIED
-from headscope.studies.explain.clusters import clusters_of
+from headscope.studies.explain.clusters import clusters_of, proposals
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.layer_fit import Fitting, sizes_below
-from headscope.studies.explain.losses import ALL, COLUMNS
-from headscope.studies.explain.patterns import RULE, UNIFORM, Patterns, smaller_rule
-from headscope.studies.explain.propose import proposals
+from headscope.studies.explain.patterns import ALL, COLUMNS, RULE, UNIFORM, Patterns, smaller_rule
 from headscope.studies.explain.surrogate import LayerSurrogates, Surrogate
 from headscope.views.study import Study
 
@@ -53,7 +51,7 @@ class Explanation(Study):
     """By layer and for `all`: the share of all bits that each kind of feature explains beyond the
     simpler kinds, `content`, and what is `unexplained`; rows sum to 1."""
     losses: pd.DataFrame | None
-    """The loss with heads on rules; see `headscope.studies.explain.losses.run_losses`. None where
+    """The loss with heads on rules; see `headscope.studies.explain.patterns.run_losses`. None where
     nothing was run."""
     remainders: pd.DataFrame
     """The queries that each head's rule says least about: `layer`, `head`, `window`, the `text`
