@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -38,6 +38,8 @@ class Explanation(Study):
     them that is explained is 1 − KL(head ‖ rule) / KL(head ‖ uniform) on documents that neither
     fitted nor chose: 1 for a rule that is the head, 0 for one that is no better than uniform.
     """
+
+    main_table: ClassVar[str] = "rules"
 
     model: str
     rules: pd.DataFrame
@@ -111,11 +113,6 @@ class Explanation(Study):
             fitting.rank,
             notes,
         )
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per head × feature with its weight and unique bits."""
-        return self.rules
 
     @property
     def explained(self) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -155,6 +156,8 @@ MOST_IMPORTANT = 5
 class Pruning(Study):
     """The losses of a model as heads are taken away; `table` is `curve`."""
 
+    main_table: ClassVar[str] = "curve"
+
     heads: pd.DataFrame
     """A row per head: `gradient` (nats per token), `importance` (ℓ2-normalised in its layer, 0 to
     1), and with a run its `type`."""
@@ -165,11 +168,6 @@ class Pruning(Study):
     """The text that the losses were taken on."""
     against_random: pd.DataFrame
     """A row per order; see `headscope.studies.prune.prune_result.order_summary`."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """The curve: `loss` and its `rise` for each order and share of heads masked."""
-        return self.curve
 
     @property
     def importance(self) -> Float[ndarray, "layer head"]:

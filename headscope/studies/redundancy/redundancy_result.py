@@ -60,11 +60,6 @@ class Redundancy(Study):
     """Windows of text and queries in all that were compared."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per head; groups of pairs are in `groups`, and what they differ by in `tests`."""
-        return self.heads
-
     def json(self) -> str:
         """A JSON object with the tables; a number that is not defined is null."""
         names = ("model", "windows", "queries", "silhouette", "shown", "notes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -38,13 +38,10 @@ LOG_FROM = 20
 class Emergence(Study):
     """Heads of each type at each revision of a sweep; `table` is `counts`."""
 
-    counts: pd.DataFrame
-    """See `headscope.studies.sweep.counts.by_revision`."""
+    main_table: ClassVar[str] = "counts"
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per model, corpus, revision and type."""
-        return self.counts
+    counts: pd.DataFrame
+    """A row per model, corpus, revision and type; see `headscope.studies.sweep.counts`."""
 
     def figure(self) -> Figure:
         """Heads of each type by revision, a panel for each model and corpus.
