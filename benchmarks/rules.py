@@ -18,10 +18,10 @@ from headscope.relations import relations_of
 from headscope.runs.resolve import the_model
 from headscope.stimuli.text import TextWindows
 from headscope.studies.explain.catalogue import Catalogue
+from headscope.studies.explain.explanation import resting_tokens
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.fitting import Read, fit_rules, fitting_of, read_split_windows
 from headscope.studies.explain.layer_fit import explain_layer
-from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.surrogate import Surrogate
 from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, noisy, oracles
 from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures

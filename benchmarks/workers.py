@@ -15,7 +15,7 @@ from side_by_side import corpora, gpt2_shape, save, scratch
 
 from headscope.classification import classify
 from headscope.run import Run
-from headscope.studies.sweep.ray.shards import Shards
+from headscope.studies.sweep.shards import Shards
 
 TOKENS, ROUNDS = 4_000, 2
 

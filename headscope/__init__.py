@@ -69,12 +69,12 @@ if TYPE_CHECKING:
     from headscope.studies.redundancy.redundancy_result import Redundancy as Redundancy
     from headscope.studies.streaming.streaming_curve import streaming as streaming
     from headscope.studies.streaming.streaming_result import Streaming as Streaming
-    from headscope.studies.sweep.emergence import emergence as emergence
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.languages.languages_result import Languages as Languages
     from headscope.studies.sweep.run_cells import sweep as sweep
     from headscope.studies.sweep.sweep_result import Emergence as Emergence
     from headscope.studies.sweep.sweep_result import Sweep as Sweep
+    from headscope.studies.sweep.sweep_result import emergence as emergence
     from headscope.studies.validation.calibrate import calibrate as calibrate
     from headscope.studies.validation.calibrate_result import Calibration as Calibration
     from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as zoo

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
+
 from headscope.corpus.window import Window
 from headscope.models.load import Model
 from headscope.stimuli import STIMULI
@@ -38,6 +42,13 @@ def edge_windows(
             size = model.vocabulary_size, length, seed + 1, row.study_documents
             windows += row.build(StimulusConfig(model.tokenizer, *size))
     return windows
+
+
+def evenly(size: int, count: int) -> Int[ndarray, " item"]:
+    """`count` of the numbers below `size`, evenly spread; all of them when there are fewer."""
+    count = min(size, count)
+    # the middle of each of as many equal stretches
+    return ((np.arange(count) + 0.5) * size / max(count, 1)).astype(np.int64)
 
 
 def spread(windows: Sequence[Window]) -> list[Window]:

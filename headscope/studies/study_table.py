@@ -213,7 +213,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="emergence",
-        function="sweep.emergence:emergence",
+        function="sweep.sweep_result:emergence",
         result="sweep.sweep_result:Emergence",
         group=SWEEP,
         question="At which revision do heads of each type appear?",

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -27,10 +27,14 @@ ROWS = 20
 class Study(ABC):
     """The result of a study of a run or of a model."""
 
+    main_table: ClassVar[str] = "heads"
+    """Attribute that is the `table`; one that is computed is a property of the class instead."""
+
     @property
-    @abstractmethod
     def table(self) -> pd.DataFrame:
         """The result as one DataFrame; the class says what a row is."""
+        table: pd.DataFrame = getattr(self, self.main_table)
+        return table
 
     @abstractmethod
     def figure(self) -> Figure:

@@ -19,8 +19,7 @@ from headscope.models.load import load_model
 from headscope.relations.writes import prompt_kinds, s_inhibition
 from headscope.stimuli.prompts import prompt_windows
 from headscope.studies.validation.planted_words import vocabulary
-from headscope.studies.validation.planted_writers import planted_heads, save_writers
-from headscope.studies.validation.writer_layouts import WIDTH
+from headscope.studies.validation.planted_writers import WIDTH, planted_heads, save_writers
 from tests.helpers.models import save_model
 
 LISTED = [" ".join(members) for members in IN_ORDER.values()]

@@ -154,7 +154,7 @@ def test_a_slow_tokenizer_and_what_a_model_is_not_are_refused(gpt2_folder, text)
 
 
 def test_ray_refuses_what_is_in_memory(gpt2_folder):
-    from headscope.studies.sweep.ray.shards import Shards
+    from headscope.studies.sweep.shards import Shards
 
     with pytest.raises(HeadscopeError, match="one that is in memory is read without Ray"):
         Shards(1).open(pair_of(gpt2_folder))

@@ -64,7 +64,7 @@ def test_what_is_imported_is_a_dependency_or_comes_with_an_extra_that_is_asked_f
     other = {(name, package) for name, tree in sources() for package in imports(tree) - plain}
     assert {package for _, package in other} == {"ray"}
     # it is imported where Ray's workers are started, which processes.py does where Ray is there
-    assert {name for name, _ in other} == {"headscope/studies/sweep/ray/shards.py"}
+    assert {name for name, _ in other} == {"headscope/studies/sweep/shards.py"}
 
 
 def test_one_module_asks_whether_a_package_is_installed():

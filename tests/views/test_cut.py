@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headscope as hs
-from headscope.studies.compare.compare_page import compare_html
+from headscope.studies.compare.compare_result import compare_html
 from headscope.views.report import report_html
 from tests.helpers.cut import cut_on
 from tests.keyboard import opened

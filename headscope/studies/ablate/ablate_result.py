@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -26,22 +26,19 @@ MOST_LINES = 40
 class Ablation(Study):
     """Losses of a model without heads, or without what tags speak of; `table` is `causes`."""
 
+    main_table: ClassVar[str] = "causes"
+
     run: Result
     """The run whose heads were silenced, which now knows the causes."""
     causes: pd.DataFrame
-    """A row per group of heads × behaviour, and per tag, as `headscope.statistics.causes` says."""
+    """A row per group of heads × behaviour: `effect` below 0 is what is lost without them; and a
+    row per tag: how far the next token's distribution moves without its edges. Its columns are
+    those of `headscope.statistics.causes`."""
 
     @classmethod
     def of(cls, run: Result, causes: pd.DataFrame) -> Ablation:
         """The causes, and the run that knows them."""
         return cls(replace(run, causes=causes), causes)
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per group of heads × behaviour: `effect` below 0 is what is lost without them; and
-        a row per tag: how far the next token's distribution moves without its edges.
-        """
-        return self.causes
 
     @takes()
     def why(self, head: str) -> str:

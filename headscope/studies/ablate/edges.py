@@ -29,8 +29,8 @@ from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
 from headscope.runs.listing import Head
 from headscope.statistics.causes import EDGES, UNTESTED
+from headscope.studies.ablate.ablation_effects import Estimate, by_block, estimate
 from headscope.studies.ablate.query_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
-from headscope.studies.ablate.uncertainty import Estimate, by_block, estimate
 
 QUERIES = 48
 """Queries at which a tag is tested, of as many documents as there are."""

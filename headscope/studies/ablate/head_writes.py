@@ -40,11 +40,6 @@ class Writes(Study):
     cosines: Float[ndarray, "layer head head"]
     """Between the mean writes of the heads of a layer."""
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per head."""
-        return self.heads
-
     def figure(self) -> Figure:
         """Layers × heads, the darker the larger a head's share of its layer's writes."""
         values = self.heads.pivot(index="layer", columns="head", values="share").to_numpy(float)

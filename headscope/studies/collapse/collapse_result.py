@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -23,14 +24,12 @@ _LINES = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXIN
 class Collapse(Study):
     """The loss when the heads of a layer share one pattern; `table` is `losses`."""
 
+    main_table: ClassVar[str] = "losses"
+
     model: str
     losses: pd.DataFrame
-    """See `headscope.studies.collapse.shared_pattern.layer_losses`."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """First the untouched model, then a row per layer × way: `loss`, `rise`, its interval."""
-        return self.losses
+    """First the untouched model, then a row per layer × way: `loss`, `rise`, its interval; see
+    `headscope.studies.collapse.shared_pattern.layer_losses`."""
 
     @property
     def rises(self) -> pd.DataFrame:

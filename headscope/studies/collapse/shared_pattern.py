@@ -5,7 +5,9 @@ Each head keeps its own values and its own output matrix; only where it looks is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,18 +17,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.arguments import either, takes
-from headscope.errors import ChoiceError
+from headscope.errors import ChoiceError, ModelError
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.engines.override import AttentionCall
 from headscope.models.intervention import Intervention, Pattern, PatternReplaced
+from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.projections import output_projection
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 from headscope.studies.collapse.collapse_result import ALL, COLUMNS, NO_MIXING, UNTOUCHED, Collapse
-from headscope.studies.collapse.mixing import Unmixed
 
 _Patterns = Float[Tensor, "batch head query key"]
 _Shared = Float[Tensor, "batch 1 query key"]
@@ -76,7 +79,7 @@ def collapse(
         model: a run or its folder, a name as for `classify`, or a loaded model.
         corpus: files or folders of text; what ships with headscope when None.
         mixing: also put an identity in W_O's place, layer by layer. It is the way `no W_O`; see
-            `headscope.studies.collapse.mixing`.
+            `headscope.studies.collapse.shared_pattern`.
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the choice of files and the bootstrap.
         progress: True for a bar where a person waits, False for none, or a function that is called
@@ -177,3 +180,41 @@ def layer_losses(
             changed = loss(model, windows, change(layers), advance=advance)
             rows.append((name, way, changed.mean, *rise(changed, clean, seed=seed)))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@dataclass(frozen=True)
+class Unmixed(Intervention):
+    """Output projections that hand on z as it is, with their bias: W_O is an identity."""
+
+    changed: frozenset[int]
+    """Numbers of the layers."""
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Numbers of the layers."""
+        return self.changed
+
+    @contextmanager
+    def applied(self, model: Model) -> Iterator[None]:
+        """Change the model within this context.
+
+        Raises:
+            ModelError: while it runs, if z is not as wide as the residual stream.
+        """
+        engine: Any = model.engine
+        attention = attention_by_layer(engine.network)
+
+        def hand_on(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            z = inputs[0]
+            if z.shape != output.shape:
+                raise ModelError(
+                    f"{model.name}: its heads have {z.shape[-1]} numbers together and the "
+                    f"residual stream {output.shape[-1]}, so that W_O cannot be an identity"
+                )
+            return z if module.bias is None else z + module.bias
+
+        with ExitStack() as hooks:
+            for layer in sorted(self.changed):
+                module = output_projection(attention[layer])
+                hooks.callback(module.register_forward_hook(hand_on).remove)
+            yield

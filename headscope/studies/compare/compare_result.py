@@ -1,8 +1,9 @@
-"""Runs side by side: the tables, and what is drawn of them."""
+"""Runs side by side: the tables, what is drawn of them, and a page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from headscope.corpus.visible import visible
 from headscope.errors import RunError
+from headscope.heads import HeadNames, head_name
 from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE
 from headscope.studies.compare.changes import changed
 from headscope.views.colours import colour, types_in_order
 from headscope.views.figures import draw_atlas, type_legend
+from headscope.views.html_page import fill_page
 from headscope.views.study import Study, values_to_json
 
 TABLES = ("heads", "relations", "correlation", "depth")
@@ -31,7 +36,7 @@ class Comparison(Study):
     types: tuple[str, ...]
     """The types of the runs, `unclassified` the last."""
     depth: pd.DataFrame
-    """Shares of heads; see `headscope.studies.compare.depth.depth_shares`."""
+    """Shares of heads; see `headscope.studies.compare.side_by_side.depth_shares`."""
     heads: pd.DataFrame | None
     """A row per head and run but the first; see `changes.head_changes`. None
     where the shapes differ: head 3 of one model has nothing to do with head 3 of another."""
@@ -94,9 +99,7 @@ class Comparison(Study):
         return figure
 
     def html(self) -> str:
-        """One self-contained HTML page; see `headscope.studies.compare.compare_page`."""
-        from headscope.studies.compare.compare_page import compare_html
-
+        """One self-contained HTML page without scripts, in the report's style."""
         return compare_html(self)
 
     def __repr__(self) -> str:
@@ -149,3 +152,94 @@ def _draw_shares(axes: Axes, comparison: Comparison, name: str) -> None:
     axes.tick_params(labelsize=7)
     axes.set_xlabel("relative depth (numbers: heads)")
     axes.set_ylabel("share of heads")
+
+
+MAX_RELATIONS = 200
+"""Rows of the differences by relation, the largest; all are in the CSV."""
+
+
+def compare_html(comparison: Comparison) -> str:
+    """A comparison as one HTML page that asks no network and runs no script."""
+    return fill_page(
+        "headscope.studies.compare",
+        "page.html",
+        "page.css",
+        title=" and ".join(comparison.names),
+        found=comparison,
+        atlases=_atlases(comparison),
+        changes=_changes(comparison),
+        apart=_apart(comparison),
+        correlation=[] if comparison.correlation is None else _rows(comparison.correlation),
+        depth=_depth(comparison),
+        most=MAX_RELATIONS,
+    )
+
+
+def _atlases(comparison: Comparison) -> list[dict[str, Any]]:
+    """Each run's layers of cells; none where shapes differ."""
+    if comparison.heads is None:
+        return []
+    changed = {(row["run"], row["layer"], row["head"]): row for row in _rows(comparison.changed)}
+    atlases = []
+    for run, name in zip(comparison.runs, comparison.names, strict=True):
+        layers: list[list[dict[str, Any]]] = []
+        for _, layer_heads in run.heads.sort_values(["layer", "head"]).groupby("layer", sort=True):
+            layers.append([_cell(row, changed, name, run.head_names) for row in _rows(layer_heads)])
+        rows = [run.head_names.row(number) for number in layers_of(run)]
+        atlases.append({"name": name, "layers": layers, "rows": rows})
+    return atlases
+
+
+def _cell(
+    row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str, head_names: HeadNames
+) -> dict[str, Any]:
+    change = changed.get((name, row["layer"], row["head"]))
+    tags = row["tags"].replace(";", ", ") or row["primary"]
+    label = f"{head_name(row['layer'], row['head'], head_names)}: {tags}"
+    if change:
+        label += f"; was {change['primary_first']}"
+    strength = 0.0 if row["primary"] in NO_TYPE else min(1.0, max(0.0, row["lift"]))
+    return {
+        "primary": row["primary"],
+        "said": visible(label),
+        "strength": f"{strength:.2f}",
+        "change": "" if not change else "sure" if change["sure"] else "unsure",
+    }
+
+
+def _changes(comparison: Comparison) -> list[dict[str, Any]]:
+    rows = _rows(comparison.changed)
+    for row in rows:
+        row["name"] = head_name(row["layer"], row["head"], comparison.runs[0].head_names)
+        sure = row["sure"].split(";")
+        for side in ("gained", "lost"):
+            tags = [tag for tag in row[side].split(";") if tag]
+            row[side] = ", ".join(tag + "*" * (tag in sure) for tag in tags)
+    return sorted(rows, key=lambda row: row["sure"] == "")
+
+
+def _apart(comparison: Comparison) -> list[dict[str, Any]]:
+    """The largest differences of lift whose intervals are apart."""
+    if comparison.relations is None:
+        return []
+    apart = comparison.relations[comparison.relations["apart"]]
+    order = apart["lift_difference"].abs().sort_values(ascending=False, kind="stable").index
+    rows = _rows(apart.loc[order].head(MAX_RELATIONS))
+    head_names = comparison.runs[0].head_names
+    return [{**row, "name": head_name(row["layer"], row["head"], head_names)} for row in rows]
+
+
+def _depth(comparison: Comparison) -> list[dict[str, Any]]:
+    """A row per run and stretch of depth, with the share of each type."""
+    rows = []
+    stretches = comparison.depth.groupby(["run", "depth_low", "depth_high"], sort=False)
+    for (run, low, high), group in stretches:
+        shares = dict(zip(group["type"], group["share"], strict=True))
+        heads = int(group["heads"].iloc[0])
+        rows.append({"run": run, "low": low, "high": high, "heads": heads, "shares": shares})
+    return rows
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_dict("records")
+    return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -20,6 +21,8 @@ SHARE = 0.9
 class Directions(Study):
     """The rest of a head's lift without its first directions, on held-out documents."""
 
+    main_table: ClassVar[str] = "removals"
+
     name: str
     relation: str
     removals: pd.DataFrame
@@ -28,11 +31,6 @@ class Directions(Study):
     the lift without as many random directions."""
     dimensions: int
     """How many of the first pairs hold 90 % of the contrast."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per number of directions removed."""
-        return self.removals
 
     def figure(self) -> Figure:
         """The lift by how many directions are removed, and without as many random ones."""

@@ -83,7 +83,7 @@ def gates(window: Window) -> Int[ndarray, " position"]:
 
 
 @dataclass(frozen=True, eq=False)
-class QueryRows:
+class QueryTable:
     """Queries of windows as rows of one table: every so many, but each window's first token."""
 
     windows: tuple[Window, ...]
@@ -96,7 +96,7 @@ class QueryRows:
     """1 for every query, 2 for every second, …"""
 
     @classmethod
-    def of(cls, windows: Sequence[Window], step: int = 1) -> QueryRows:
+    def of(cls, windows: Sequence[Window], step: int = 1) -> QueryTable:
         """The rows of windows, in their order."""
         query = [np.arange(1, len(values), step) for values in windows]
         window = [np.full(len(values), i) for i, values in enumerate(query)]
@@ -132,7 +132,7 @@ class Packed:
 
 
 def find_cells(
-    catalogue: Catalogue, rows: QueryRows, *, only: Sequence[Feature] | None = None
+    catalogue: Catalogue, rows: QueryTable, *, only: Sequence[Feature] | None = None
 ) -> Packed:
     """Find the cells of every feature, or of some, in all windows.
 

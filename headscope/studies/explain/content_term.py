@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import projections
-from headscope.studies.explain.catalogue import QueryRows
-from headscope.studies.explain.threads import map_heads
+from headscope.studies.explain.catalogue import QueryTable
+from headscope.studies.explain.softmax import map_heads
 
 STEPS = 40
 RATE = 0.1
@@ -76,7 +76,7 @@ def queries_and_keys(
 def fit_content(
     attention: Float[Tensor, "head row key"],
     base: Float[Tensor, "head row key"],
-    rows: QueryRows,
+    rows: QueryTable,
     count: int,
     vectors: tuple[_Vectors, _Vectors],
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -13,12 +13,10 @@ from headscope.heads import head_name
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, RULE_COLUMNS
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import UNCLASSIFIED
-from headscope.studies.explain.clusters import clusters_of
+from headscope.studies.explain.clusters import clusters_of, proposals
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.layer_fit import Fitting, sizes_below
-from headscope.studies.explain.losses import ALL, COLUMNS
-from headscope.studies.explain.patterns import RULE, UNIFORM, Patterns, smaller_rule
-from headscope.studies.explain.propose import proposals
+from headscope.studies.explain.patterns import ALL, COLUMNS, RULE, UNIFORM, Patterns, smaller_rule
 from headscope.studies.explain.surrogate import LayerSurrogates, Surrogate
 from headscope.views.study import Study
 
@@ -41,6 +39,8 @@ class Explanation(Study):
     fitted nor chose: 1 for a rule that is the head, 0 for one that is no better than uniform.
     """
 
+    main_table: ClassVar[str] = "rules"
+
     model: str
     rules: pd.DataFrame
     """Each head's features, that with the most unique bits first: `weight` in logits, and the
@@ -53,7 +53,7 @@ class Explanation(Study):
     """By layer and for `all`: the share of all bits that each kind of feature explains beyond the
     simpler kinds, `content`, and what is `unexplained`; rows sum to 1."""
     losses: pd.DataFrame | None
-    """The loss with heads on rules; see `headscope.studies.explain.losses.run_losses`. None where
+    """The loss with heads on rules; see `headscope.studies.explain.patterns.run_losses`. None where
     nothing was run."""
     remainders: pd.DataFrame
     """The queries that each head's rule says least about: `layer`, `head`, `window`, the `text`
@@ -113,11 +113,6 @@ class Explanation(Study):
             fitting.rank,
             notes,
         )
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per head × feature with its weight and unique bits."""
-        return self.rules
 
     @property
     def explained(self) -> float:

@@ -1,18 +1,30 @@
-"""`explain`: from a model and text to a rule for each head, and to the model that runs on them."""
+"""`explain`: from a model and text to a rule for each head, and to the model that runs on them.
+
+Resting columns are features too: late queries of a layer leave much of their attention on a few
+early keys, whatever they are. Which keys those are hangs on their tokens: an early "the", the space
+before a number. So tokens are what a rule asks for, and the text alone says where they are.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
 
+import numpy as np
+
 from headscope.arguments import FLAG, NAME, Default, either, maybe, takes, whole
+from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, ChoiceError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
+from headscope.measure.sink_columns import find_sink_columns, late_tiles
+from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model
 from headscope.models.loss import network_of
 from headscope.models.null_model import check_null_model
+from headscope.models.stream import LayerAttention, stream_attention
 from headscope.relations import RELATIONS, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.reopen_model import model_or_run, text_of
@@ -29,8 +41,7 @@ from headscope.studies.explain.fitting import (
     twin_rules,
 )
 from headscope.studies.explain.layer_fit import Fitting, sizes_below
-from headscope.studies.explain.losses import Heads, groups_of, run_losses
-from headscope.studies.explain.resting import resting_tokens
+from headscope.studies.explain.patterns import Heads, groups_of, run_losses
 
 FEATURES, RANK, WINDOWS = 8, 4, 56
 GROUPINGS = ("none", "all", "size", "type", "layer", "head")
@@ -148,3 +159,43 @@ def _steps(model: Model, grouping: str, types: int, fitting: Fitting) -> int:
     sizes = len(sizes_below(fitting.features)) if grouping == "size" else 0
     groups = {"type": types, "layer": layers, "head": layers + heads}.get(grouping, 0)
     return layers + together + sizes + 2 * groups
+
+
+OFTEN = 0.1
+"""Of the windows of a layer in which a token is a resting column: less is that text's own."""
+FEWEST = 3
+"""Windows in which it must be one in any case."""
+READ = 16
+"""Windows that are read to find them: what a layer rests on shows in most of them."""
+
+
+def resting_tokens(model: Model, windows: Sequence[Window]) -> dict[int, frozenset[int]]:
+    """The tokens that a model's layers rest on, by layer; layers that rest on none are left out.
+
+    Columns are those of `find_sink_columns`. Token 1 is a place and has a feature of its own.
+
+    Args:
+        model: a model that runs under the fused engine.
+        windows: text that is fitted; so many as are read are taken evenly among them.
+    """
+    windows = windows[:: -(-len(windows) // READ)]
+    tiles = late_tiles(windows)
+    by_layer: dict[int, frozenset[int]] = {}
+    if not tiles:
+        return by_layer
+
+    def add(attention: LayerAttention) -> None:
+        rows = zip(tiles, attention.rows, strict=True)
+        resting = find_sink_columns(windows, rows, logarithms=attention.logarithms)
+        tokens = Counter(
+            int(token)
+            for window, columns in zip(windows, resting.columns, strict=True)
+            for token in np.unique(window.tokens[columns[columns > 1]])
+        )
+        least = max(FEWEST, OFTEN * len(tiles))
+        often = frozenset(token for token, count in tokens.items() if count >= least)
+        if often:
+            by_layer[attention.layer] = often
+
+    stream_attention(model, windows, lambda _: tiles, add, batch_tokens=ALL_TOGETHER)
+    return by_layer

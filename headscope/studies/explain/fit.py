@@ -11,11 +11,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import Packed, QueryRows
+from headscope.studies.explain.catalogue import Packed, QueryTable
 from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
-from headscope.studies.explain.softmax import Fitted, Target, kl_divergences, log_rule, newton
-from headscope.studies.explain.threads import map_heads
+from headscope.studies.explain.softmax import (
+    Fitted,
+    Target,
+    kl_divergences,
+    log_rule,
+    map_heads,
+    newton,
+)
 
 PAYS = 0.0015
 """Share of the bits above uniform that a feature must bring on documents that were not fitted."""
@@ -33,7 +39,7 @@ SPARE = 3
 class Texts:
     """The rows of an explanation: those that are fitted, then choose, then judge."""
 
-    rows: QueryRows
+    rows: QueryTable
     packed: Packed
     fitted: int
     """Rows that weights are fitted on while features are chosen."""

@@ -16,13 +16,14 @@ from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.memory import give_back
+from headscope.measure.windows_per_document import evenly
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.layout.modules import attention_by_layer
 from headscope.models.load import Model
 from headscope.models.null_model import EVERY, null_model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.stimuli.text import TextWindows
-from headscope.studies.explain.catalogue import Catalogue, QueryRows, find_cells
+from headscope.studies.explain.catalogue import Catalogue, QueryTable, find_cells
 from headscope.studies.explain.content_term import queries_and_keys
 from headscope.studies.explain.fit import Texts
 from headscope.studies.explain.layer_fit import Fitting, explain_layer
@@ -54,11 +55,11 @@ class Read:
     """Of documents that judge: where the loss is taken."""
     notes: tuple[str, ...]
 
-    def rows(self) -> tuple[QueryRows, int, int]:
+    def rows(self) -> tuple[QueryTable, int, int]:
         """Queries of the windows that fit, then choose, then judge; how many of each of the first
         two together with those before.
         """
-        rows = QueryRows.of((*self.fitted, *self.choosing, *self.judging), STEP)
+        rows = QueryTable.of((*self.fitted, *self.choosing, *self.judging), STEP)
         bounds = (len(self.fitted), len(self.fitted) + len(self.choosing))
         fitted, selection = np.searchsorted(rows.window.numpy(), bounds).tolist()
         return rows, fitted, selection
@@ -97,7 +98,8 @@ def read_split_windows(
     }
 
     def some(parts: Collection[int], count: int) -> tuple[Window, ...]:
-        return _evenly([w for w in windows_read if part[w.document] in parts], count)
+        of_parts = [window for window in windows_read if part[window.document] in parts]
+        return tuple(of_parts[i] for i in evenly(len(of_parts), max(1, count)))
 
     return Read(
         some((0, 1), windows // 2),
@@ -106,13 +108,6 @@ def read_split_windows(
         some((3,), LOSS_WINDOWS),
         tuple(notes),
     )
-
-
-def _evenly(windows: Sequence[Window], count: int) -> tuple[Window, ...]:
-    """So many of the windows, evenly spread; all of them when there are fewer."""
-    count = max(1, min(count, len(windows)))
-    places = ((np.arange(count) + 0.5) * len(windows) / count).astype(int)
-    return tuple(windows[i] for i in places.tolist())
 
 
 def fitting_of(catalogue: Catalogue, read: Read, features: int, rank: int) -> Fitting:
@@ -160,7 +155,7 @@ def fit_rules(
     return Patterns(catalogue, rules, means, model)
 
 
-def _mean(pattern: Tensor, rows: QueryRows) -> Float[Tensor, "head place place"]:
+def _mean(pattern: Tensor, rows: QueryTable) -> Float[Tensor, "head place place"]:
     """The mean over windows that are long enough for the query; even where none is.
 
     For windows of up to `LENGTH` tokens.

@@ -16,23 +16,20 @@ from headscope.studies.explain.feature import KINDS, kind_in
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.places import PLACE_RULE
 from headscope.studies.explain.select import Selector
-from headscope.studies.explain.softmax import Fitted, Target, nested, newton
+from headscope.studies.explain.softmax import Fitted, Target, map_heads, nested, newton
 from headscope.studies.explain.surrogate import (
+    Judge,
     LayerSurrogates,
     PartialFit,
     Parts,
     Remainder,
+    Share,
     Surrogate,
     Weighed,
-)
-from headscope.studies.explain.surrogate_shares import (
-    Judge,
-    Share,
     bits_by_kind,
     explained,
     unique_bits,
 )
-from headscope.studies.explain.threads import map_heads
 
 REMAINDERS, BEFORE = 3, 24
 """Queries that are kept of each head, and how many tokens before each."""

@@ -16,7 +16,7 @@ from numpy import ndarray
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import GATES, Packed, QueryRows
+from headscope.studies.explain.catalogue import GATES, Packed, QueryTable
 from headscope.studies.explain.softmax import WEIGHT_LIMIT
 
 FEWEST = 24
@@ -37,7 +37,7 @@ class Gains:
 class Selector:
     """Candidates over the rows of a fit: every feature, and every feature at one kind of query."""
 
-    def __init__(self, packed: Packed, rows: QueryRows, count: int) -> None:
+    def __init__(self, packed: Packed, rows: QueryTable, count: int) -> None:
         """Group cells by feature, gate and row.
 
         Args:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.models.load import Model
-from headscope.studies.headvis.head_selection import Advance, HeadSelection, read_rows
 from headscope.studies.headvis.row_metrics import HIGH
+from headscope.studies.headvis.scan import Advance, HeadSelection, read_rows
 
 IN_A_ROW, FAINTEST = 8, 0.005
 """Most cells that are kept of a row, and the least attention of one."""
@@ -48,14 +48,17 @@ def read_patterns(
         numbers: of each head the numbers of windows.
         advance: told the tokens of each window when they are done.
     """
-    cells_of_head: list[dict[int, SparseCells]] = [{} for _ in selection.heads]
-    for number, window in enumerate(windows):
-        heads = [head for head, head_numbers in enumerate(numbers) if number in head_numbers]
-        if heads:
-            for head, cells in _cells(model, window, selection, heads).items():
-                cells_of_head[head][number] = cells
-        advance(len(window))
-    return cells_of_head
+    tiles: list[dict[int, list[SparseCells]]] = [{} for _ in selection.heads]
+
+    def take(number: int, layer: int, places: slice, rows: Tensor, first: int) -> None:
+        for head, pattern in zip(range(places.start, places.stop), rows, strict=True):
+            if number in numbers[head]:
+                cells = strongest_cells(pattern.exp(), first, len(windows[number]))
+                tiles[head].setdefault(number, []).append(cells)
+
+    of_any_head = {number for head_numbers in numbers for number in head_numbers}
+    read_rows(model, windows, selection, take, advance, numbers=of_any_head)
+    return [{number: _joined(parts) for number, parts in head.items()} for head in tiles]
 
 
 def strongest_cells(attention: Float[Tensor, "query key"], first: int, length: int) -> SparseCells:
@@ -77,7 +80,7 @@ def strongest_cells(attention: Float[Tensor, "query key"], first: int, length: i
 def top_pairs(cells: SparseCells, length: int) -> Int[ndarray, "pair 2"]:
     """Each query with its strongest key, the first token left out, where that has `HIGH` or more.
 
-    The same pairs as `rows.facts` sees: so strong a cell is always kept.
+    The same pairs as `row_numbers` sees: so strong a cell is always kept.
     """
     query, key = np.divmod(cells.index, length)
     strong = (query > 0) & (key > 0) & (cells.value >= HIGH)
@@ -140,22 +143,8 @@ def token_table(
     return [{"token": token, "weight": round(value / total, 4)} for token, value in ranked]
 
 
-def _cells(
-    model: Model, window: Window, selection: HeadSelection, heads: Collection[int]
-) -> dict[int, SparseCells]:
-    """The kept cells of some selected heads' patterns, by the heads' places."""
-    parts: dict[int, list[SparseCells]] = {head: [] for head in heads}
-
-    def take(layer: int, places: slice, rows: Tensor, first: int) -> None:
-        for head, pattern in zip(range(places.start, places.stop), rows, strict=True):
-            if head in parts:
-                parts[head].append(strongest_cells(pattern.exp(), first, len(window)))
-
-    read_rows(model, window, selection, take)
-    return {
-        head: SparseCells(
-            np.concatenate([cells.index for cells in tiles]),
-            np.concatenate([cells.value for cells in tiles]),
-        )
-        for head, tiles in parts.items()
-    }
+def _joined(tiles: Sequence[SparseCells]) -> SparseCells:
+    return SparseCells(
+        np.concatenate([cells.index for cells in tiles]),
+        np.concatenate([cells.value for cells in tiles]),
+    )

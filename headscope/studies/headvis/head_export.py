@@ -17,15 +17,13 @@ from headscope.models.load import Model
 from headscope.runs.listing import Head
 from headscope.runs.write import write_file
 from headscope.studies.headvis.cells import IN_A_ROW, read_patterns, top_pairs
-from headscope.studies.headvis.head_selection import Advance, HeadSelection
-from headscope.studies.headvis.scan import Points, Scan
+from headscope.studies.headvis.scan import Advance, HeadSelection, Points, Scan
 from headscope.studies.headvis.vectors import read_vectors, shows_vectors
 from headscope.studies.headvis.written import (
     FEWEST_POINTS,
     INTERVALS,
     PER_INTERVAL,
-    SequenceSample,
-    cloud_file,
+    cloud_files,
     head_file,
     json_bytes,
     sample_sequences,
@@ -153,7 +151,7 @@ def _write_patterns(
     numbers = [{number for number, _ in head_sequences} for head_sequences in sequences]
     cells = read_patterns(reading.model, reading.windows, selection, numbers, advance)
     for i, head in enumerate(selection.heads):
-        value = head_file(reading.windows, largest[i], SequenceSample(sequences[i], cells[i]))
+        value = head_file(reading.windows, largest[i], sequences[i], cells[i])
         _write(folder / f"{head_name(*head)}.json", value)
 
 
@@ -167,10 +165,10 @@ def _write_clouds(
     vectors = read_vectors(reading.model, reading.windows, selection, points, advance)
     for head, head_points, head_vectors in zip(selection.heads, points, vectors, strict=True):
         if len(head_points) >= FEWEST_POINTS:
-            cloud = cloud_file(head_points, head_vectors)
+            placed, rotation = cloud_files(head_points, head_vectors)
             name = f"{head_name(*head)}.json"
-            _write(folder / name, cloud.points)
-            _write(folder / "pca" / name, cloud.rotation)
+            _write(folder / name, placed)
+            _write(folder / "pca" / name, rotation)
 
 
 def _write(path: Path, value: Any) -> None:

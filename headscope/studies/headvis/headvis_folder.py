@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
+import numpy as np
 import pandas as pd
 
 from headscope.arguments import PATH, Default, takes, whole
@@ -15,6 +16,7 @@ from headscope.errors import CorpusError, RunError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
+from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.listing import chosen_heads
 from headscope.runs.redact_paths import name_of
 from headscope.runs.reopen_model import Again, model_of, text_of
@@ -23,12 +25,10 @@ from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
-from headscope.studies.headvis.axes import Axes, own_axes
 from headscope.studies.headvis.head_export import ExportInput, expected_bytes, write_head_files
-from headscope.studies.headvis.head_selection import HeadSelection
 from headscope.studies.headvis.headvis_result import HeadVis
 from headscope.studies.headvis.row_metrics import METRICS, MetricSums
-from headscope.studies.headvis.scan import scan
+from headscope.studies.headvis.scan import HeadSelection, scan
 from headscope.studies.headvis.vectors import shows_vectors
 from headscope.studies.headvis.written import FEWEST_POINTS, INTERVALS, config_file, json_bytes
 
@@ -107,8 +107,7 @@ def headvis(
         scanned = scan(
             model, windows, selection, points=reading.points, seed=seed, advance=steps.advance
         )
-        axes = own_axes(run)
-        table, tooltips = _table(selection, scanned.sums, axes)
+        table, tooltips = _table(selection, scanned.sums, *own_axes(run))
         with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
             clouds = write_head_files(new, reading, scanned, steps.advance)
             rows = [row.dropna().to_dict() for _, row in table.astype(object).iterrows()]
@@ -150,14 +149,14 @@ def _windows(
 
 
 def _table(
-    selection: HeadSelection, sums: MetricSums, axes: Axes
+    selection: HeadSelection, sums: MetricSums, axis_tooltips: dict[str, str], axes: pd.DataFrame
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """A row per head, four decimals; and the metrics that some head has, with their words."""
     heads = pd.MultiIndex.from_tuples(selection.heads, names=["layer", "head"])
     metrics = [sums.metrics(row) for row in range(len(heads))]
-    table = pd.DataFrame(metrics, heads, list(METRICS)).join(axes.values)
+    table = pd.DataFrame(metrics, heads, list(METRICS)).join(axes)
     table = table.dropna(axis=1, how="all").round(4) + 0.0  # −0 becomes 0
-    tooltips = METRICS | axes.tooltips
+    tooltips = METRICS | axis_tooltips
     return table.reset_index(), {name: tooltips[name] for name in table}
 
 
@@ -176,3 +175,73 @@ def _notes(reading: ExportInput, clouds: int, requested: int) -> list[str]:
             "attend strongly to anything but the first token"
         )
     return notes
+
+
+_RELATION = "the {type} relation in which the head has the largest lift"
+_OF_A_TYPE = {
+    "mass": (
+        "mass",
+        f"headscope: attention on the targets of {_RELATION}, mean over its queries ({{names}}).",
+    ),
+    "lift": (
+        "lift",
+        f"headscope: attention on the targets minus that on control keys, of {_RELATION}.",
+    ),
+    "over_rule": (
+        "contested_lift",
+        "headscope: attention on the targets minus that on what the best simple rule picks, where "
+        f"that rule is wrong, of {_RELATION}.",
+    ),
+}
+"""By the end of a metric's name: the column of `evidence.csv`, and the words of its tooltip."""
+_OF_A_HEAD = {
+    "first_token_mass": "headscope: mean attention on the first token.",
+    "sink_share": "headscope: mean share of attention that a learned sink takes.",
+}
+"""Columns of `heads.csv`."""
+_HEAD = ["layer", "head"]
+
+
+def own_axes(run: Result) -> tuple[dict[str, str], pd.DataFrame]:
+    """Headscope's own numbers as axes of HeadVis' scatter: of every type, and how much heads rest.
+
+    A type's numbers are those of its relation in which the head has the largest lift, of those that
+    can earn a tag and were asked at `MIN_QUERIES` queries or more.
+
+    Returns:
+        The words of each metric's tooltip, and a column per metric, by layer and head; NaN for what
+        is not known of one.
+    """
+    tooltips: dict[str, str] = {}
+    columns: dict[str, pd.Series] = {}
+    for name, rows in _best(run).set_index(_HEAD).groupby("type", sort=False):
+        for end, (column, words) in _OF_A_TYPE.items():
+            metric = f"{str(name).replace('-', '_')}_{end}"
+            columns[metric] = rows[column]
+            tooltips[metric] = words.format(type=name, names=_listed(rows["relation"]))
+    heads = run.heads.set_index(_HEAD)
+    for column, words in _OF_A_HEAD.items():
+        if column in heads:
+            columns[column], tooltips[column] = heads[column], words
+    values = pd.DataFrame(columns, heads.index, dtype=float).replace([-np.inf, np.inf], np.nan)
+    values = values.dropna(axis=1, how="all")
+    return {metric: tooltips[metric] for metric in values}, values
+
+
+def _best(run: Result) -> pd.DataFrame:
+    rows = run.evidence
+    ids = rows["type"] + "/" + rows["relation"]
+    rules = run.rules
+    able = ids.map({name: name not in rules or rules[name].taggable for name in ids.unique()})
+    rows = rows[able & (rows["n"] >= MIN_QUERIES) & np.isfinite(rows["lift"])]
+    order = rows.sort_values("lift", ascending=False, kind="stable")
+    best = order.drop_duplicates([*_HEAD, "type"])
+    return best.sort_index()
+
+
+def _listed(relations: pd.Series, limit: int = 4) -> str:
+    """Names of these relations, those of most heads first."""
+    counts = relations.value_counts()
+    names = sorted(counts.index, key=lambda name: (-counts[name], name))
+    unlisted = len(names) - limit
+    return ", ".join(names) if unlisted < 2 else f"{', '.join(names[:limit])} and {unlisted} others"

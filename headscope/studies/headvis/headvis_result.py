@@ -29,7 +29,8 @@ class HeadVis(Study):
     folder: Path
     """The `data` folder."""
     heads: pd.DataFrame
-    """A row per head with HeadVis' metrics and headscope's own; what is empty is in no file."""
+    """A row per head with HeadVis' metrics and headscope's own, as in `scatter_data.json`; what is
+    empty is in no file."""
     told: dict[str, str]
     """The words of each metric's tooltip."""
     sequences: int
@@ -37,11 +38,6 @@ class HeadVis(Study):
     clouds: int
     """Heads with a cloud of their queries, keys, outputs and values."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """The rows of `scatter_data.json`."""
-        return self.heads
 
     def figure(self) -> Figure:
         """Every head by how much it attends to the token before, and to what followed its token."""

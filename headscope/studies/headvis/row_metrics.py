@@ -51,7 +51,7 @@ _Rows = Float[Tensor, "head query key"]
 _PerRow = Float[Tensor, "head query"]
 
 
-class Facts(NamedTuple):
+class RowNumbers(NamedTuple):
     """Numbers of each row of each head; NaN where a row has no such number."""
 
     own: _PerRow
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
     """The same without the query itself."""
 
 
-def facts(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int) -> Facts:
+def row_numbers(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int) -> RowNumbers:
     """Compute the numbers of some rows of one window.
 
     Scores before the softmax are the logarithms of attention but for a constant of each row, so
@@ -105,7 +105,7 @@ def facts(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int) -> Fa
     beyond = _beyond_first(attention, query, key)
     best = beyond.max(-1)
     itself = query[:, None] == key
-    return Facts(
+    return RowNumbers(
         own=attention.gather(2, _column(attention, query))[..., 0],
         previous=torch.where(query > 0, before, none),
         entropy=-(attention * known).sum(-1),
@@ -135,7 +135,9 @@ class MetricSums:
         self._query_tokens = np.zeros((heads, tokens), np.int32)
         self._key_tokens = np.zeros((heads, tokens), np.int32)
 
-    def add(self, heads: slice, rows: Facts, kinds: Int[ndarray, " position"], first: int) -> None:
+    def add(
+        self, heads: slice, rows: RowNumbers, kinds: Int[ndarray, " position"], first: int
+    ) -> None:
         """Add some rows of a window.
 
         Args:

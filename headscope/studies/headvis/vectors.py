@@ -20,8 +20,7 @@ from headscope.models.engines.fused import FusedEngine
 from headscope.models.engines.log_attention import Scores, log_probabilities
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention
-from headscope.studies.headvis.head_selection import Advance, HeadSelection
-from headscope.studies.headvis.scan import Points
+from headscope.studies.headvis.scan import Advance, HeadSelection, Points
 
 AXES = 3
 """Principal components of a cloud."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,20 +34,6 @@ STATISTICS = {
     "n_samples": "Sequences read",
     "n_tokens": "Tokens read",
 }
-
-
-class SequenceSample(NamedTuple):
-    """Sequences of one head that were drawn: their numbers with their stretch, and their cells."""
-
-    sequences: Sequence[tuple[int, int]]
-    cells: Mapping[int, SparseCells]
-
-
-class Cloud(NamedTuple):
-    """A head's cloud of points as its file, and what brings other vectors onto its axes."""
-
-    points: dict[str, Any]
-    rotation: dict[str, Any]
 
 
 def json_bytes(value: Any) -> bytes:
@@ -108,28 +94,32 @@ def sample_sequences(
 
 
 def head_file(
-    windows: Sequence[Window], largest: Float[ndarray, " window"], sample: SequenceSample
+    windows: Sequence[Window],
+    largest: Float[ndarray, " window"],
+    sample: Sequence[tuple[int, int]],
+    cells_of: Mapping[int, SparseCells],
 ) -> dict[str, Any]:
     """`heads/L{layer}H{head}.json`.
 
     Args:
         windows: all that were read.
         largest: the head's largest attention in each.
-        sample: those of them that are shown.
+        sample: the numbers of those that are shown, with their stretch.
+        cells_of: the head's cells in each of these.
     """
-    tokens_of = {number: visible_tokens(windows[number]) for number, _ in sample.sequences}
-    cells = [(sample.cells[number], tokens_of[number]) for number in tokens_of]
+    tokens_of = {number: visible_tokens(windows[number]) for number, _ in sample}
+    cells = [(cells_of[number], tokens_of[number]) for number in tokens_of]
     sequences = [
         {
             "sequence_id": number,
             "interval": stretch,
             "tokens": tokens_of[number],
-            "attention_indices": sample.cells[number].index.tolist(),
-            "attention_values": rounded(sample.cells[number].value),
+            "attention_indices": cells_of[number].index.tolist(),
+            "attention_values": rounded(cells_of[number].value),
             "seq_len": len(windows[number]),
             "max_activation": rounded(largest[number]),
         }
-        for number, stretch in sample.sequences
+        for number, stretch in sample
     ]
     counts, bins = np.histogram(np.clip(largest, 0, 1), BINS, (0, 1))
     statistics = {
@@ -150,8 +140,10 @@ def head_file(
     }
 
 
-def cloud_file(points: Points, vectors: Vectors) -> Cloud:
+def cloud_files(points: Points, vectors: Vectors) -> tuple[dict[str, Any], dict[str, Any]]:
     """`umap/L{layer}H{head}.json`, principal components only, and `umap/pca/L{layer}H{head}.json`.
+
+    The second brings other vectors onto the axes of the first.
 
     Args:
         points: `FEWEST_POINTS` or more.
@@ -159,7 +151,7 @@ def cloud_file(points: Points, vectors: Vectors) -> Cloud:
     """
     rotations = {letter: principal_axes(vectors[letter]) for letter in "QKOV"}
     placed = {letter: rotation.of(vectors[letter]) for letter, rotation in rotations.items()}
-    return Cloud(
+    return (
         {
             "seq_idx": points.window.tolist(),
             "top_q": points.query.tolist(),

@@ -26,17 +26,17 @@ from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, is_sink
-from headscope.studies.prune.against_random import (
+from headscope.studies.prune.head_importance import head_importance, layer_normalised
+from headscope.studies.prune.prune_result import (
     IMPORTANCE,
     OVER_RANDOM,
     RANDOM,
     SURVIVORS_PREFIX,
     TYPE,
+    Pruning,
     order_summary,
     over_random,
 )
-from headscope.studies.prune.head_importance import head_importance, layer_normalised
-from headscope.studies.prune.prune_result import Pruning
 
 STEPS = tuple(i / 10 for i in range(11))
 DRAWS = 5

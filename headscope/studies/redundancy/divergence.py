@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.progress import OnProgress
+from headscope.measure.windows_per_document import evenly
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 
@@ -33,13 +34,6 @@ class Divergences:
         """The mean over queries, in bits, in [0, 1]; comparable between texts of any length."""
         mean: Float[ndarray, " pair"] = self.sums.sum(0) / self.queries.sum()
         return mean
-
-
-def evenly(size: int, count: int) -> Int[ndarray, " item"]:
-    """`count` of the numbers below `size`, evenly spread; all of them when there are fewer."""
-    count = min(size, count)
-    # the middle of each of as many equal stretches
-    return ((np.arange(count) + 0.5) * size / max(count, 1)).astype(np.int64)
 
 
 def read_divergences(

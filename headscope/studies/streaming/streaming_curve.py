@@ -24,13 +24,20 @@ from headscope.models.load import Model
 from headscope.models.loss import TextLoss, loss, network_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
-from headscope.studies.streaming.cache import Cache, cache_of
 from headscope.studies.streaming.far import Far, far_of
 from headscope.studies.streaming.foreign import FEWEST, Need, far_masses, needs
 from headscope.studies.streaming.gates import read_gates
 from headscope.studies.streaming.long_text import LongText, long_text
 from headscope.studies.streaming.streaming_heads import RECENT, SINKS, SinkWindow, StreamingHeads
-from headscope.studies.streaming.streaming_result import CHANGE, GATE, MASS, RANDOM, Streaming
+from headscope.studies.streaming.streaming_result import (
+    CHANGE,
+    GATE,
+    MASS,
+    RANDOM,
+    Cache,
+    Streaming,
+    cache_of,
+)
 
 MAX_LENGTH, MAX_TOKENS = 2_048, 16_384
 STEPS = tuple(i / 8 for i in range(9))

@@ -1,4 +1,4 @@
-"""Workers shared by two cells: one reads while the other is judged and written.
+"""Cells one after the other, or by workers two at a time: one is judged while the next is read.
 
 A cell that has read keeps one worker, which holds its model, until it has its examples; the next
 cell reads by all others meanwhile, and by that one too as soon as it is free.
@@ -6,7 +6,13 @@ cell reads by all others meanwhile, and by that one too as soon as it is free.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Condition
+from typing import Protocol, TypeVar, runtime_checkable
+
+from headscope.measure.backend import Backend
 
 
 class Turns:
@@ -88,3 +94,51 @@ class Turns:
         self._kept = {number: owner for number, owner in self._kept.items() if owner is not cell}
         if self._reading is cell:
             self._reading = None
+
+
+AT_ONCE = 2
+"""Cells that run: a third would only wait for its turn, and hold sums in memory."""
+
+_Done = TypeVar("_Done")
+
+
+@runtime_checkable
+class Shared(Backend, Protocol):
+    """A backend whose workers can read one cell while another is judged."""
+
+    count: int
+    """Its workers."""
+
+    def for_cell(self, turns: Turns) -> Backend:
+        """The same workers for one of several cells, which take turns."""
+
+
+@contextmanager
+def in_turn(
+    backend: Backend, cells: Sequence[Callable[[Backend], _Done]]
+) -> Iterator[Iterator[_Done]]:
+    """Yield the cells' results in order; when it is left early, cells that run are stopped.
+
+    Args:
+        backend: what reads them; one that is shared reads the next while a cell is judged.
+        cells: each runs by the backend that it is given.
+    """
+    if not isinstance(backend, Shared):
+        yield (cell(backend) for cell in cells)
+        return
+    turns = Turns(backend.count)
+
+    def run(cell: Callable[[Backend], _Done]) -> _Done:
+        cell_backend = backend.for_cell(turns)
+        try:
+            return cell(cell_backend)
+        finally:
+            cell_backend.close()
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = [pool.submit(run, cell) for cell in cells]
+        try:
+            yield (result.result() for result in results)
+        finally:
+            turns.stop()
+            pool.shutdown(cancel_futures=True)

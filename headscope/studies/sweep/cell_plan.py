@@ -26,7 +26,7 @@ from headscope.models.null_model import WindowSample
 from headscope.relations import check_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
-from headscope.studies.sweep.ray.shards import shards
+from headscope.studies.sweep.shards import shards
 from headscope.studies.sweep.spec import Spec
 from headscope.studies.sweep.sweep_cells import Cell, is_complete, plan_cells, where
 from headscope.views.tables import plain_table

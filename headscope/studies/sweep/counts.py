@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -30,12 +30,6 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
     Raises:
         RunError: no cell is complete.
     """
-    complete = [cell for cell in cells if cell.status == COMPLETE]
-    if not complete:
-        raise RunError(
-            f"none of the {len(cells)} runs of this sweep is complete; "
-            "run headscope sweep run again"
-        )
     rows = [
         {
             "model": cell.model,
@@ -47,16 +41,25 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
             "primary": cell.primary.get(name),
             "all_heads": cell.heads,
         }
-        for cell in in_order(complete)
+        for cell in complete_cells(cells)
         for name in counted_types()
     ]
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.astype(dict.fromkeys(("step", "heads", "primary", "all_heads"), "Int64"))
 
 
-def in_order(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells by model and corpus as they come, then by the revision's number; those without last."""
-    listed = list(cells)
+def complete_cells(cells: Sequence[Cell]) -> list[Cell]:
+    """Complete cells by model and corpus as they come, then by the revision's number; none last.
+
+    Raises:
+        RunError: no cell is complete.
+    """
+    listed = [cell for cell in cells if cell.status == COMPLETE]
+    if not listed:
+        raise RunError(
+            f"none of the {len(cells)} runs of this sweep is complete; "
+            "run headscope sweep run again"
+        )
     models = list(dict.fromkeys((cell.model, cell.corpus) for cell in listed))
 
     def position(cell: Cell) -> tuple[int, bool, int]:

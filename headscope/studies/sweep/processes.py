@@ -61,7 +61,7 @@ def backend_of(workers: int, address: str | None) -> AbstractContextManager[Back
         return nullcontext(InProcess())
     import torch
 
-    from headscope.studies.sweep.ray.shards import Shards
+    from headscope.studies.sweep.shards import Shards
 
     return Shards(workers, address=address, threads=max(1, torch.get_num_threads() // workers))
 

@@ -18,7 +18,7 @@ from headscope.measure.progress_steps import RunSteps
 from headscope.runs.store import load
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, countable_types
-from headscope.studies.sweep.overlap import in_turn
+from headscope.studies.sweep.cell_order import in_turn
 from headscope.studies.sweep.processes import backend_of, workers_of
 from headscope.studies.sweep.spec import Spec, read_spec
 from headscope.studies.sweep.sweep_cells import (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from reprlib import repr as shortened  # aliases make a short file hold endless lists
-from typing import Any, NamedTuple
+from typing import Any
 
-from headscope.arguments import LARGEST, described
+from headscope.arguments import LARGEST, Kind, described
 from headscope.errors import HeadscopeError
 from headscope.relations import relations_of
 from headscope.runs.user_file import given_file, read_yaml
@@ -74,20 +74,12 @@ def _plain(value: Any) -> Any:
 
 def _value(key: str, value: Any) -> Any:
     if key in _KEYS:
-        return _KEYS[key].value(value)
+        return _KEYS[key].plain(value)
     read = read_value(key, value, key)
     return list(read) if isinstance(read, tuple) else read  # as sweep.json says it
 
 
-class _Key(NamedTuple):
-    """The content of a key: in words, as a test, and made into the value that is used."""
-
-    words: str
-    fits: Callable[[Any], bool]
-    value: Callable[[Any], Any] = lambda value: value
-
-
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         return False
     with suppress(UnicodeEncodeError):  # half of a character names nothing
@@ -95,42 +87,38 @@ def _text(value: Any) -> bool:
     return False
 
 
-def _name(value: Any) -> bool:
-    """YAML reads a revision such as 1000 as a number; it is a name all the same."""
-    return _text(value) or (type(value) is int and 0 <= value <= LARGEST)
-
-
-def _names(value: Any) -> bool:
-    return _name(value) or (isinstance(value, list) and bool(value) and all(map(_name, value)))
-
-
-def _as_names(value: Any) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
+    """Names, or one; a revision such as 1000, which YAML reads as a number, is a name too."""
     names = value if isinstance(value, list) else [value]
-    return tuple(dict.fromkeys(str(name) for name in names))
+    valid = [_is_text(name) or (type(name) is int and 0 <= name <= LARGEST) for name in names]
+    if not valid or not all(valid):
+        raise ValueError("no names")
+    return tuple(dict.fromkeys(map(str, names)))
 
 
-def _corpora(value: Any) -> bool:
-    if not isinstance(value, list):
-        return _text(value)
-    parts = [item if isinstance(item, list) else [item] for item in value]
-    return bool(parts) and all(part and all(map(_text, part)) for part in parts)
+def _corpora(value: Any) -> tuple[tuple[str, ...], ...]:
+    items = value if isinstance(value, list) else [value]
+    corpora = [tuple(item) if isinstance(item, list) else (item,) for item in items]
+    if not corpora or not all(corpus and all(map(_is_text, corpus)) for corpus in corpora):
+        raise ValueError("no paths")
+    return tuple(dict.fromkeys(corpora))
 
 
-def _as_corpora(value: Any) -> tuple[tuple[str, ...], ...]:
-    corpora = value if isinstance(value, list) else [value]
-    return tuple(dict.fromkeys((c,) if isinstance(c, str) else tuple(c) for c in corpora))
+def _folder(value: Any) -> Path:
+    if not _is_text(value):
+        raise ValueError("no path")
+    return Path(value)
 
 
 _KEYS = {
-    "models": _Key("a name or a list of names, one at least", _names, _as_names),
-    "revisions": _Key("a name or a list of names, one at least", _names, _as_names),
-    "corpora": _Key(
-        "a path or a list of paths, one at least; a list within it is one corpus",
-        _corpora,
-        _as_corpora,
+    "models": Kind("a name or a list of names, one at least", _names),
+    "revisions": Kind("a name or a list of names, one at least", _names),
+    "corpora": Kind(
+        "a path or a list of paths, one at least; a list within it is one corpus", _corpora
     ),
-    "out": _Key("a folder", _text, Path),
+    "out": Kind("a folder", _folder),
 }
+"""Keys of the file that are no settings; each as Python's own, from what YAML holds."""
 _SETTINGS = [name for name in OPTIONS if name != "revision"]
 
 
@@ -154,10 +142,14 @@ def _check(where: str, keys: Mapping[Any, Any]) -> None:
             )
         if value is not None and key in _SETTINGS:
             read_value(key, value, f"{where}: {key}")
-        elif value is not None and not _KEYS[key].fits(value):
-            raise HeadscopeError(
-                f"{where}: {key} is {_value_text(value)}, expected {_KEYS[key].words}"
-            )
+        elif value is not None:
+            try:
+                _KEYS[key].plain(value)
+            except ValueError as error:
+                expected = _KEYS[key].words
+                raise HeadscopeError(
+                    f"{where}: {key} is {_value_text(value)}, expected {expected}"
+                ) from error
 
 
 def _value_text(value: Any) -> str:

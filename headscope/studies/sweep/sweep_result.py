@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,11 +14,18 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headscope.arguments import PATH, Kind, either, made_by, takes
 from headscope.relations import head_types
 from headscope.settings import not_default
 from headscope.statistics.tags import UNCLASSIFIED
 from headscope.studies.sweep.counts import by_revision
-from headscope.studies.sweep.sweep_cells import COMPLETE, Cell, cell_table, counted_types
+from headscope.studies.sweep.sweep_cells import (
+    COMPLETE,
+    Cell,
+    cell_table,
+    counted_types,
+    read_sweep_cells,
+)
 from headscope.views.figure_style import outside_legend
 from headscope.views.study import Study
 from headscope.views.tables import number_text, plain_table
@@ -31,13 +38,10 @@ LOG_FROM = 20
 class Emergence(Study):
     """Heads of each type at each revision of a sweep; `table` is `counts`."""
 
-    counts: pd.DataFrame
-    """See `headscope.studies.sweep.counts.by_revision`."""
+    main_table: ClassVar[str] = "counts"
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per model, corpus, revision and type."""
-        return self.counts
+    counts: pd.DataFrame
+    """A row per model, corpus, revision and type; see `headscope.studies.sweep.counts`."""
 
     def figure(self) -> Figure:
         """Heads of each type by revision, a panel for each model and corpus.
@@ -197,3 +201,21 @@ def _panel(axes: Axes, counts: pd.DataFrame) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(f"heads with a tag, of {int(first['all_heads'].max())}")
     outside_legend(axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
+
+
+A_SWEEP = either(Kind("a sweep's folder", PATH.plain), made_by("what hs.sweep returns", Sweep))
+
+
+@takes(sweep=A_SWEEP)
+def emergence(sweep: str | Path | Sweep) -> Emergence:
+    """Count the heads of each type at each revision of a sweep, e.g. along its training.
+
+    Args:
+        sweep: a sweep's folder, or what `headscope.sweep` returned.
+
+    Raises:
+        RunError: no sweep there, a damaged one, or one of which no run is complete.
+    """
+    if isinstance(sweep, Sweep):
+        return sweep.emergence()
+    return Emergence(by_revision(read_sweep_cells(Path(sweep))))

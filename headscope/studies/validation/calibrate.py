@@ -22,12 +22,11 @@ from headscope.statistics.tags import RESTING_PLACES
 from headscope.studies.validation.calibrate_result import Calibration
 from headscope.studies.validation.calibrate_writes import NOISES as WRITER_NOISES
 from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
-from headscope.studies.validation.heads import HEADS, PlantedHead, by_place
 from headscope.studies.validation.heuristic_benchmark.heuristics import BROAD
 from headscope.studies.validation.model_series import SILENT, ModelSeries
-from headscope.studies.validation.planted import LAYOUTS, save_planted
+from headscope.studies.validation.planted import HEADS, LAYOUTS, PlantedHead, by_place, save_planted
 from headscope.studies.validation.planted_words import sentence_texts, vocabulary
-from headscope.studies.validation.writer_layouts import LAYOUTS as WRITER_LAYOUTS
+from headscope.studies.validation.planted_writers import LAYOUTS as WRITER_LAYOUTS
 
 NOISES = (0.0, 0.02, 0.05, 0.1, 0.2)
 """Standard deviations of the noise on every attention weight, in units of the planted weights'

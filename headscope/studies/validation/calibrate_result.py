@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,15 +19,12 @@ from headscope.views.tables import plain_table
 class Calibration(Study):
     """Tags of planted heads, and of heads that learned nothing; `table` is `planted`."""
 
+    main_table: ClassVar[str] = "planted"
+
     planted: pd.DataFrame
     """A row per layout × noise × head; see `headscope.studies.validation.calibrate`."""
     drawn: pd.DataFrame | None = None
     """A row per random initialisation of the model that was named; None if none was."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per planted head or distractor, with the tags that it earned."""
-        return self.planted
 
     @property
     def by_type(self) -> pd.DataFrame:

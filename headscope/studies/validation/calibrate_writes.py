@@ -18,8 +18,7 @@ from headscope.statistics.result import Result
 from headscope.stimuli.stimulus import MAX_DOCUMENTS
 from headscope.studies.validation.model_series import SILENT, ModelSeries
 from headscope.studies.validation.planted_words import sentence_texts, vocabulary
-from headscope.studies.validation.planted_writers import planted_heads, save_writers
-from headscope.studies.validation.writer_layouts import LAYOUTS
+from headscope.studies.validation.planted_writers import LAYOUTS, planted_heads, save_writers
 
 NOISES = (0.0, 0.1, 0.2)
 DOCUMENTS, SEED = 24, 21

@@ -20,32 +20,38 @@ from numpy import ndarray
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
-from headscope.studies.validation.heads import by_place
-from headscope.studies.validation.planted_words import BOS, save_tokenizer
-from headscope.studies.validation.writer_layouts import (
-    CODE,
-    CONTEXT,
-    CUED,
-    D_MODEL,
-    FILLER,
-    HALF,
-    LAYERS,
-    MARKS,
-    PER_LAYER,
-    POSITION,
-    PROPERTY_TRAITS,
-    SKETCH,
-    TRAIT,
-    TRAITS,
-    WAVES,
-    WIDTH,
-    WORD,
-    frequencies,
-    inverse_gain,
-    save_layout,
+from headscope.studies.validation.planted import by_place
+from headscope.studies.validation.planted_network import (
+    HeadMaps,
+    NetworkSize,
+    planted_config,
+    save_network,
+    wave_positions,
 )
+from headscope.studies.validation.planted_words import BOS, save_tokenizer
 from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
 
+LAYOUTS = ("gpt2", "llama")
+LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 17, 64, 256
+D_MODEL = PER_LAYER * WIDTH
+HALF = D_MODEL // 2
+CODE, SKETCH, WAVES, MOST_TRAITS = 256, 24, 16, 4
+PROPERTY_TRAITS = tuple(f"of {row.cue}" for row in PROPERTIES)
+"""Of the values of a property, and of the word by which a question asks for it."""
+TRAITS = (
+    *("bos", "name", "value", "member", "article", "person", "noun", "plural", "cue"),
+    *PROPERTY_TRAITS,
+)
+# places in the first half of the residual stream
+WORD = slice(0, CODE)
+TRAIT = CODE
+FILLER = TRAIT + len(TRAITS)
+MARKS = {"previous": FILLER + 1, "named": FILLER + 1 + SKETCH}
+CUED = FILLER + 1 + 2 * SKETCH
+"""The first of as many places as there are properties: the one that was asked for last."""
+POSITION = slice(CUED + len(PROPERTIES), CUED + len(PROPERTIES) + 2 * WAVES)
+ROTARY_BASE = 1e6
+"""So large that the second half of a head's waves stand still within a window."""
 _CUED = CUED + np.arange(len(PROPERTIES))
 _PROPERTY_TRAITS = TRAIT + np.array([TRAITS.index(trait) for trait in PROPERTY_TRAITS])
 ROTARY_GAIN = 2.0
@@ -74,23 +80,49 @@ def save_writers(
             root mean square of the planted weights of that kind and layer.
         seed: seeds codes and noise.
     """
-    rng = np.random.default_rng(seed)
-    table, plan = _embedding(words, rng), _Plan(words, frequent, layout == "llama", rng)
+    rng, rotary = np.random.default_rng(seed), layout == "llama"
+    table, plan = _embedding(words, rng), _Plan(words, frequent, rotary, rng)
     plan.codes = table[:, WORD].copy()
-    parts = {name: np.zeros((LAYERS, PER_LAYER, D_MODEL, WIDTH)) for name in "qkvo"}
-    q, k, v, o = parts.values()  # o is transposed
+    maps = [HeadMaps(LAYERS, PER_LAYER, into=D_MODEL, out=WIDTH) for _ in "qkv"]
+    q, k, v = (head_maps.weight for head_maps in maps)
+    o = np.zeros_like(v)  # transposed
     for at, head in planted_heads().items():
         plan.set_attention(head, q[at], k[at])
         v[at], o[at] = plan.write(head)
     table[:, HALF:] = -table[:, :HALF]
     o[:, :, HALF:] = -o[:, :, :HALF]
-    for part in parts.values():
+    for part in (q, k, v, o):
         for layer in range(LAYERS):
-            size = np.sqrt((part[layer] ** 2).mean())
-            part[layer] += rng.normal(0, noise * size, part[layer].shape)
-    save_layout(layout, table, parts, folder)
+            spread = noise * np.sqrt((part[layer] ** 2).mean())
+            part[layer] += rng.normal(0, spread, part[layer].shape)
+    maps.append(HeadMaps(LAYERS, PER_LAYER, into=WIDTH, out=D_MODEL))
+    maps[-1].weight = o.transpose(0, 1, 3, 2)
+    size = NetworkSize(len(words), LAYERS, PER_LAYER, WIDTH, CONTEXT)
+    waves = None if rotary else wave_positions(size, frequencies(False), POSITION.start, HALF)
+    save_network(
+        planted_config(layout, size, {"rope_theta": ROTARY_BASE}),
+        maps,
+        folder,
+        embedding=table,
+        positions=waves,
+        gains=[inverse_gain(layer, rotary) for layer in range(LAYERS)],
+    )
     save_tokenizer(words, folder, context=CONTEXT)
     return folder
+
+
+def inverse_gain(layer: int, rotary: bool) -> float:
+    """The gain that turns a norm's output back into its input; both halves of the stream count."""
+    half_length = CODE + MOST_TRAITS + (0 if rotary else WAVES) + layer * 2 * SKETCH  # squared
+    return float(np.sqrt(2 * half_length / D_MODEL))
+
+
+def frequencies(rotary: bool) -> Float[ndarray, " wave"]:
+    """Angular frequencies of the position waves."""
+    step = np.arange(WAVES)
+    if rotary:
+        return np.asarray(ROTARY_BASE ** (-step / (WIDTH // 2)))
+    return np.asarray(np.pi * 2.0 ** (-step / 2))
 
 
 def planted_heads() -> dict[tuple[int, int], Writer]:

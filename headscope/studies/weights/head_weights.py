@@ -18,13 +18,18 @@ from headscope.models.load import Model
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_MODEL, A_RUN, run_named, the_model
 from headscope.statistics.result import Result
-from headscope.studies.weights.composition import Chance, k_composition, random_composition
+from headscope.studies.weights.composition import (
+    Chance,
+    WeightWrites,
+    k_composition,
+    random_composition,
+    write_evidence,
+)
 from headscope.studies.weights.copying import copying_scores, token_map
 from headscope.studies.weights.factors import HeadFactors, head_factors
 from headscope.studies.weights.listed import FEWEST
 from headscope.studies.weights.related import related_heads
 from headscope.studies.weights.weights_result import WARNING, WeightEvidence
-from headscope.studies.weights.writes import WeightWrites, write_evidence
 
 _ROTARY = (
     "queries and keys turn with distance (rotary embedding); K-composition is that at distance 0"

@@ -61,11 +61,6 @@ class WeightEvidence(Study):
     """A row per head × relation between words × sign, those that hold first; the columns are
     described in `related`. None where it was not asked for."""
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row per head; the pairs of heads are in `composition` and `writes`."""
-        return self.heads
-
     def put_into(self, run: Result) -> Result:
         """The run with whose writes each head's keys read most."""
         return replace(run, keys_from=self.heads[KEYS_FROM_COLUMNS])

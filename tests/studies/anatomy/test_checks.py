@@ -24,7 +24,7 @@ from headscope.studies.anatomy.checks import (
     check_layers,
     check_reference,
 )
-from headscope.studies.anatomy.config_source import find_source
+from headscope.studies.anatomy.parameter_count import find_source
 from tests.helpers.models import save_model
 
 SUM = "attention output = Σ_h z_h W_O^h + b_O"

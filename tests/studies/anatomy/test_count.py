@@ -17,7 +17,7 @@ import headscope as hs
 from headscope.studies.anatomy import parameter_count
 from headscope.studies.anatomy.anatomy_result import Anatomy
 from headscope.studies.anatomy.anatomy_view import anatomy_lines
-from headscope.studies.anatomy.config_source import find_source
+from headscope.studies.anatomy.parameter_count import find_source
 from tests.helpers.models import edit_config
 from tests.models.tiny import tiny_config
 

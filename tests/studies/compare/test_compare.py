@@ -13,7 +13,7 @@ from headscope.errors import RunError
 from headscope.relations.relation import TagThresholds
 from headscope.runs.tables import table_to_csv
 from headscope.studies.compare.changes import correlations, relation_changes
-from headscope.studies.compare.depth import depth_shares
+from headscope.studies.compare.side_by_side import depth_shares
 
 
 def test_gained_and_lost_tags_are_those_of_the_heads_that_changed(before, after):

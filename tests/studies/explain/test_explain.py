@@ -24,11 +24,15 @@ from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.content_term import queries_and_keys
 from headscope.studies.explain.explain_result import BY_HEAD
 from headscope.studies.explain.feature import Feature, TokenFacts
-from headscope.studies.explain.losses import groups_of
-from headscope.studies.explain.patterns import POSITION, RULE, UNIFORM, Patterns
+from headscope.studies.explain.patterns import POSITION, RULE, UNIFORM, Patterns, groups_of
 from headscope.studies.explain.places import LOG_DISTANCE, OFFSET, TOKEN_0
-from headscope.studies.explain.surrogate import LayerSurrogates, PartialFit, Surrogate, Weighed
-from headscope.studies.explain.surrogate_shares import Share
+from headscope.studies.explain.surrogate import (
+    LayerSurrogates,
+    PartialFit,
+    Share,
+    Surrogate,
+    Weighed,
+)
 from tests.helpers.formats import columns_of
 
 GOLD = data_folder() / "corpora" / "gold.conllu"

@@ -8,8 +8,8 @@ import pytest
 
 import headscope as hs
 from headscope.studies.explain.catalogue import Catalogue
+from headscope.studies.explain.clusters import frequent, proposals, relation_file
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.propose import frequent, proposals, relation_file
 from tests.helpers.zoo import zoo_windows
 
 

@@ -14,12 +14,12 @@ from headscope.corpus.window import Window
 from headscope.models.engines.engine import Tile
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import Catalogue, QueryRows, find_cells
+from headscope.studies.explain.catalogue import Catalogue, QueryTable, find_cells
+from headscope.studies.explain.explanation import resting_tokens
 from headscope.studies.explain.feature import TokenFacts, is_word
 from headscope.studies.explain.fit import Term, Texts, term_values
 from headscope.studies.explain.layer_fit import Fitting, explain_layer
 from headscope.studies.explain.places import resting
-from headscope.studies.explain.resting import resting_tokens
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import log_rule
 from tests.helpers.zoo import zoo_windows
@@ -102,7 +102,7 @@ def test_attention_on_resting_tokens_is_sink_where_the_layer_rests_and_lexical_e
 ):
     tokens = frozenset({token})
     catalogue = Catalogue(replace(TokenFacts.of(windows[:12]), resting={3: tokens}), relations_of())
-    rows = QueryRows.of(windows, 2)
+    rows = QueryTable.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
     packed = find_cells(catalogue, rows)
     texts = Texts(rows, packed, int(counts[:12].sum()), int(counts[:18].sum()))

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import GATES, Catalogue, QueryRows, find_cells
+from headscope.studies.explain.catalogue import GATES, Catalogue, QueryTable, find_cells
 from headscope.studies.explain.content_term import fit_content
 from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.fit import LayerFit, Term, Texts, term_values
 from headscope.studies.explain.layer_fit import Fitting, explain_layer
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import Target, kl_divergences, log_rule, newton
-from headscope.studies.explain.surrogate_shares import Judge, bits_by_kind, explained, unique_bits
+from headscope.studies.explain.surrogate import Judge, bits_by_kind, explained, unique_bits
 from tests.helpers.zoo import zoo_windows
 
 
@@ -25,7 +25,7 @@ def texts() -> Texts:
     """Half of the windows fit, a quarter choose, a quarter judge."""
     windows = [w for w in zoo_windows(6_000) if len(w) > 40][:32]
     catalogue = Catalogue(TokenFacts.of(windows[:16]), relations_of())
-    rows = QueryRows.of(windows, 2)
+    rows = QueryTable.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
     return Texts(rows, find_cells(catalogue, rows), int(counts[:16].sum()), int(counts[:24].sum()))
 

@@ -13,7 +13,7 @@ import pytest
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.studies.headvis import head_export as exporting
-from headscope.studies.headvis.axes import own_axes
+from headscope.studies.headvis.headvis_folder import own_axes
 from headscope.studies.headvis.written import json_bytes, rounded
 from tests.helpers import encoders
 from tests.helpers.headvis import METRICS, check_data, check_head, check_sequence, read
@@ -101,18 +101,16 @@ def test_the_evidence_of_a_run_stands_beside_headvis_metrics(export, run_folder)
 
 def test_a_relation_that_was_hardly_asked_is_no_axis(run_folder):
     run = hs.load(run_folder)
-    before = own_axes(run).values.loc[(1, 2), "positional_lift"]
+    before = own_axes(run)[1].loc[(1, 2), "positional_lift"]
     evidence = run.evidence.copy()
     own = (evidence["layer"] == 1) & (evidence["head"] == 2) & (evidence["type"] == "positional")
     evidence.loc[own & np.isclose(evidence["lift"], before), "n"] = 49
-    after = own_axes(replace(run, evidence=evidence)).values.loc[(1, 2), "positional_lift"]
+    after = own_axes(replace(run, evidence=evidence))[1].loc[(1, 2), "positional_lift"]
     assert after < before
     evidence.loc[own, "n"] = 49
-    assert np.isnan(own_axes(replace(run, evidence=evidence)).values.loc[(1, 2), "positional_lift"])
+    assert np.isnan(own_axes(replace(run, evidence=evidence))[1].loc[(1, 2), "positional_lift"])
     evidence.loc[evidence["type"] == "positional", "n"] = 49
-    assert not [
-        name for name in own_axes(replace(run, evidence=evidence)).tooltips if "posit" in name
-    ]
+    assert not [name for name in own_axes(replace(run, evidence=evidence))[0] if "posit" in name]
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_else_is_read(
@@ -215,7 +213,7 @@ def test_nothing_is_left_where_it_fails(run_folder, tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(exporting, "cloud_file", fail)
+    monkeypatch.setattr(exporting, "cloud_files", fail)
     with pytest.raises(HeadscopeError, match="data cannot be written: No space left on device"):
         hs.headvis(run_folder, tmp_path / "above" / "data", **FEW)
     assert list((tmp_path / "above").iterdir()) == []

@@ -16,13 +16,11 @@ from headscope.corpus.window import Window
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
 from headscope.studies.headvis.cells import distance_histogram, strongest_cells, top_pairs
-from headscope.studies.headvis.head_selection import HeadSelection
-from headscope.studies.headvis.row_metrics import METRICS, MetricSums, facts
-from headscope.studies.headvis.scan import Points, Reservoir, scan
+from headscope.studies.headvis.row_metrics import METRICS, MetricSums, row_numbers
+from headscope.studies.headvis.scan import HeadSelection, Points, Reservoir, scan
 from headscope.studies.headvis.vectors import principal_axes, read_vectors
 from headscope.studies.headvis.written import intervals, sample_sequences
-from headscope.studies.validation.heads import HEADS
-from headscope.studies.validation.planted import D_HEAD, PER_LAYER, save_planted
+from headscope.studies.validation.planted import D_HEAD, HEADS, PER_LAYER, save_planted
 from headscope.studies.validation.planted_words import BOS, UNKNOWN
 from tests.helpers import headvis as slow
 
@@ -277,8 +275,8 @@ def test_rows_in_tiles_show_what_whole_patterns_show():
     scores = torch.randn(2, 9, 9, generator=generator) * 3
     scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf).log_softmax(-1)
     tokens = torch.tensor([0, 1, 2, 1, 2, 3, 1, 1, 2])
-    whole = facts(scores, tokens, 0)
-    parts = [facts(scores[:, a:b, :b], tokens, a) for a, b in ((0, 1), (1, 4), (4, 9))]
+    whole = row_numbers(scores, tokens, 0)
+    parts = [row_numbers(scores[:, a:b, :b], tokens, a) for a, b in ((0, 1), (1, 4), (4, 9))]
     for name, expected in whole._asdict().items():
         joined = torch.cat([getattr(part, name) for part in parts], 1).double()
         torch.testing.assert_close(joined, expected.double(), equal_nan=True)
@@ -293,7 +291,7 @@ def test_an_entropy_over_tokens_asks_for_fifty_queries(strong, known):
     attention = torch.full((1, 61, 61), 1e-3)
     attention[0, 1 : 1 + strong, 1] = 0.5
     sums, kinds = MetricSums(1, 10), np.arange(61) % 10
-    sums.add(slice(0, 1), facts(attention.log(), torch.from_numpy(kinds), 0), kinds, 0)
+    sums.add(slice(0, 1), row_numbers(attention.log(), torch.from_numpy(kinds), 0), kinds, 0)
     found = sums.metrics(0)
     assert ("query_token_entropy" in found) == ("key_token_entropy" in found) == known
     if known:
@@ -307,7 +305,7 @@ def test_a_key_that_is_not_seen_is_in_no_mean_of_the_scores():
     scores[0, 0, 0] = 0.0
     scores[0, 1, :2] = torch.tensor([0.8, 0.2]).log()
     scores[0, 2, 1:] = torch.tensor([0.9, 0.1]).log()
-    found = facts(scores, torch.tensor([5, 6, 6]), 0)
+    found = row_numbers(scores, torch.tensor([5, 6, 6]), 0)
     gap = math.log(9)
     assert float(found.margin[0, 2]) == pytest.approx(gap, rel=1e-5)
     assert float(found.spread[0, 2]) == pytest.approx(gap / 2, rel=1e-5)
@@ -345,7 +343,7 @@ def test_of_equally_strong_keys_the_first_is_the_pair_s():
     cells = strongest_cells(attention, 0, 4)
     assert top_pairs(cells, 4).tolist() == [[1, 1], [2, 1]]
     assert distance_histogram([(cells, 4)], [0, 1, 2, 4])["bin_values"] == [1, 1, 0]
-    found = facts(attention.log()[None], torch.arange(4), 0)
+    found = row_numbers(attention.log()[None], torch.arange(4), 0)
     strong = found.best[0] >= 0.1
     assert [(q, int(found.key[0, q])) for q in range(4) if strong[q]] == [(1, 1), (2, 1)]
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from headscope.measure.text_loss import TextLoss
-from headscope.studies.prune.against_random import (
+from headscope.studies.prune.prune_result import (
     IMPORTANCE,
     OVER_RANDOM,
     RANDOM,

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, HeadscopeError, RunError
+from headscope.measure.windows_per_document import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
-from headscope.studies.redundancy.divergence import evenly
-from headscope.studies.redundancy.map_figure import name_points
+from headscope.studies.redundancy.redundancy_result import name_points
 from tests.helpers.formats import columns_of
 from tests.helpers.models import save_model
 from tests.helpers.shell import headscope

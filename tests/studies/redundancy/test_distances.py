@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
-from headscope.studies.redundancy.cluster_map import cluster, plane, silhouette
+from headscope.measure.windows_per_document import evenly
 from headscope.studies.redundancy.divergence import (
     Divergences,
     divergence_sums,
-    evenly,
     head_divergences,
 )
+from headscope.studies.redundancy.head_distances import cluster, plane, silhouette
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:

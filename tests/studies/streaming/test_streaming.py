@@ -14,8 +14,7 @@ from headscope.studies.anatomy.anatomy_dimensions import cache_sizes
 from headscope.studies.streaming.long_text import joined
 from headscope.studies.streaming.streaming_curve import CURVE, DRAWS, STEPS
 from headscope.studies.streaming.streaming_result import CHANGE, MASS, RANDOM
-from headscope.studies.validation.heads import HEADS
-from headscope.studies.validation.planted import CODE, D_HEAD, PER_LAYER, WORD, save_planted
+from headscope.studies.validation.planted import CODE, D_HEAD, HEADS, PER_LAYER, WORD, save_planted
 from headscope.studies.validation.planted_words import BOS, UNKNOWN
 
 INDUCTION = next(

@@ -9,10 +9,9 @@ import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.measure.in_process import InProcess
-from headscope.studies.sweep.cell_order import Turns
-from headscope.studies.sweep.overlap import in_turn
-from headscope.studies.sweep.ray.shards import Shards
+from headscope.studies.sweep.cell_order import Turns, in_turn
 from headscope.studies.sweep.run_cells import run_cells
+from headscope.studies.sweep.shards import Shards
 from headscope.studies.sweep.spec import read_spec
 
 SOON = 20

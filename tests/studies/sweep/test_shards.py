@@ -23,15 +23,15 @@ from headscope.measure.schedule import schedule
 from headscope.measure.tally import Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from headscope.studies.sweep.ray import shards as shards_module
-from headscope.studies.sweep.ray.shards import BATCHES, Shards, shards
-from headscope.studies.sweep.ray.worker import (
+from headscope.studies.sweep import shards as shards_module
+from headscope.studies.sweep.shard_worker import (
     Failed,
     ModelRequest,
     Worker,
     pack_tally,
     unpack_tally,
 )
+from headscope.studies.sweep.shards import BATCHES, Shards, shards
 from tests.helpers.shell import headscope
 
 TYPES = ["positional", "delimiter", "induction"]

@@ -21,7 +21,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.errors import ModelError, RunError
 from headscope.statistics import early_stopping
-from headscope.studies.sweep.counts import by_revision, in_order, step_of
+from headscope.studies.sweep.counts import by_revision, complete_cells, step_of
 from headscope.studies.sweep.spec import read_spec
 from headscope.studies.sweep.sweep_cells import (
     COMPLETE,
@@ -384,7 +384,12 @@ def test_a_step_is_the_last_number_of_a_name(revision, step):
 
 def test_revisions_are_sorted_by_number_and_names_come_last():
     cells = [made_up(name, induction=1) for name in ("step1000", "main", "step5", "step128")]
-    assert [cell.revision for cell in in_order(cells)] == ["step5", "step128", "step1000", "main"]
+    assert [cell.revision for cell in complete_cells(cells)] == [
+        "step5",
+        "step128",
+        "step1000",
+        "main",
+    ]
 
 
 def test_emergence_counts_heads_by_type_and_revision():

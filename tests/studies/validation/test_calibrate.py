@@ -12,8 +12,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.validation.calibrate import calibrate_planted, calibrate_random
 from headscope.studies.validation.calibrate_result import Calibration, planted_table, random_table
-from headscope.studies.validation.heads import HEADS
-from headscope.studies.validation.planted import LAYOUTS, save_planted
+from headscope.studies.validation.planted import HEADS, LAYOUTS, save_planted
 from headscope.studies.validation.planted_words import FEATURES, features
 from tests.helpers.models import SHAPE
 

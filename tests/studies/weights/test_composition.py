@@ -10,8 +10,7 @@ import torch
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.studies.validation.heads import HEADS
-from headscope.studies.validation.planted import LAYOUTS, save_planted
+from headscope.studies.validation.planted import HEADS, LAYOUTS, save_planted
 from headscope.studies.weights.composition import compositions, k_composition, random_composition
 from headscope.studies.weights.factors import HeadFactors, head_factors
 

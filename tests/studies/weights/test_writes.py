@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from headscope.studies.weights.composition import write_evidence
 from headscope.studies.weights.factors import HeadFactors
-from headscope.studies.weights.writes import write_evidence
 
 
 def layer_of(value: torch.Tensor, output: torch.Tensor) -> HeadFactors:

@@ -10,7 +10,7 @@ In this order it reads as a lesson:
     feed_forward   the block between two attention layers, and its gated successor
     hugging_face   all of it with the weights of a pretrained layer
 
-Nothing here knows of the rest of headscope, but for its errors; `shapes` holds the checks.
+Nothing here knows of the rest of headscope, but for its errors.
 There is no dropout and no cache: these modules compute what a model computes when it reads.
 """
 

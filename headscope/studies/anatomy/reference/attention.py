@@ -1,7 +1,11 @@
 """Scaled dot-product attention, written out: the one formula that all the rest serves.
 
 With it its masks, True where a query may look, and the same numbers from torch's fused kernel,
-which never holds a pattern in memory.
+which never holds a pattern in memory; and checks of shapes that have to fit together.
+
+The functions that call these checks write `_d_model` and the like in their signatures: the
+underscore leaves the comparison of sizes to the check, so that a wrong one is a ShapeError with
+the numbers in it.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from headscope.errors import ShapeError
-from headscope.studies.anatomy.reference.shapes import check_sequences
 
 
 class Attended(NamedTuple):
@@ -164,4 +167,38 @@ def _check_mask(mask: Shaped[Tensor, "*_shape"], scores: tuple[int, ...]) -> Non
     ):
         raise ShapeError(
             f"a mask of shape {tuple(mask.shape)} does not stretch to scores of shape {scores}"
+        )
+
+
+def check_width(what: str, x: Float[Tensor, "*_shape"], width: int) -> None:
+    """Check that the last axis of `x` is `width` long.
+
+    Raises:
+        ShapeError: it is not.
+    """
+    if x.ndim == 0 or x.shape[-1] != width:
+        raise ShapeError(f"{what} has shape {tuple(x.shape)}; its last axis should be {width} long")
+
+
+def check_sequences(
+    query: Float[Tensor, "*_shape"], key: Float[Tensor, "*_shape"], value: Float[Tensor, "*_shape"]
+) -> None:
+    """Check that one batch of queries, keys and values belongs together.
+
+    Queries and keys are of one width, keys and values of one length; all else before these two
+    axes is the same for the three.
+
+    Raises:
+        ShapeError: they do not belong together; the message gives the three shapes.
+    """
+    fits = (
+        min(query.ndim, key.ndim, value.ndim) >= 2
+        and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+        and query.shape[-1] == key.shape[-1]
+        and key.shape[-2] == value.shape[-2]
+    )
+    if not fits:
+        raise ShapeError(
+            f"query {tuple(query.shape)}, key {tuple(key.shape)} and value {tuple(value.shape)} do "
+            "not fit; asked for are (…, query, width), (…, key, width) and (…, key, any width)"
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headscope.errors import ChoiceError
-from headscope.studies.anatomy.reference.shapes import check_width
+from headscope.studies.anatomy.reference.attention import check_width
 
 _by_tanh = partial(functional.gelu, approximate="tanh")
 

@@ -10,9 +10,13 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from headscope.errors import ShapeError
-from headscope.studies.anatomy.reference.attention import Attended, attend, attend_fast
+from headscope.studies.anatomy.reference.attention import (
+    Attended,
+    attend,
+    attend_fast,
+    check_sequences,
+)
 from headscope.studies.anatomy.reference.positions import RelativePositions, Rotary
-from headscope.studies.anatomy.reference.shapes import check_sequences
 
 
 class MultiHeadAttention(nn.Module):

@@ -12,8 +12,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from headscope.errors import ShapeError
-from headscope.studies.anatomy.reference.attention import Attended, masked_softmax
-from headscope.studies.anatomy.reference.shapes import check_sequences, check_width
+from headscope.studies.anatomy.reference.attention import (
+    Attended,
+    check_sequences,
+    check_width,
+    masked_softmax,
+)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
-"""One model on several languages: a run folder each, and what they say together."""
+"""One model on several languages: a run folder each, and what they say together; of parallel
+treebanks as many documents as every language can read whole, the same in each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from headscope.arguments import KINDS, NAME, NAMES, PATH, PATHS, check, maybe, takes, whole
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
+from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.measure.backend import Backend
 from headscope.measure.progress import progress_bar
@@ -21,8 +24,9 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import check_writable, write_files
 from headscope.settings import Settings, settings_of
 from headscope.stimuli import STIMULI
+from headscope.stimuli.stimulus import TextTokenizer
+from headscope.stimuli.text import TextWindows
 from headscope.studies.sweep.languages.languages_result import Languages
-from headscope.studies.sweep.languages.parallel import shared_documents
 from headscope.studies.sweep.processes import backend_of, workers_of
 from headscope.studies.sweep.run_cells import run_cells
 from headscope.studies.sweep.spec import Spec, read_spec
@@ -172,3 +176,47 @@ def _plan(
         out=out,
         **options,
     )
+
+
+def shared_documents(
+    treebanks: Mapping[str, Sequence[Path]],
+    encoder: TextTokenizer,
+    settings: Settings,
+    longest: int,
+) -> int | None:
+    """Documents that each language reads so that all read the same; None of other texts.
+
+    Treebanks are parallel where their documents have the same names in the same order, as those of
+    Parallel UD have. One takes more tokens than the other to say the same, so that a number of
+    tokens would end them at different sentences.
+
+    Args:
+        treebanks: the files of each language.
+        encoder: the model's tokenizer.
+        settings: how much may be read of each.
+        longest: the model's longest window.
+    """
+    names = []
+    for files in treebanks.values():
+        text = TextWindows(
+            files,
+            encoder,
+            max_tokens=settings.max_tokens,
+            max_documents=settings.documents,
+            max_length=min(settings.max_length, longest),
+            seed=settings.seed,
+        )
+        document_names = _names(text)
+        # the last one may go on where the tokens ended
+        names.append(document_names[:-1] if text.tokens >= settings.max_tokens else document_names)
+    count = min(map(len, names))
+    same = len({tuple(document_names[:count]) for document_names in names}) == 1
+    return count if count and same else None
+
+
+def _names(windows: Iterable[Window]) -> list[str]:
+    """The documents' names in the order in which they are read."""
+    names: dict[int, str] = {}
+    for window in windows:
+        names.setdefault(window.document, window.name.rpartition("#")[0])
+    return list(names.values())

@@ -77,11 +77,6 @@ class Languages(Study):
             agreement_table(evidence, runs, parallel=together, seed=seed),
         )
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """The heads, as `languages.csv` has them."""
-        return self.heads
-
     def figure(self) -> Figure:
         """The most widely held heads, a column per language; see `view.languages_figure`.
 

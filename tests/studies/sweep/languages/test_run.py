@@ -12,7 +12,7 @@ import headscope as hs
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
-from headscope.studies.sweep.languages.parallel import shared_documents
+from headscope.studies.sweep.languages.classify_languages import shared_documents
 from tests.helpers.treebanks import save_treebanks
 
 SMALL = {"max_tokens": 1_500, "twin": False, "examples": False}

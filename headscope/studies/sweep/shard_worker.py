@@ -1,19 +1,25 @@
-"""A process of a sweep: it keeps a model loaded, and reads the batches that it is given."""
+"""A process of a sweep: it keeps a model loaded, and reads the batches that it is given.
+
+In the process that starts them SIGTERM stays the program's own, and Ray ends without a word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from numpy import ndarray
 
 from headscope.attention_kind import AttentionKind
-from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.in_process import InProcess
 from headscope.measure.measure import BatchReader, empty_state
@@ -23,11 +29,6 @@ from headscope.models.engines.engine import OnLayer, Request, Tile
 from headscope.models.load import Model
 from headscope.models.null_model import null_model
 from headscope.relations.relation import Relation
-
-if TYPE_CHECKING:
-    from headscope.measure.example import Example, ExampleRequest
-    from headscope.measure.loss_check import Targets
-    from headscope.measure.shadow import ShadowRequest, ShadowScore
 
 Packed = dict[str, tuple[ndarray, ndarray]]
 """A tally's arrays by name: where they are not 0, and what is there."""
@@ -102,38 +103,10 @@ class Worker:
         return pack_tally(done.tally), halved
 
     @_errors_as_messages
-    def token_losses(self, request: ModelRequest, targets: Sequence[Targets]) -> ndarray:
-        """The model's loss of some tokens; see `headscope.measure.loss_check.token_losses`."""
+    def call(self, request: ModelRequest, method: str, *arguments: Any, **options: Any) -> Any:
+        """What a method of `InProcess` gives for the model, such as its `find_examples`."""
         self._load(request, None)
-        return self._here.token_losses(targets)
-
-    @_errors_as_messages
-    def score_shadows(
-        self,
-        request: ModelRequest,
-        windows: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ShadowRequest],
-        limits: Mapping[str, int],
-    ) -> list[ShadowScore]:
-        """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
-        self._load(request, None)
-        return self._here.score_shadows(
-            windows, relations, requests, tokens=limits["tokens"], seed=limits["seed"]
-        )
-
-    @_errors_as_messages
-    def find_examples(
-        self,
-        request: ModelRequest,
-        windows: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ExampleRequest],
-        seed: int,
-    ) -> list[Example]:
-        """Examples of some heads; see `headscope.measure.examples.find_examples`."""
-        self._load(request, None)
-        return self._here.find_examples(windows, relations, requests, seed=seed)
+        return getattr(self._here, method)(*arguments, **options)
 
     def _load(self, request: ModelRequest, twin: int | None) -> Model:
         if self._state != (request, twin):
@@ -195,3 +168,52 @@ def unpack_tally(packed: Packed, like: Tally) -> Tally:
         places, values = packed[name]
         array.reshape(-1)[places] = values
     return tally
+
+
+STDERR = 2
+"""The number of the file that C++ code writes its errors to."""
+
+
+@contextmanager
+def own_termination() -> Iterator[None]:
+    """Put the program's handler of SIGTERM back after Ray was started or shut down.
+
+    Ray's core installs a handler for faults that takes SIGTERM for one of them: it prints the
+    stack of the C++ code and aborts, without a word of what was kept. Ray's shutdown sets the
+    signal back to the system's default. What ends in `sys.exit` by one of Ray's handlers in Python
+    meanwhile goes to the program's handler instead.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no other may set handlers
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit:
+        _put_back(before)
+        signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        _put_back(before)
+
+
+@contextmanager
+def silent_core() -> Iterator[None]:
+    """Nothing reaches standard error meanwhile, not even from Ray's C++ code.
+
+    As it shuts down with work left over, its core says of each part that it cannot say so.
+    """
+    sys.stderr.flush()
+    before, nowhere = os.dup(STDERR), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDERR)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(before, STDERR)
+        os.close(before)
+
+
+def _put_back(before: object) -> None:
+    if before is not None:  # which no handler of Python's is
+        signal.signal(signal.SIGTERM, before)  # type: ignore[arg-type]

@@ -17,23 +17,28 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
 from headscope.measure.backend import batch_tokens_on
 from headscope.measure.measure import empty_state
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
-from headscope.relations.relation import Relation
 from headscope.studies.sweep.cell_order import Turns
-from headscope.studies.sweep.ray.termination import own_termination, silent_core
-from headscope.studies.sweep.ray.worker import Failed, ModelRequest, Worker, unpack_tally
+from headscope.studies.sweep.shard_worker import (
+    Failed,
+    ModelRequest,
+    Worker,
+    own_termination,
+    silent_core,
+    unpack_tally,
+)
 
 if TYPE_CHECKING:
-    from headscope.measure.example import Example, ExampleRequest
+    from headscope.measure.example import Example
     from headscope.measure.loss_check import Targets
-    from headscope.measure.shadow import ShadowRequest, ShadowScore
+    from headscope.measure.shadow import ShadowScore
     from headscope.models.load import Model
+
 
 BATCHES = 4
 """Batches of a shard: some seconds of work, so that few are lost with a worker."""
@@ -167,42 +172,27 @@ class Shards:
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The loaded model's loss of some tokens, by one worker."""
-        losses: ndarray = _got(self._mine[0].token_losses.remote(self._request, targets))
+        losses: ndarray = self._call("token_losses", targets)
         return losses
 
     def score_shadows(
-        self,
-        windows: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ShadowRequest],
-        *,
-        tokens: int,
-        seed: int,
-        progress: OnProgress = lambda done, total: None,
+        self, *sample: Any, progress: OnProgress = lambda done, total: None, **limits: Any
     ) -> list[ShadowScore]:
         """Shadows of some heads, by one worker, whose progress is not heard of."""
-        limits = {"tokens": tokens, "seed": seed}
-        worker = self._mine[0].score_shadows
-        scores: list[ShadowScore] = _got(
-            worker.remote(self._request, windows, relations, requests, limits)
-        )
+        scores: list[ShadowScore] = self._call("score_shadows", *sample, **limits)
         return scores
 
     def find_examples(
-        self,
-        windows: Sequence[Window],
-        relations: Sequence[Relation],
-        requests: Sequence[ExampleRequest],
-        *,
-        seed: int,
-        progress: OnProgress = lambda done, total: None,
+        self, *sample: Any, progress: OnProgress = lambda done, total: None, **limits: Any
     ) -> list[Example]:
         """Examples of some heads, by one worker, whose progress is not heard of."""
-        examples: list[Example] = _got(
-            self._mine[0].find_examples.remote(self._request, windows, relations, requests, seed)
-        )
+        examples: list[Example] = self._call("find_examples", *sample, **limits)
         self._turns.end(self)
         return examples
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """What a method of `InProcess` gives in the first of this cell's workers."""
+        return _got(self._mine[0].call.remote(self._request, method, *arguments, **options))
 
     def _spread(
         self, parts: Iterable[list[Step]], relations: Any, seed: int, twin: bool

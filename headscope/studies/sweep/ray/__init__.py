@@ -1,1 +1,0 @@
-"""Runs split among processes, on this machine or a Ray cluster."""
