@@ -352,6 +352,8 @@ CONDITIONS = (
         lambda t: t["beyond_shadow_low"].notna(),
         "a surrogate of the head that has parts of speech, forms, distance, order and copies "
         "alone, fitted on other documents",
+        margin=lambda t: _above(0.0, *(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
+        says_interval=True,
     ),
     Condition(
         "effect",
