@@ -71,6 +71,8 @@ def counts(run: Result) -> pd.DataFrame:
 def changes(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tags that one run gives alone, each with the verdict of the other."""
     tables = {}
+    types = {*before["type"]} & {*after["type"]}
+    before, after = (rows[rows["type"].isin(types)] for rows in (before, after))
     for name, own, other in (("came", after, before), ("went", before, after)):
         rows = own[own["tagged"].astype(bool)].assign(label=lambda tags: shown_relations(tags))
         rows = rows.merge(other[[*KEY, "verdict", "lift", "tagged"]], on=KEY, how="left",
