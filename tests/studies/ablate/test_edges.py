@@ -9,15 +9,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.corpus.shipped import shipped_corpora
 from headscope.errors import ChoiceError
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.windows_per_document import edge_windows
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.relations.relation import find
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
-from headscope.stimuli.text import TextWindows
 from headscope.studies.ablate.edges import (
     Measured,
     Tag,
@@ -236,7 +235,7 @@ def test_tags_with_one_general_label_are_one_tag_of_all_their_relations():
 
 
 def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_targets(tokenizer):
-    windows = list(TextWindows(shipped_corpora(), tokenizer, max_tokens=1_500, max_length=128))
+    windows = hs.windows(None, tokenizer, max_tokens=1_500)
     relations = [
         r for r in relations_of(["syntactic"]) if r.name in ("det:head>dep", "case:head>dep")
     ]
@@ -245,19 +244,18 @@ def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_ta
     expected: dict[tuple[int, int], set[int]] = {}
     for number, window in enumerate(windows):
         for relation in relations:
-            pairs = relation.pairs(window)
-            for query, key in zip(pairs.query.tolist(), pairs.key.tolist(), strict=True):
-                expected.setdefault((number, query), set()).add(key)
+            if (pairs := find(relation, window, [0])) is not None:
+                cells = zip(pairs.targets.query.tolist(), pairs.targets.key.tolist(), strict=True)
+                for query, key in cells:
+                    expected.setdefault((number, query), set()).add(key)
     found = {(each.window, each.query): set(each.targets.tolist()) for each in asked}
     assert len(found) == len(asked)
-    assert found.items() <= expected.items()
-    # "of the house" has both; "house" alone with one of them would be half of its own edges
-    both = [
-        place
-        for place in found
-        if all(place[1] in relation.pairs(windows[place[0]]).query for relation in relations)
-    ]
-    assert both
+    assert found == expected
+    # "of the house" has both
+    assert any(
+        all(query in relation.pairs(windows[number]).query for relation in relations)
+        for number, query in found
+    )
 
 
 def test_no_such_thing_to_silence_is_said(tmp_path, planted):
