@@ -16,7 +16,13 @@ from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
-from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
+from headscope.relations.relation import (
+    Baseline,
+    Label,
+    Relation,
+    TagThresholds,
+    draws_nothing,
+)
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1
@@ -131,6 +137,9 @@ _MEANINGS = {
     "part-whole": "a part of what the word names, or the whole that it is a part of",
 }
 
+RELATED = "related-word"
+"""The label of a head that looks at related words and does not tell in which way."""
+
 RELATIONS = [
     Relation(
         "semantic",
@@ -142,6 +151,7 @@ RELATIONS = [
         ),
         ("text", "pairs"),
         Baseline(nearest_of_class),
+        label=Label(name, (RELATED,)),
     )
     for name in NAMES
 ]

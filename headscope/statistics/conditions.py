@@ -352,6 +352,8 @@ CONDITIONS = (
         lambda t: t["beyond_shadow_low"].notna(),
         "a surrogate of the head that sees only parts of speech, word forms, distance, order and "
         "repeated tokens, fitted on other documents",
+        margin=lambda t: _above(0.0, *(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
+        says_interval=True,
     ),
     Condition(
         "effect",

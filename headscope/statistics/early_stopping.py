@@ -24,7 +24,7 @@ from headscope.measure.schedule import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.conditions import TIMES_CONTROL, Z_95
+from headscope.statistics.conditions import QUERIES, TIMES_CONTROL, UNDECIDED, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
 from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import Rounds
@@ -184,10 +184,10 @@ def expected_tag_changes(
         share: of the text, or of another stimulus, that this part is, in (0, 1).
         facts: what the whole text says of the simple rules, and how many contested queries it has.
     """
-    sums = _Sums(tally, share)
+    sums = PartialSums(tally, share)
     tags, changes, decidable = 0, 0.0, 0
     for relation in relations:
-        margins = list(_margins(sums, relation, facts.get(relation.id, {})))
+        margins = [margin for _, margin in projected(sums, relation, facts.get(relation.id, {}))]
         if not margins:
             continue
         decidable += 1
@@ -201,8 +201,29 @@ def expected_tag_changes(
     return ExpectedTagChanges(tags, changes, decidable)
 
 
-def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Iterator[_Margin]:
-    """One for each condition; none where the text cannot decide the relation."""
+NOT_PROJECTED = {
+    QUERIES: "without so many queries there is no margin at all",
+    UNDECIDED: "without contested queries enough there is none at them",
+    "q value": "it falls with the interval of the lift",
+    "companion": "it is read with other stimuli, which end by themselves",
+    "twin": "the twin is read afterwards",
+    "best offset": "it is asked where contested queries are few, and these are not waited for",
+    "contested p value": "it falls with the interval of the contested lift",
+    "shadow": "shadows are fitted afterwards",
+    **dict.fromkeys(
+        ("effect", "second control tokens", "moved", "stands out"), "effects have no rounds"
+    ),
+}
+"""Conditions of a tag that reading does not wait for, each with the reason."""
+
+
+def projected(
+    sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
+) -> Iterator[tuple[str, _Margin]]:
+    """Margins of the conditions of a tag, by their names; none where no text can decide it.
+
+    Every condition of `headscope.statistics.conditions` is here or in `NOT_PROJECTED`.
+    """
     rule, name = relation.rule, relation.id
     if not rule.taggable or not sums.decides(name, MIN_QUERIES):
         return
@@ -213,25 +234,26 @@ def _margins(sums: _Sums, relation: Relation, facts: Mapping[str, Any]) -> Itera
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
     if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
         return  # so few change too easily to be waited for
-    yield sums.margin(name, "target", rule.floor)
-    yield sums.over_control(name)
-    yield sums.lift(name)
+    yield "mass", sums.margin(name, "target", rule.floor)
+    yield "control", sums.over_control(name)
+    yield "interval", sums.lift(name)
     if sums.queries(matched := part_name(name, MATCHED)):
-        yield sums.margin(name, "target", TIMES_CONTROL * sums.mean(matched, "control"))
+        second = TIMES_CONTROL * sums.mean(matched, "control")
+        yield "second control", sums.margin(name, "target", second)
     if rule.times_chance is not None:
-        yield sums.margin(name, "target", rule.times_chance * sums.chance(name))
+        yield "chance", sums.margin(name, "target", rule.times_chance * sums.chance(name))
     if has_baseline and sums.decides(contested, MIN_QUERIES):
         share = min(1.0, sums.queries(contested) / whole_text)
         rates = facts.get("natural_rules", ())
         best = rule_rate(sums.mean(name, "hits"), rates, margin)
-        yield sums.over_control(contested, share)
-        yield sums.lift(contested, share)
-        yield sums.margin(contested, "hits", best + margin, share)
-        yield sums.lower_end(contested, "hits", best, share)
+        yield "contested mass", sums.over_control(contested, share)
+        yield "contested lift", sums.lift(contested, share)
+        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
+        yield "contested hits", sums.lower_end(contested, "hits", best, share)
 
 
-class _Sums:
-    """Ratios of a tally's sums with their errors."""
+class PartialSums:
+    """Ratios of a tally's sums, and how far those of the whole text may lie from them."""
 
     def __init__(self, tally: Tally, share: float) -> None:
         self.share = share

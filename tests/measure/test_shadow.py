@@ -279,6 +279,11 @@ def test_a_lazy_head_of_given_patterns_loses_its_tag_by_its_shadow_and_says_so()
     # all else that a tag asks for holds
     without = run.evidence.assign(beyond_shadow_low=np.nan)
     assert (verdicts(without, run.rules) == "tagged").all()
+    # a head that may be above its shadow is not refused for sure
+    unsure = run.evidence.assign(
+        beyond_shadow=[-0.3, -0.01], beyond_shadow_low=[-0.4, -0.5], beyond_shadow_high=[-0.2, 0.3]
+    )
+    assert verdicts(unsure, run.rules).tolist() == ["no", "narrowly refused"]
 
 
 def test_a_tag_that_no_shadow_could_test_is_said(monkeypatch):

@@ -14,9 +14,16 @@ from headscope.corpus.window import Window
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
-from headscope.relations.contested import NATURAL, part_name
+from headscope.relations.contested import MATCHED, NATURAL, part_name
 from headscope.statistics import early_stopping as module
-from headscope.statistics.early_stopping import StoppingRule, expected_tag_changes
+from headscope.statistics.conditions import CONDITIONS
+from headscope.statistics.early_stopping import (
+    NOT_PROJECTED,
+    PartialSums,
+    StoppingRule,
+    expected_tag_changes,
+    projected,
+)
 from headscope.statistics.estimates import weigh
 from headscope.statistics.tags import TAGGED, verdicts
 
@@ -76,6 +83,19 @@ def test_contested_queries_that_come_later_than_the_text_was_looked_through_do_n
     found = expected_tag_changes(tally, [relation], 0.5, none)
     assert found.decidable == 1
     assert 0 <= found.changes <= 3
+
+
+def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
+    (syntax,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
+    chance = next(each for each in relations_of() if each.rule.times_chance is not None)
+    named = set()
+    for relation in (syntax, chance):
+        names = (relation.id, *(part_name(relation.id, part) for part in (NATURAL, MATCHED)))
+        tally = Tally.zeros(names, 1, 3)
+        tally.queries[:] = 4
+        named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, {})}
+    assert named.isdisjoint(NOT_PROJECTED)
+    assert named | {*NOT_PROJECTED} == {condition.name for condition in CONDITIONS}
 
 
 def test_far_from_every_threshold_nothing_is_expected_to_change():

@@ -152,8 +152,8 @@ def _edges(reading: _Reading, heads: str, queries: int, *, must: bool) -> pd.Dat
     """Effects of silencing the edges of each tag; a table of reasons where that is impossible."""
     run, model, corpora, seed, progress = reading
     tagged = tags_of(run.evidence, chosen_heads(run, heads))
-    tags = [tag for tag in tagged if tag.relation not in RESTING_PLACES]
-    tested = {tag.relation for tag in tags}
+    tags = [tag for tag in tagged if tag.name not in RESTING_PLACES]
+    tested = {name for tag in tags for name in tag.relations}
     relations = [relation for relation in relations_of() if relation.id in tested]
     try:
         runner = QueryRerunner(model)

@@ -29,6 +29,7 @@ from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
 from headscope.runs.listing import Head
 from headscope.statistics.causes import EDGES, UNTESTED
+from headscope.statistics.general_labels import tag_names
 from headscope.studies.ablate.ablation_effects import Estimate, by_block, estimate
 from headscope.studies.ablate.query_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
 
@@ -47,11 +48,19 @@ TO_SINK = "to the sink"
 
 
 class Tag(NamedTuple):
-    """One relation of one head, whose edges are silenced."""
+    """One tag of one head, whose edges are silenced."""
 
     layer: int
     head: int
-    relation: str
+    name: str
+    """The relation's, or that of the general label that stands for several."""
+    members: tuple[str, ...] = ()
+    """The relations that the general label stands for."""
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Those whose queries it is tested at."""
+        return self.members or (self.name,)
 
 
 class TargetedQuery(NamedTuple):
@@ -83,7 +92,7 @@ class Measured:
 
     def row(self, seed: int) -> dict[str, object]:
         """Its row of the table of causes, before it is judged."""
-        kind, _, relation = self.tag.relation.partition("/")
+        kind, _, relation = self.tag.name.partition("/")
         effect = self._estimate(self.divergence, seed)
         control = self._estimate(self.control, seed)
         excess = self._estimate(self.matched - self.control, seed)
@@ -175,13 +184,18 @@ def silence_edges(
     blocks, _ = assign_blocks(windows)
     known = {relation.id: relation for relation in relations_of()}
     targeted = {
-        name: queries_by_block(known[name], windows, blocks, queries=queries, seed=seed)
-        for name in dict.fromkeys(tag.relation for tag in tags)
-        if name in known
+        names: queries_by_block(
+            [known[name] for name in names if name in known],
+            windows,
+            blocks,
+            queries=queries,
+            seed=seed,
+        )
+        for names in dict.fromkeys(tag.relations for tag in tags)
     }
     by_window: dict[int, list[tuple[int, TargetedQuery]]] = {}
     for number, tag in enumerate(tags):
-        for query in targeted.get(tag.relation, ()):
+        for query in targeted[tag.relations]:
             by_window.setdefault(query.window, []).append((number, query))
     by_tag: dict[int, list[tuple[int, Changed]]] = {}
     for done, (index, tests) in enumerate(sorted(by_window.items())):
@@ -196,18 +210,21 @@ def silence_edges(
 
 
 def queries_by_block(
-    relation: Relation,
+    relations: Sequence[Relation],
     windows: Sequence[Window],
     blocks: Int[ndarray, " window"],
     *,
     queries: int,
     seed: int,
 ) -> list[TargetedQuery]:
-    """Queries of a relation, one block of documents after the other in turn."""
+    """Queries of some relations, one block of documents after the other in turn.
+
+    At a query of several it has the targets of all.
+    """
     waiting: dict[int, list[TargetedQuery]] = {}
     for index, window in enumerate(windows):
         rng = np.random.default_rng([seed, index])
-        queries_here = list(_targeted_queries(relation, window, index, rng))
+        queries_here = list(_targeted_queries(relations, window, index, rng))
         rng.shuffle(queries_here)
         waiting.setdefault(int(blocks[index]), []).extend(queries_here)
     in_turn: list[TargetedQuery] = []
@@ -219,14 +236,17 @@ def queries_by_block(
 
 
 def _targeted_queries(
-    relation: Relation, window: Window, index: int, rng: np.random.Generator
+    relations: Sequence[Relation], window: Window, index: int, rng: np.random.Generator
 ) -> Iterator[TargetedQuery]:
-    """A relation's queries in a window with their targets."""
-    pairs = find(relation, window, [int(rng.integers(2**31))])
-    if pairs is None:
-        return
-    for query, targets in _by_query(pairs.targets).items():
-        yield TargetedQuery(index, query, targets)
+    """Queries of the relations in a window with their targets."""
+    keys_of: dict[int, list[int]] = {}
+    for relation in relations:
+        pairs = find(relation, window, [int(rng.integers(2**31))])
+        if pairs is not None:
+            for query, targets in _by_query(pairs.targets).items():
+                keys_of.setdefault(query, []).extend(targets)
+    for query, keys in keys_of.items():
+        yield TargetedQuery(index, query, np.unique(keys))
 
 
 def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
@@ -280,10 +300,21 @@ def nothing(tag: Tag, why: str) -> dict[str, object]:
 
 
 def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
-    """The tags of some heads, from a row per head × relation with `tagged`."""
+    """The tags of some heads, those with one general label as one.
+
+    Args:
+        evidence: a row per head × relation with `tagged`.
+        heads: whose tags are wanted.
+    """
     tagged = evidence[evidence["tagged"].astype(bool)]
-    tags = [
-        Tag(int(row.layer), int(row.head), f"{row.type}/{row.relation}")
-        for row in tagged.itertuples()
+    ids, names = tagged["type"] + "/" + tagged["relation"], tag_names(tagged)
+    members: dict[tuple[int, int, str], list[str]] = {}
+    for layer, head, name, relation in zip(
+        tagged["layer"], tagged["head"], names, ids, strict=True
+    ):
+        if (layer, head) in heads:
+            members.setdefault((int(layer), int(head), name), []).append(relation)
+    return [
+        Tag(*place, () if relations == [place[-1]] else tuple(relations))
+        for place, relations in members.items()
     ]
-    return [tag for tag in tags if (tag.layer, tag.head) in heads]

@@ -15,8 +15,16 @@ from headscope.measure.windows_per_document import edge_windows
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.relations.relation import find
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED, cause_lines, judged
-from headscope.studies.ablate.edges import Measured, Tag, nothing, queries_by_block, silence_edges
+from headscope.studies.ablate.edges import (
+    Measured,
+    Tag,
+    nothing,
+    queries_by_block,
+    silence_edges,
+    tags_of,
+)
 from headscope.studies.ablate.query_rerun import (
     ALL,
     AS_MUCH,
@@ -148,7 +156,7 @@ def test_one_control_beside_another_is_no_cause(planted):
     (relation,) = (r for r in relations_of(["induction"]) if r.name == "repeat")
     blocks, _ = assign_blocks(windows)
     own, other, block = [], [], []
-    for asked in queries_by_block(relation, windows, blocks, queries=48, seed=3):
+    for asked in queries_by_block([relation], windows, blocks, queries=48, seed=3):
         for found, draw in ((own, 1), (other, 2)):
             moves = one(asked.query, *matching.INDUCTION, list(asked.targets), draw)
             found.append(runner.run(windows[asked.window].tokens, moves).divergence[0])
@@ -194,10 +202,60 @@ def test_queries_are_of_as_many_documents_as_there_are(planted):
     _, windows = planted
     relation = next(r for r in relations_of(["induction"]) if r.name == "repeat")
     blocks, _ = assign_blocks(windows)
-    asked = queries_by_block(relation, windows, blocks, queries=48, seed=0)
+    asked = queries_by_block([relation], windows, blocks, queries=48, seed=0)
     count = np.bincount([blocks[each.window] for each in asked])
     assert len(asked) == 48
     assert count[count > 0].tolist() == [2] * 24
+
+
+def test_tags_with_one_general_label_are_one_tag_of_all_their_relations():
+    general = "phrase-head:dep>head (det, case)"
+    rows = [
+        (0, 1, "det:dep>head", True, general),
+        (0, 1, "obj:dep>head", True, ""),
+        (0, 1, "case:dep>head", True, general),
+        (0, 1, "amod:dep>head", False, ""),
+        (0, 2, "det:dep>head", True, ""),
+    ]
+    columns = ["layer", "head", "relation", "tagged", "general"]
+    evidence = pd.DataFrame(rows, columns=columns).assign(type="syntactic")
+    tags = tags_of(evidence, [(0, 1), (0, 2)])
+    assert [(tag.head, tag.name, tag.relations) for tag in tags] == [
+        (
+            1,
+            "syntactic/phrase-head:dep>head",
+            ("syntactic/det:dep>head", "syntactic/case:dep>head"),
+        ),
+        (1, "syntactic/obj:dep>head", ("syntactic/obj:dep>head",)),
+        (2, "syntactic/det:dep>head", ("syntactic/det:dep>head",)),
+    ]
+    assert tags_of(evidence.drop(columns="general"), [(0, 2)]) == tags[2:]
+    row = nothing(tags[0], "why not")
+    assert (row["type"], row["relation"]) == ("syntactic", "phrase-head:dep>head")
+
+
+def test_of_several_relations_all_queries_are_tested_and_one_of_both_has_both_targets(tokenizer):
+    windows = hs.windows(None, tokenizer, max_tokens=1_500)
+    relations = [
+        r for r in relations_of(["syntactic"]) if r.name in ("det:head>dep", "case:head>dep")
+    ]
+    blocks, _ = assign_blocks(windows)
+    asked = queries_by_block(relations, windows, blocks, queries=10_000, seed=0)
+    expected: dict[tuple[int, int], set[int]] = {}
+    for number, window in enumerate(windows):
+        for relation in relations:
+            if (pairs := find(relation, window, [0])) is not None:
+                cells = zip(pairs.targets.query.tolist(), pairs.targets.key.tolist(), strict=True)
+                for query, key in cells:
+                    expected.setdefault((number, query), set()).add(key)
+    found = {(each.window, each.query): set(each.targets.tolist()) for each in asked}
+    assert len(found) == len(asked)
+    assert found == expected
+    # "of the house" has both
+    assert any(
+        all(query in relation.pairs(windows[number]).query for relation in relations)
+        for number, query in found
+    )
 
 
 def test_no_such_thing_to_silence_is_said(tmp_path, planted):

@@ -14,19 +14,23 @@ from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.measure.tally import Tally
+from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
-from headscope.statistics.tags import OPEN, is_decidable, with_rules
+from headscope.statistics.tags import NARROW, OPEN, UNIDENTIFIABLE, is_decidable, with_rules
 
 HEAD_COLUMNS = [
     "layer",
     "head",
     "type",
     "relation",
+    "general",
     "tagged",
     "decidable",
     "asked",
     "holds_in",
     "not_in",
+    "narrow_in",
+    "undecided_in",
     "lift",
     "ci_low",
     "ci_high",
@@ -48,6 +52,9 @@ RELATION_COLUMNS = [
     "ci_high",
 ]
 _KEY = ["layer", "head", "id"]
+VERDICT_COLUMNS = ("holds_in", "narrow_in", "not_in", "undecided_in")
+"""Lists of languages, one for each thing that a text can say of a head; the first one counts where
+relations that share a label differ."""
 
 
 def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
@@ -80,8 +87,10 @@ def heads_table(
     """A row per head × relation that some language decides, the most widely held first.
 
     - `tagged`, `decidable`, `asked`: in how many languages the head holds the tag, the text decides
-      it, and the relation has queries. `holds_in`, `not_in`: the languages that give the tag, and
-      those that refuse it. One that refuses it narrowly does neither.
+      it, and the relation has queries. `holds_in`, `not_in`, `narrow_in`, `undecided_in`: those
+      that give the tag, refuse it, refuse it narrowly, and cannot tell.
+    - `general`: the general label that stands for the tag in most languages that hold it, so that
+      a head counts once for it; empty of a specific tag.
     - `lift`: the mean of the lift over the languages that could decide, in [−1, 1], with its 95 %
       interval `ci_low`, `ci_high` for these languages: documents are resampled, of parallel texts
       the same ones in every language. It speaks of no other languages.
@@ -105,14 +114,21 @@ def heads_table(
         highest_lift=("lift", "max"),
         lift=("lift", "mean"),
     )
-    held = _listed(decided[tagged])
-    lacking = _listed(decided[~tagged & ~is_open])
+    is_narrow = decided["verdict"] == NARROW
+    lists = {
+        "holds_in": decided[tagged],
+        "not_in": decided[~tagged & ~is_open],
+        "narrow_in": decided[is_narrow],
+        "undecided_in": evidence[
+            ~evidence["decidable"] | (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
+        ],
+    }
     table = table.assign(
+        general=_general(decided[tagged]).reindex(table.index, fill_value=""),
         tagged=decided[tagged].groupby(_KEY).size().reindex(table.index, fill_value=0),
         decidable=decided[~is_open].groupby(_KEY).size().reindex(table.index, fill_value=0),
         asked=evidence.groupby(_KEY).size().reindex(table.index),
-        holds_in=held.reindex(table.index, fill_value=""),
-        not_in=lacking.reindex(table.index, fill_value=""),
+        **{name: _listed(rows).reindex(table.index, fill_value="") for name, rows in lists.items()},
     ).reset_index()
     bounds = _bounds(decided, runs, parallel=parallel, seed=seed)
     table = table.merge(bounds, on=_KEY)
@@ -139,6 +155,79 @@ def relations_table(evidence: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(keys, ignore_index=True)[RELATION_COLUMNS]
 
 
+def held_labels(heads: pd.DataFrame) -> pd.DataFrame:
+    """A row per head and label that it holds in some language, the most widely held first.
+
+    Relations with one general label are one row, named by it: it holds where any of them does. The
+    numbers are those of the one that is held most widely, its `member`.
+
+    Args:
+        heads: from `heads_table`.
+    """
+    held = heads[heads["tagged"] > 0]
+    label = held["general"].where(held["general"] != "", held["relation"])
+    held = held.assign(member=held["relation"], relation=label)
+    rows = []
+    for _, members in held.groupby(["layer", "head", "type", "relation"], sort=False):
+        first, known = members.iloc[0].copy(), set[str]()
+        for name in VERDICT_COLUMNS:
+            codes = dict.fromkeys(code for row in members[name] for code in row.split(";") if code)
+            first[name] = ";".join(code for code in codes if code not in known)
+            known |= {*codes}
+        first["tagged"] = len(_codes(first["holds_in"]))
+        first["decidable"] = first["tagged"] + len(_codes(first["not_in"]))
+        rows.append(first)
+    table = pd.DataFrame(rows, columns=held.columns)
+    return table.sort_values(["tagged", "lift"], ascending=False, kind="stable", ignore_index=True)
+
+
+def label_counts(evidence: pd.DataFrame) -> pd.DataFrame:
+    """Heads of each label that some head holds: a row per label, a column per language.
+
+    A head counts once for each label. Missing where the language's text decides none of the label's
+    relations.
+
+    Args:
+        evidence: from `evidence_of`.
+    """
+    tags = evidence[evidence["tagged"].astype(bool)]
+    tags = tags.assign(label=shown_relations(tags))
+    languages = list(dict.fromkeys(evidence["language"]))
+    able = evidence.groupby(["type", "relation", "language"])["decidable"].any()
+    rows = {}
+    for (kind, label), members in tags.groupby(["type", "label"], sort=False):
+        counts = members.drop_duplicates(["layer", "head", "language"])["language"].value_counts()
+        decided = {
+            language
+            for relation in members["relation"].unique()
+            for language in languages
+            if able.get((kind, relation, language), False)
+        }
+        rows[kind, label] = [
+            float(counts.get(language, 0)) if language in decided else np.nan
+            for language in languages
+        ]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=languages, dtype=float)
+    table.index = pd.MultiIndex.from_tuples(list(rows), names=["type", "relation"])
+    return table
+
+
+def _codes(listed: str) -> list[str]:
+    return [code for code in listed.split(";") if code]
+
+
+def _general(held: pd.DataFrame) -> pd.Series:
+    """The label that a tag has in most languages that hold it: a general one's, or none."""
+    if held.empty:
+        return _nothing()
+    shown = shown_relations(held)
+    labels = held.assign(label=shown.where(shown != held["relation"], ""))
+    # of as many the general one, which says less
+    counts = labels.groupby([*_KEY, "label"]).size().rename("count").reset_index()
+    counts = counts.sort_values(["count", "label"], ascending=False, kind="stable")
+    return counts.drop_duplicates(_KEY).set_index(_KEY)["label"]
+
+
 def _shape(run: Result) -> str:
     model = run.info.get("model", {})
     return f"{model.get('layers')} × {model.get('heads')} heads"
@@ -146,9 +235,11 @@ def _shape(run: Result) -> str:
 
 def _listed(rows: pd.DataFrame) -> pd.Series:
     """The languages of each head and relation, as one text."""
-    if rows.empty:
-        return pd.Series([], dtype=object, index=pd.MultiIndex.from_arrays([[]] * 3, names=_KEY))
-    return rows.groupby(_KEY)["language"].agg(";".join)
+    return _nothing() if rows.empty else rows.groupby(_KEY)["language"].agg(";".join)
+
+
+def _nothing() -> pd.Series:
+    return pd.Series([], dtype=object, index=pd.MultiIndex.from_arrays([[]] * 3, names=_KEY))
 
 
 def _bounds(

@@ -11,7 +11,12 @@ import pandas as pd
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.statistics.result import Result
-from headscope.studies.sweep.languages.across import evidence_of, heads_table, relations_table
+from headscope.studies.sweep.languages.across import (
+    evidence_of,
+    heads_table,
+    held_labels,
+    relations_table,
+)
 from headscope.studies.sweep.languages.lift_agreement import agreement_table
 from headscope.views.study import Study
 
@@ -93,7 +98,7 @@ class Languages(Study):
         return languages_figure(self)
 
     def __repr__(self) -> str:
-        held = self.heads[self.heads["tagged"] > 0]
+        held = held_labels(self.heads)
         return (
             f"<headscope languages of {self.model}: {len(held)} heads × relations hold in at least "
             f"one of {', '.join(self.languages)}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
+from headscope.studies.sweep.languages.across import held_labels, label_counts
 from headscope.views.summary import short_title
 from headscope.views.tables import plain_table
 
@@ -23,16 +25,19 @@ LISTED = 20
 """Relations, and heads, that the terminal lists."""
 MAX_ROWS = 40
 """Rows of the figure."""
-MAX_COLUMNS = 8
+MAX_COLUMNS = 10
 """Languages that have a column each in the terminal."""
 NOT_DECIDED = "–"
+MARKS = {"holds_in": "●", "narrow_in": "○", "not_in": "×", "undecided_in": NOT_DECIDED}
+"""Marks of a head in a language by the column that lists it."""
+MARKS_MEAN = f"● holds it, ○ refused narrowly, × refused, {NOT_DECIDED} its text cannot tell"
 SURE = 0.01
 """p value below which heads agree more than their layers explain."""
 
 
 def languages_lines(comparison: Languages) -> RenderableType:
     """The languages, how far heads agree between them, and the heads that hold a relation."""
-    held = comparison.heads[comparison.heads["tagged"] > 0]
+    held = held_labels(comparison.heads)
     languages = comparison.languages
     title = f"{comparison.model} in {len(languages)} languages: {', '.join(languages)}"
     parts: list[RenderableType] = [Text(title, style="bold"), Text(_texts(comparison), style="dim")]
@@ -47,10 +52,11 @@ def languages_lines(comparison: Languages) -> RenderableType:
     else:
         parts += [
             Text(f"\nheads that hold a relation, by language ({NOT_DECIDED}: text cannot decide):"),
-            _relations(comparison.relations, comparison.languages),
-            Text("\nheads that hold one in the most languages:"),
-            _heads(held),
+            _relations(label_counts(comparison.evidence)),
+            Text(f"\nheads that hold one in the most languages ({MARKS_MEAN}):"),
+            _heads(held, languages),
             Text(f"\n{_conclusion(held)}", style="bold"),
+            Text(_verdicts(held)),
         ]
     if comparison.failed:
         parts.append(
@@ -61,38 +67,40 @@ def languages_lines(comparison: Languages) -> RenderableType:
 
 
 def languages_figure(comparison: Languages) -> Figure:
-    """A row per head and relation, a column per language: the lift, and a dot where it is tagged.
+    """A row per head and label, a column per language: the lift, and a dot where it is tagged.
 
-    Grey is where the text could not decide. Where no head holds a relation in any language, those
-    with the largest lift are drawn.
+    The dot is hollow where it is refused narrowly. Grey is where the text could not decide. Where
+    no head holds a relation in any language, those with the largest lift are drawn.
     """
-    held = comparison.heads[comparison.heads["tagged"] > 0]
-    rows = (held if len(held) else comparison.heads).head(MAX_ROWS)
-    keys = list(zip(rows["layer"], rows["head"], rows["type"], rows["relation"], strict=True))
-    evidence = comparison.evidence.set_index(
-        ["layer", "head", "type", "relation", "language"]
-    ).sort_index()
+    held = held_labels(comparison.heads)
+    rows = held if len(held) else comparison.heads.assign(member=comparison.heads["relation"])
+    rows = rows.head(MAX_ROWS)
+    keys = list(zip(rows["layer"], rows["head"], rows["type"], rows["member"], strict=True))
+    marks = [_marks(row) for row in rows.to_dict("records")]
+    lifts = comparison.evidence.set_index(["layer", "head", "type", "relation", "language"])["lift"]
     shape = (len(keys), len(comparison.languages))
-    lift, tagged = np.full(shape, np.nan), np.zeros(shape, bool)
+    lift, mark = np.full(shape, np.nan), np.full(shape, "", object)
     for row, column in np.ndindex(*shape):
-        cell = (*keys[row], comparison.languages[column])
-        if cell in evidence.index and bool(evidence.at[cell, "decidable"]):
-            lift[row, column] = evidence.at[cell, "lift"]
-            tagged[row, column] = bool(evidence.at[cell, "tagged"])
+        language = comparison.languages[column]
+        mark[row, column] = marks[row].get(language, "")
+        if mark[row, column] not in ("", NOT_DECIDED):
+            lift[row, column] = lifts.get((*keys[row], language), np.nan)
     size = (2.6 + 0.36 * shape[1], 1.0 + 0.2 * shape[0])
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     limit = max(0.1, float(np.nanmax(np.abs(lift))))
     colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
     image = axes.imshow(lift, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
-    up, across = np.nonzero(tagged)
-    axes.plot(across, up, "o", ms=3, color="black", lw=0)
+    for name, fill in (("holds_in", "full"), ("narrow_in", "none")):
+        up, across = np.nonzero(mark == MARKS[name])
+        axes.plot(across, up, "o", ms=3, mew=0.5, color="black", lw=0, fillstyle=fill)
     axes.set_xticks(range(shape[1]), comparison.languages, fontsize=7)
-    names = [f"{head_name(layer, head)} {relation}" for layer, head, _, relation in keys]
+    names = [f"{head_name(row.layer, row.head)} {row.relation}" for row in rows.itertuples()]
     axes.set_yticks(range(shape[0]), names, fontsize=6)
     axes.tick_params(length=0)
     axes.set_title(
-        f"{short_title(comparison.model)}: lift (dot: holds it, grey: no telling)", fontsize=8
+        f"{short_title(comparison.model)}: lift (dot: holds it, hollow: nearly, grey: no telling)",
+        fontsize=7,
     )
     figure.colorbar(image, ax=axes, shrink=0.6).ax.tick_params(labelsize=6)
     return figure
@@ -172,45 +180,67 @@ def _texts(comparison: Languages) -> str:
     return f"parallel texts: the same {documents} in every language, read whole"
 
 
-def _relations(relations: pd.DataFrame, languages: tuple[str, ...]) -> Table:
-    """Heads of each relation in each language; those held in the most languages first."""
-    columns = languages[:MAX_COLUMNS]
-    overflow = [f"+{len(languages) - MAX_COLUMNS}"] if len(languages) > MAX_COLUMNS else []
+def _relations(counts: pd.DataFrame) -> Table:
+    """Heads of each label in each language; those held in the most languages first."""
+    columns = [str(language) for language in counts.columns[:MAX_COLUMNS]]
+    extra = len(counts.columns) - len(columns)
+    overflow = [f"+{extra}"] if extra else []
     table = plain_table("relation", "languages", *columns, *overflow, right=("languages", *columns))
-    wide = relations.set_index(["type", "relation", "language"])
-    rows = []
-    for (kind, relation), group in relations.groupby(["type", "relation"], sort=False):
-        held, able = int((group["tagged"] > 0).sum()), int(group["decidable"].sum())
-        if held:
-            cells = [_count(wide, (kind, relation, language)) for language in columns]
-            rows.append((held, able, f"{relation}", cells))
-    rows.sort(key=lambda row: (-row[0], -row[1]))
-    for held, able, name, cells in rows[:LISTED]:
-        table.add_row(name, f"{held} of {able}", *cells, *[""] * len(overflow))
-    if len(rows) > LISTED:
-        table.add_row(f"and {len(rows) - LISTED} more")
+    held, able = (counts > 0).sum(axis=1), counts.notna().sum(axis=1)
+    order = pd.DataFrame({"held": -held, "able": -able}).sort_values(
+        ["held", "able"], kind="stable"
+    )
+    for label in order.index[:LISTED]:
+        cells = [_count(value) for value in counts.loc[label, columns]]
+        told = f"{held[label]} of {able[label]}"
+        table.add_row(label[1], told, *cells, *[""] * len(overflow))
+    if len(order) > LISTED:
+        table.add_row(f"and {len(order) - LISTED} more")
     return table
 
 
-def _count(wide: pd.DataFrame, key: tuple[Any, ...]) -> str:
-    if key not in wide.index or not bool(wide.at[key, "decidable"]):
-        return NOT_DECIDED
-    return str(int(wide.at[key, "tagged"]))
+def _count(heads: float) -> str:
+    return NOT_DECIDED if np.isnan(heads) else f"{heads:.0f}"
 
 
-def _heads(held: pd.DataFrame) -> Table:
-    titles = ("languages", "mean lift", "95 %", "lowest")
-    table = plain_table("head", "relation", *titles, "not in", right=titles)
-    for row in held.head(LISTED).itertuples():
+def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
+    """Each head's mean lift, and a mark for each language under its code."""
+    shown = languages[:MAX_COLUMNS]
+    more = f" +{len(languages) - len(shown)}" if len(languages) > len(shown) else ""
+    width = max(map(len, shown))
+    codes = " ".join(code.ljust(width) for code in shown).rstrip() + more
+    numbers = ("mean lift", "95 %")
+    table = plain_table(
+        "head", "relation", *numbers, codes, right=numbers, unwrapped=("head", codes)
+    )
+    for row in held.head(LISTED).to_dict("records"):
+        marks = _marks(row)
         table.add_row(
-            head_name(row.layer, row.head),
-            row.relation,
-            f"{row.tagged} of {row.decidable}",
-            f"{row.lift:.2f}",
-            f"{row.ci_low:.2f} … {row.ci_high:.2f}",
-            f"{row.lowest_lift:.2f}",
-            str(row.not_in).replace(";", " "),
+            head_name(row["layer"], row["head"]),
+            row["relation"],
+            f"{row['lift']:.2f}",
+            f"{row['ci_low']:.2f} … {row['ci_high']:.2f}",
+            " ".join(marks.get(code, "").ljust(width) for code in shown).rstrip(),
         )
     if len(held) > LISTED:
-        table.add_row(f"and {len(held) - LISTED} more")
+        table.add_row("", f"and {len(held) - LISTED} more")
     return table
+
+
+def _marks(row: dict[Hashable, Any]) -> dict[str, str]:
+    """The mark of each language; of one whose text does not ask for the relation none."""
+    return {
+        code: mark for name, mark in MARKS.items() for code in str(row[name]).split(";") if code
+    }
+
+
+def _verdicts(held: pd.DataFrame) -> str:
+    """How often the languages hold what one of them does, and the three ways of not holding it."""
+    counts = {
+        name: sum(len(str(codes).split(";")) for codes in held[name] if codes) for name in MARKS
+    }
+    return (
+        f"of these in the languages that ask for them {counts['holds_in']} are held, "
+        f"{counts['narrow_in']} refused narrowly, {counts['not_in']} refused and "
+        f"{counts['undecided_in']} not decidable by the text"
+    )

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.measure.bootstrap import resample
+from headscope.studies.sweep.languages.across import held_labels, label_counts
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.languages.lift_agreement import mean_correlation, shuffle
 from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
@@ -149,7 +150,12 @@ def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
     assert line.split() == [SUBJECT, "4", "of", "4", "–", "2", "2", "1", "1"]
     assert correlation.split()[1] == "4"
     line = next(each for each in said.splitlines() if each.startswith("L0H2"))
-    assert line.split()[-2:] == ["ja", "zh"]
+    titles = next(each for each in said.splitlines() if each.startswith("head "))
+    assert titles.split()[-5:] == ["ar", "en", "fr", "ja", "zh"]
+    # an Arabic verb has no subject before it: that language does not ask
+    marks = {code: line[titles.index(f" {code}") + 1 :][:1] for code in LANGUAGES}
+    assert marks == {"ar": " ", "en": "●", "fr": "●", "ja": "×", "zh": "×"}
+    assert "7 are held, 0 refused narrowly, 2 refused and 0 not decidable by the text" in said
 
 
 def test_heads_agree_between_languages_as_far_as_their_lifts_rank_alike(found):
@@ -162,6 +168,58 @@ def test_heads_agree_between_languages_as_far_as_their_lifts_rank_alike(found):
     assert one["ci_low"] < one["correlation"] < one["ci_high"]
     assert abs(one["shuffled"]) < 0.1
     assert one["p_value"] == pytest.approx(0.001)
+
+
+def spoken(language: str, *rows: tuple[str, str, str]) -> pd.DataFrame:
+    """Evidence of one head in a language: relations with their verdicts and general labels."""
+    table = pd.DataFrame(rows, columns=["relation", "verdict", "general"])
+    return table.assign(
+        layer=0,
+        head=0,
+        type="syntactic",
+        language=language,
+        tagged=table["verdict"] == "tagged",
+        decidable=table["verdict"] != "-",
+    )
+
+
+def test_a_head_counts_once_in_a_language_for_a_general_label():
+    both = "phrase-head:dep>head (det, case)"
+    evidence = pd.concat(
+        [
+            spoken("de", ("det", "tagged", both), ("case", "tagged", both)),
+            spoken("en", ("det", "no", ""), ("case", "tagged", "")),
+            spoken("fi", ("det", "-", ""), ("case", "no", "")),
+            spoken("zh", ("det", "-", ""), ("case", "-", "")),
+        ],
+        ignore_index=True,
+    )
+    counts = label_counts(evidence)
+    general = counts.loc["syntactic", "phrase-head:dep>head"]
+    assert general.fillna(-1).to_dict() == {"de": 1, "en": 0, "fi": 0, "zh": -1}
+    assert counts.loc["syntactic", "case"].fillna(-1).to_dict() == {
+        "de": 0, "en": 1, "fi": 0, "zh": -1,
+    }  # fmt: skip
+    assert len(counts) == 2
+
+
+def test_what_a_general_label_stands_for_is_one_row_and_its_languages_are_those_of_any_member():
+    columns = ["relation", "general", "tagged", "lift", "holds_in", "narrow_in", "not_in",
+               "undecided_in"]  # fmt: skip
+    rows = [
+        ("obj", "", 1, 0.5, "en", "", "de;fi", ""),
+        ("det", "phrase-head", 2, 0.4, "de;en", "fi", "", "zh"),
+        ("case", "phrase-head", 2, 0.3, "en;fi", "", "de", "zh"),
+        ("amod", "phrase-head", 0, 0.2, "", "", "de;en;fi;zh", ""),
+    ]
+    heads = pd.DataFrame(rows, columns=columns).assign(layer=0, head=0, type="syntactic")
+    heads = heads.assign(decidable=0, asked=4)
+    held = held_labels(heads).set_index("relation")
+    assert held.index.tolist() == ["phrase-head", "obj"]
+    general = held.loc["phrase-head"]
+    assert [general[name] for name in columns[4:]] == ["de;en;fi", "", "", "zh"]
+    assert (general["tagged"], general["decidable"], general["member"]) == (3, 3, "det")
+    assert general["lift"] == 0.4
 
 
 def layered(seed: int, *, alike: bool) -> np.ndarray:
