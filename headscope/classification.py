@@ -40,6 +40,7 @@ from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
+from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -222,7 +223,8 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
     """Those that were given, or those of the types for the model's kind of attention."""
     if task.relations is not None:
         return task.relations
-    return relations_of(task.settings.types, model.attention_kind)
+    settings = task.settings
+    return relations_of(settings.types, model.attention_kind, quick=settings.quick)
 
 
 def _prepare(
@@ -257,12 +259,13 @@ def _prepare(
 
 def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     """Read the windows by the model and its twin, and check the model's loss on the text."""
-    from headscope.measure.examples import Sample
+    from headscope.measure.examples import QUICK_WINDOWS, Sample
     from headscope.measure.loss_check import TokenCounts, check_loss
     from headscope.measure.shadow import FirstWindows
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
-    sample, counts, others = Sample(seed=settings.seed), TokenCounts(), windows.others
+    kept = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+    sample, counts, others = Sample(kept, seed=settings.seed), TokenCounts(), windows.others
     first = FirstWindows(BASELINE_TOKENS)
     tokens = windows.expected_tokens + sum(map(len, others))
     listener = Count(task.progress, tokens, task.clock)
@@ -334,7 +337,7 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
     shadows = task.backend.score_shadows(
         measured.again,
         loaded.relations,
-        weighed.shadow_requests,
+        [] if settings.quick else weighed.shadow_requests,
         tokens=tokens_again(checkpoint.model.tokens),
         seed=settings.seed,
         progress=measured.listener.of_reread,

@@ -28,6 +28,12 @@ class Option(NamedTuple):
 
 
 _READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
+MAX_TOKENS = 40_000
+"""Tokens of text that a run reads by default."""
+QUICK_TOKENS = 8_000
+"""The same of a quick run."""
+NOT_QUICK = ("twin", "built")
+"""Settings that are off in a quick run."""
 
 
 def _types(value: Any) -> tuple[str, ...]:
@@ -72,7 +78,20 @@ class Settings:
         "Head types to score, separated by commas; all by default.",
         _READ,
     )
-    max_tokens: int = _option(40_000, whole(1), "Tokens of text to read, about.", _READ)
+    quick: bool = _option(
+        False,
+        FLAG,
+        "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
+        "duplicates, syntax and coreference, without the twin and built sentences.",
+        _READ,
+    )
+    """Intervals and controls are those of any run; see `headscope.relations.QUICK`."""
+    max_tokens: int = _option(
+        None,
+        whole(1),
+        f"Tokens of text to read, about; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
+        _READ,
+    )
     """To the end of a window; synthetic stimuli come on top."""
     all: bool = _option(
         False, FLAG, "Read all that text, even when the rest will hardly change a tag.", _READ
@@ -166,6 +185,10 @@ class Settings:
             if value is None and setting.default is None:
                 continue
             object.__setattr__(self, setting.name, read_value(setting.name, value, setting.name))
+        if self.max_tokens is None:
+            object.__setattr__(self, "max_tokens", _default_tokens(self.quick))
+        for name in NOT_QUICK if self.quick else ():
+            object.__setattr__(self, name, False)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as `run.json` states them: all on which a run's numbers or files depend.
@@ -198,12 +221,18 @@ class Settings:
         """
         for setting in fields(self):
             value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
-            if value == setting.default or not OPTIONS[setting.name].counts:
+            default = _default_tokens(self.quick) if flag == "max-tokens" else setting.default
+            is_implied = self.quick and setting.name in NOT_QUICK
+            if value == default or is_implied or not OPTIONS[setting.name].counts:
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
             else:
                 yield from (f"--{flag}", ",".join(value) if setting.name == "types" else str(value))
+
+
+def _default_tokens(quick: bool) -> int:
+    return QUICK_TOKENS if quick else MAX_TOKENS
 
 
 def not_default(facts: dict[str, Any]) -> str:
@@ -248,10 +277,17 @@ def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
 
     >>> settings_of(None, {"seed": 4}).seed
     4
+    >>> quick = settings_of(Settings(seed=4), {"quick": True})
+    >>> quick.max_tokens, quick.twin, list(quick.words())
+    (8000, False, ['--quick', '--seed', '4'])
     """
     for name in changes:
         if name not in OPTIONS:
             raise ArgumentError(f"no setting named {name!r}; choose from: {', '.join(OPTIONS)}")
     if settings is not None and not isinstance(settings, Settings):
         raise ArgumentError(f"settings is {described(settings)}, expected hs.Settings(…)")
-    return replace(settings or Settings(), **changes)
+    if settings is None:
+        return Settings(**changes)
+    if "quick" in changes and settings.max_tokens == _default_tokens(settings.quick):
+        changes = {"max_tokens": None, **changes}
+    return replace(settings, **changes)

@@ -23,6 +23,7 @@ _FACTS: dict[str, type] = {
     "provenance": dict,
     "types": list,
     "notes": list,
+    "preliminary": list,
     "reliability": dict,
     "simple_rules": dict,
     "parts": list,
@@ -127,7 +128,7 @@ def _check_facts(info: Any) -> None:
         # headscope 0.2 did not say it
         for key in ("second", "unit"):
             _expect(facts.get(key, ""), str, f"{key} of the effect {name!r:.100}")
-    for name in ("types", "notes", "parts"):
+    for name in ("types", "notes", "parts", "preliminary"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")
     for name, text in info.get("files", {}).items():

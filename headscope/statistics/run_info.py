@@ -40,6 +40,8 @@ class RunInfo:
     """Number of `relations` that the text can decide, `of` those that give tags."""
     effects: Mapping[str, Mapping[str, Any]] | None = None
     """Effects on logits that were measured, each with its rule."""
+    preliminary: Sequence[str] | None = None
+    """Of a quick run, whose verdicts are preliminary, what a full run would add."""
     thresholds: Mapping[str, Any] | None = None
     reliability: Mapping[str, Any] | None = None
     """Agreement of two halves of the corpus, by relation."""

@@ -16,7 +16,7 @@ from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.partial_sinks import partial_sinks
 from headscope.statistics.ranking import strongest
-from headscope.statistics.result import Result
+from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.statistics.unidentifiable import undecided
@@ -44,7 +44,8 @@ def summary(run: Result) -> RenderableType:
         if "layers" in model
         else name_of(run.name)
     )
-    parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run)]
+    parts: list[RenderableType] = [Text(title, style="bold"), *_preliminary_line(run)]
+    parts += _read_line(run)
     parts += _decidable_line(run.info.get("decidable"))
     parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
     parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
@@ -90,6 +91,13 @@ def _read_line(run: Result) -> list[RenderableType]:
             f"about {_count(read['expected_changes'])} (--all reads it)"
         )
     ]
+
+
+def _preliminary_line(run: Result) -> list[RenderableType]:
+    """A quick run's warning; nothing for any other."""
+    if not run.preliminary:
+        return []
+    return [Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")]
 
 
 def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]:

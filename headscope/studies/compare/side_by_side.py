@@ -117,6 +117,7 @@ _FACTS = {
     "max tokens": ("settings", "max_tokens"),
     "max length": ("settings", "max_length"),
     "seed": ("settings", "seed"),
+    "quick": ("settings", "quick"),
     "twin": ("settings", "twin"),
     "bos": ("settings", "bos"),
     "engine": ("engine",),

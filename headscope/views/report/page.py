@@ -53,6 +53,7 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
         style=page_style(),
         circuitsvis="" if light else packed(circuitsvis_script()),
         home=home,
+        preliminary=run.preliminary,
         scripts="\n".join(page_file(REPORT, name) for name in SCRIPTS),
         relations=packed(to_json(data.pop("relations"))),
         data=to_json(data | {"layers_of": _by_layer(data.pop("examples"), data.pop("ladders"))}),
