@@ -14,8 +14,9 @@ from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import NothingAskedError
-from headscope.measure.backend import Backend
+from headscope.measure.backend import Backend, batch_tokens_on
 from headscope.measure.plan import Plan, was_read
+from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
 from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
@@ -34,7 +35,7 @@ from headscope.runs.redact_paths import shorten_paths
 from headscope.runs.replace_folder import check_free
 from headscope.runs.resume import resume, run_facts
 from headscope.runs.room import check_stated_room
-from headscope.settings import Settings, settings_of
+from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
@@ -157,6 +158,8 @@ class _Loaded:
     """With windows that are no longer than the model's."""
     relations: Sequence[Relation] = ()
     effects: Sequence[Effect] = ()
+    precision: PrecisionCheck | None = None
+    """The choice of the model's precision, where it was left to the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +205,10 @@ def _classify(
 ) -> tuple[Result, _Prepared]:
     """The result of a model with one kind of attention, and what it was prepared from."""
     loaded = _choose(task, model)
-    prepared = _prepare(task, loaded, target, on_message)
+    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, loaded.settings)
+    task.clock.lap("survey")
+    loaded = _choose_precision(task, loaded, windows)
+    prepared = _prepare(task, loaded, windows, target, on_message)
     measured = _measure(task, loaded, prepared)
     return _judge(task, loaded, prepared, measured), prepared
 
@@ -227,16 +233,55 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
     return relations_of(settings.types, model.attention_kind, quick=settings.quick)
 
 
+def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
+    """Where it is left to the run, read the text's beginning in both precisions and keep one."""
+    from headscope.measure.in_process import InProcess
+    from headscope.measure.measure import measure
+    from headscope.models.precision import NARROW, WIDE, reason_for_wide, release
+
+    if loaded.settings.dtype != AUTO:
+        return loaded
+    if not isinstance(task.backend, InProcess):
+        return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
+    if reason := reason_for_wide(loaded.model):
+        return replace(loaded, precision=PrecisionCheck(WIDE, reason))
+    sums: dict[str, Tally] = {}
+    model = loaded.model
+    for dtype in (WIDE, NARROW):
+        if dtype == NARROW:
+            release(model)
+            model = task.backend.open(task.model, **task.settings.loading() | {"dtype": dtype})
+        sums[dtype] = measure(
+            model,
+            windows.beginning,
+            [],
+            loaded.relations,
+            seed=loaded.settings.seed,
+            batch_tokens=batch_tokens_on(model.device),
+        )
+        task.clock.lap(f"{dtype} beginning")
+    precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, windows.beginning)))
+    if precision.dtype == WIDE:
+        release(model)
+        model = task.backend.open(task.model, **task.settings.loading())
+        task.clock.lap("load again")
+    return replace(loaded, model=model, precision=precision)
+
+
 def _prepare(
-    task: _Task, loaded: _Loaded, target: _Target | None, on_message: OnMessage
+    task: _Task,
+    loaded: _Loaded,
+    windows: RunWindows,
+    target: _Target | None,
+    on_message: OnMessage,
 ) -> _Prepared:
-    """Plan the windows, fit the baselines, and take over the sums of a run that was broken off."""
+    """Take over the sums of a run that was broken off."""
     model, settings = loaded.model, loaded.settings
-    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, settings)
     parts = windows.baselines.parts(loaded.relations)
     relations = [*parts, *loaded.effects]
-    task.clock.lap("survey")
     record = windows.baselines.record(relations)
+    if loaded.precision is not None:
+        record |= {"precision": loaded.precision.facts}
     info = replace(describe_input(model, loaded.relations, task.corpora, settings), **record)
     rules = {relation.id: relation.rule for relation in parts}
     shape = sum_names(relations), model.attention_layers, model.heads

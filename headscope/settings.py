@@ -30,6 +30,7 @@ class Option(NamedTuple):
 _READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
 MAX_TOKENS = 40_000
 """Tokens of text that a run reads by default."""
+AUTO = "auto"
 QUICK_TOKENS = 8_000
 """The same of a quick run."""
 NOT_QUICK = ("twin", "built")
@@ -163,7 +164,14 @@ class Settings:
         _LOADED,
         loads=True,
     )
-    dtype: str = _option("float32", NAME, "float32, bfloat16 or float16.", _LOADED, loads=True)
+    dtype: str = _option(
+        "float32",
+        NAME,
+        "float32, bfloat16 or float16; auto is bfloat16 where the checkpoint holds no more, the "
+        "processor multiplies it natively, and the text's beginning, read in both, hardly differs.",
+        _LOADED,
+        loads=True,
+    )
     engine: str = _option(
         "auto",
         NAME,
@@ -211,7 +219,9 @@ class Settings:
     def loading(self) -> dict[str, Any]:
         """Options for loading the model: fields of `headscope.models.load_options.LoadOptions`."""
         options = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
-        return options | {"longest": self.max_length}
+        # what a run then reads is chosen when it is loaded; see `headscope.measure.precision_check`
+        dtype = "float32" if self.dtype == AUTO else self.dtype
+        return options | {"dtype": dtype, "longest": self.max_length}
 
     def words(self) -> Iterator[str]:
         """The words of the command line that differ from its defaults.

@@ -24,6 +24,7 @@ _FACTS: dict[str, type] = {
     "types": list,
     "notes": list,
     "preliminary": list,
+    "precision": dict,
     "reliability": dict,
     "simple_rules": dict,
     "parts": list,
@@ -147,6 +148,12 @@ def _check_facts(info: Any) -> None:
     for name in ("tokens", "of", "looks", "expected_changes"):
         if read and (name != "expected_changes" or read.get(name) is not None):
             _expect(read.get(name), _NUMBER, f"{name} of the text read")
+    precision = info.get("precision", {})
+    for name in ("dtype", "reason") if precision else ():
+        _expect(precision.get(name), str, f"{name} of the precision")
+    for name in ("tokens", "mean_difference", "largest_difference"):
+        if "tokens" in precision:
+            _expect(precision.get(name), _NUMBER, f"{name} of the precision")
     decidable = info.get("decidable", {"relations": 0, "of": 0})
     for name in ("relations", "of"):
         _expect(decidable.get(name), int, f"{name} of the decidable relations")

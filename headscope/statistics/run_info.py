@@ -24,6 +24,8 @@ class RunInfo:
     places: Mapping[str, Any] | None = None
     """Paths of the model, its adapter and the corpora; see `headscope.runs.relative_paths`."""
     engine: str | None = None
+    precision: Mapping[str, Any] | None = None
+    """The choice of `--dtype auto`; see `headscope.measure.precision_check`."""
     command: str | None = None
     """The command that repeats the run."""
     notes: Sequence[str] = ()

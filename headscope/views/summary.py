@@ -48,6 +48,7 @@ def summary(run: Result) -> RenderableType:
     parts += _read_line(run)
     parts += _decidable_line(run.info.get("decidable"))
     parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
+    parts += _precision_line(run.info.get("precision"))
     parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
@@ -112,6 +113,20 @@ def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:
     """Settings that are not the default; nothing where all are."""
     words = not_default(dict(settings))
     return [Text(f"not the default: {words}")] if words else []
+
+
+def _precision_line(precision: Mapping[str, Any] | None) -> list[RenderableType]:
+    """The choice of `--dtype auto`; nothing where the precision was not left to the run."""
+    if not precision:
+        return []
+    line = f"precision: {precision['dtype']}, as {precision['reason']}"
+    if "tokens" in precision:
+        line += (
+            f": masses of the first {precision['tokens']:,} tokens differ from single precision by "
+            f"{precision['mean_difference']:.4f} on average, {precision['largest_difference']:.3f} "
+            "at most"
+        )
+    return [Text(line)]
 
 
 def _count(tags: float) -> str:
