@@ -237,7 +237,7 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
     """Where it is left to the run, read the text's beginning in both precisions and keep one."""
     from headscope.measure.in_process import InProcess
     from headscope.measure.measure import measure
-    from headscope.models.precision import NARROW, WIDE, reason_for_wide, release
+    from headscope.models.precision import NARROW, WIDE, reason_for_wide
 
     if loaded.settings.dtype != AUTO:
         return loaded
@@ -246,11 +246,8 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
     if reason := reason_for_wide(loaded.model):
         return replace(loaded, precision=PrecisionCheck(WIDE, reason))
     sums: dict[str, Tally] = {}
-    model = loaded.model
     for dtype in (WIDE, NARROW):
-        if dtype == NARROW:
-            release(model)
-            model = task.backend.open(task.model, **task.settings.loading() | {"dtype": dtype})
+        model = loaded.model if dtype == WIDE else task.backend.narrow()
         sums[dtype] = measure(
             model,
             windows.beginning,
@@ -262,7 +259,6 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
         task.clock.lap(f"{dtype} beginning")
     precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, windows.beginning)))
     if precision.dtype == WIDE:
-        release(model)
         model = task.backend.open(task.model, **task.settings.loading())
         task.clock.lap("load again")
     return replace(loaded, model=model, precision=precision)
