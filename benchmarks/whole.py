@@ -1,12 +1,13 @@
 """The whole command beside a bare forward pass over the text that it was asked for.
 
-    python benchmarks/whole.py [MODEL.gguf | FOLDER …] [--max-tokens N …]
+    python benchmarks/whole.py [smollm2 | MODEL.gguf | FOLDER …] [--quick] [--max-tokens N …]
 
 `headscope classify MODEL --max-tokens N` runs in a process of its own and everything counts: start,
-loading, all stimuli, the twin, verdicts, examples and the report. So does the same with `--quick`,
-and both with `--dtype bfloat16`. The bare pass runs the model as transformers loads it, in single
-precision, by the framework's kernel and without unembedding, over as many tokens of the same text
-and nothing else. Without a model: one of GPT-2 small's shape.
+loading, all stimuli, the twin, verdicts, examples and the report. So does the same with `--quick`
+(here the word leaves out the full runs), and each in the other precision. The bare pass runs the
+model as transformers loads it, in single precision, by the framework's kernel and without
+unembedding, over as many tokens of the same text and nothing else. Without a model: one of GPT-2
+small's shape.
 
 Beside seconds, the processor's own of all threads (`user`) are given: they say less of a user's
 patience, and hardly depend on what else runs on the machine.
@@ -30,13 +31,15 @@ from transformers import AutoModelForCausalLM
 
 from headscope.corpus.shipped import shipped_corpora
 from headscope.models.load import load_model
+from headscope.models.packaged import local_path
 
 TOKENS = (8_000, 40_000)
+QUICK = "--quick"
 MODES = {
+    "quick": [QUICK],
+    "quick, float32": [QUICK, "--dtype", "float32"],
     "full": [],
-    "full, bfloat16": ["--dtype", "bfloat16"],
-    "quick": ["--quick"],
-    "quick, bfloat16": ["--quick", "--dtype", "bfloat16"],
+    "full, auto": ["--dtype", "auto"],
 }
 """Options of `classify` by what a row calls them."""
 
@@ -60,17 +63,20 @@ class Spent(NamedTuple):
 
 
 def main() -> None:
-    models, sizes = _asked(sys.argv[1:])
+    words = [word for word in sys.argv[1:] if word != QUICK]
+    models, sizes = _asked(words)
+    modes = {name: on for name, on in MODES.items() if QUICK in on or QUICK not in sys.argv}
     rows: dict[str, Any] = {}
     with scratch() as folder:
         for name in models or [gpt2_shape(folder, context=1024)]:
             for tokens in sizes or TOKENS:
                 title = f"{Path(name).stem if models else 'GPT-2 small shape'}, {tokens} tokens"
-                rows |= {f"{title}: {key}": value for key, value in _measured(name, tokens).items()}
+                found = _measured(name, tokens, modes)
+                rows |= {f"{title}: {key}": value for key, value in found.items()}
     save("whole", rows)
 
 
-def _measured(name: str, tokens: int) -> dict[str, Any]:
+def _measured(name: str, tokens: int, modes: dict[str, list[str]]) -> dict[str, Any]:
     """One turn of the bare pass and of every mode, after a bare pass and a quick run to warm up."""
     network = _bare(name)
     loaded = load_model(name)
@@ -83,7 +89,7 @@ def _measured(name: str, tokens: int) -> dict[str, Any]:
         forward(network, batches)
         bare_pass = spent(lambda: forward(network, batches))
         rows["bare SDPA pass"] = bare_pass.rounded()
-        for mode, options in MODES.items():
+        for mode, options in modes.items():
             run = Path(out) / "run"
             whole = spent(lambda run=run, options=options: _classify(name, tokens, options, run))
             provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))["provenance"]
@@ -115,9 +121,9 @@ def _user() -> float:
 
 
 def _bare(name: str) -> Any:
-    if not name.endswith(".gguf"):
-        return bare(name, "sdpa")
-    path = Path(name)
+    path = local_path(name) or Path(name)
+    if path.suffix != ".gguf":
+        return bare(str(path), "sdpa")
     network = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, attn_implementation="sdpa"
     )

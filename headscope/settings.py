@@ -33,6 +33,11 @@ MAX_TOKENS = 40_000
 AUTO = "auto"
 QUICK_TOKENS = 8_000
 """The same of a quick run."""
+BY_QUICK: dict[str, tuple[Any, Any]] = {
+    "max_tokens": (MAX_TOKENS, QUICK_TOKENS),
+    "dtype": ("float32", AUTO),
+}
+"""Settings whose default is another in a quick run: that of a full run, and that of a quick one."""
 NOT_QUICK = ("twin", "built")
 """Settings that are off in a quick run."""
 
@@ -165,10 +170,10 @@ class Settings:
         loads=True,
     )
     dtype: str = _option(
-        "float32",
+        None,
         NAME,
-        "float32, bfloat16 or float16; auto is bfloat16 where the checkpoint holds no more, the "
-        "processor multiplies it natively, and the text's beginning, read in both, hardly differs.",
+        "float32 (the default), bfloat16 or float16; auto (with --quick) is bfloat16 where the "
+        "checkpoint holds no more, the processor multiplies it, and masses hardly differ.",
         _LOADED,
         loads=True,
     )
@@ -193,8 +198,9 @@ class Settings:
             if value is None and setting.default is None:
                 continue
             object.__setattr__(self, setting.name, read_value(setting.name, value, setting.name))
-        if self.max_tokens is None:
-            object.__setattr__(self, "max_tokens", _default_tokens(self.quick))
+        for name in BY_QUICK:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, _default(name, self.quick))
         for name in NOT_QUICK if self.quick else ():
             object.__setattr__(self, name, False)
 
@@ -231,7 +237,7 @@ class Settings:
         """
         for setting in fields(self):
             value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
-            default = _default_tokens(self.quick) if flag == "max-tokens" else setting.default
+            default = _default(setting.name, self.quick)
             is_implied = self.quick and setting.name in NOT_QUICK
             if value == default or is_implied or not OPTIONS[setting.name].counts:
                 continue
@@ -241,8 +247,9 @@ class Settings:
                 yield from (f"--{flag}", ",".join(value) if setting.name == "types" else str(value))
 
 
-def _default_tokens(quick: bool) -> int:
-    return QUICK_TOKENS if quick else MAX_TOKENS
+def _default(name: str, quick: bool) -> Any:
+    """A setting's default in a quick or a full run."""
+    return BY_QUICK[name][quick] if name in BY_QUICK else _DEFAULTS[name]
 
 
 def not_default(facts: dict[str, Any]) -> str:
@@ -263,6 +270,7 @@ OPTIONS: dict[str, Option] = {
     setting.name: setting.metadata["option"] for setting in fields(Settings)
 }
 """Each setting's option by its name."""
+_DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
 
 
 def read_value(name: str, value: Any, where: str) -> Any:
@@ -298,6 +306,7 @@ def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
         raise ArgumentError(f"settings is {described(settings)}, expected hs.Settings(…)")
     if settings is None:
         return Settings(**changes)
-    if "quick" in changes and settings.max_tokens == _default_tokens(settings.quick):
-        changes = {"max_tokens": None, **changes}
+    if "quick" in changes:
+        implied = [n for n in BY_QUICK if getattr(settings, n) == _default(n, settings.quick)]
+        changes = {**dict.fromkeys(implied), **changes}
     return replace(settings, **changes)

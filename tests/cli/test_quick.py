@@ -115,6 +115,14 @@ def test_the_command_that_repeats_it_is_short(quick):
     assert words[3:] == ["--corpus", "gold", "--quick", "--max-tokens", "1500"]
 
 
+def test_it_reads_half_precision_where_nothing_is_lost_by_it(quick, full):
+    assert (Settings().dtype, Settings(quick=True).dtype) == ("float32", "auto")
+    assert list(Settings(quick=True, dtype="float32").words()) == ["--quick", "--dtype", "float32"]
+    assert quick.info["settings"]["dtype"] == "auto"
+    assert quick.info["precision"]["reason"] == "its weights are stored in 32 bits"
+    assert "precision" not in full.info
+
+
 def test_types_that_are_named_are_asked_in_full(gpt2_folder):
     run = hs.classify(
         str(gpt2_folder), "gold", quick=True, types=["lexical"], max_tokens=500, progress=False
@@ -129,6 +137,7 @@ def test_it_reads_less_text_unless_another_length_is_named():
     assert Settings().max_tokens == 40_000
     assert Settings(quick=True).max_tokens == 8_000
     assert Settings(quick=True, max_tokens=40_000).max_tokens == 40_000
+    assert Settings(quick=True, seed=3).max_tokens == Settings(quick=True).max_tokens
     assert list(Settings(quick=True, max_tokens=40_000).words()) == [
         *("--quick", "--max-tokens", "40000"),
     ]

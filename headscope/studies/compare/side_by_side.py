@@ -113,6 +113,7 @@ _FACTS = {
     "model": ("model", "name"),
     "revision": ("model", "revision"),
     "weights": ("model", "weights_sha256"),
+    "dtype": ("model", "dtype"),
     "corpora": ("corpora", "files"),
     "max tokens": ("settings", "max_tokens"),
     "max length": ("settings", "max_length"),
