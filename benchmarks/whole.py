@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,13 +86,13 @@ def _measured(name: str, tokens: int, modes: dict[str, list[str]]) -> dict[str, 
     del loaded
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="headscope-bench-") as out:
-        _classify(name, tokens, MODES["quick"], Path(out) / "run")
+        run = Path(out) / "run"
+        _classify(name, tokens, MODES["quick"], run)
         forward(network, batches)
         bare_pass = spent(lambda: forward(network, batches))
         rows["bare SDPA pass"] = bare_pass.rounded()
         for mode, options in modes.items():
-            run = Path(out) / "run"
-            whole = spent(lambda run=run, options=options: _classify(name, tokens, options, run))
+            whole = spent(partial(_classify, name, tokens, options, run))
             provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))["provenance"]
             rows[mode] = {
                 "÷ bare": whole.over(bare_pass),

@@ -305,8 +305,8 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     from headscope.measure.shadow import FirstWindows
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
-    kept = QUICK_WINDOWS if settings.quick else TEXT.example_windows
-    sample, counts, others = Sample(kept, seed=settings.seed), TokenCounts(), windows.others
+    sample_size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+    sample, counts, others = Sample(sample_size, seed=settings.seed), TokenCounts(), windows.others
     first = FirstWindows(BASELINE_TOKENS)
     tokens = windows.expected_tokens + sum(map(len, others))
     listener = Count(task.progress, tokens, task.clock)

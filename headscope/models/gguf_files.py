@@ -81,19 +81,19 @@ _BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 class _Cursor:
     """A place in a file's content that moves on as it is read."""
 
-    def __init__(self, content: mmap, place: int) -> None:
-        self._content, self._place = content, place
+    def __init__(self, content: mmap, offset: int) -> None:
+        self._content, self._offset = content, offset
 
     def take(self, layout: str) -> tuple[int, ...]:
         """Numbers in the layout of `struct`."""
-        numbers = unpack_from(layout, self._content, self._place)
-        self._place += calcsize(layout)
+        numbers = unpack_from(layout, self._content, self._offset)
+        self._offset += calcsize(layout)
         return numbers
 
     def skip_text(self) -> None:
         """Pass over a text that has its length before it."""
         (length,) = self.take("<Q")
-        self._place += length
+        self._offset += length
 
     def skip_value(self, kind: int) -> None:
         """Pass over an entry's value, or all values of an array."""
@@ -102,12 +102,12 @@ class _Cursor:
         elif kind == _ARRAY:
             item, count = self.take("<IQ")
             if item in _BYTES:
-                self._place += count * _BYTES[item]
+                self._offset += count * _BYTES[item]
             else:
                 for _ in range(count):
                     self.skip_value(item)
         else:
-            self._place += _BYTES[kind]
+            self._offset += _BYTES[kind]
 
 
 def _check_header(path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -53,8 +53,9 @@ def multiplies_natively(device: str) -> bool:
     """
     kind = torch.device(device).type
     if kind == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if kind != "cpu" or not torch.backends.mkldnn.is_available():
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    backend: Any = torch.backends.mkldnn
+    if kind != "cpu" or not backend.is_available():
         return False
     if platform.machine().lower() in _X86:
         return any(
@@ -71,10 +72,11 @@ def narrowed(model: Model) -> Model:
     by their formulas alone. What transformers keeps wide in half precision stays so, and so do
     buffers, such as the frequencies of rotary embeddings.
     """
-    network = model.engine.network
-    kept: Collection[str] = getattr(network, "_keep_in_fp32_modules_strict", None) or ()
+    engine: Any = model.engine  # the fused one, which has a network
+    network = engine.network
+    wide_modules: Collection[str] = getattr(network, "_keep_in_fp32_modules_strict", None) or ()
     for name, parameter in network.named_parameters():
-        if not any(part in name.split(".") for part in kept):
+        if not any(part in name.split(".") for part in wide_modules):
             parameter.data = parameter.data.to(torch.bfloat16)
     return replace(model, dtype=NARROW)
 

@@ -96,14 +96,14 @@ def _command(
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """What a full run would add to a quick one."""
     kinds = [reading.attention_kind for reading in model.readings]
-    known = [relation for kind in kinds for relation in relations_of(settings.types, kind)]
-    asked = {relation.id for relation in relations}
-    types = {relation.type for relation in known}
-    whole = sorted(types - {relation.type for relation in relations})
-    partly = sorted({r.type for r in known if r.id not in asked} - {*whole})
-    added = [f"the types {', '.join(whole)}"] if whole and asked & {r.id for r in known} else []
-    if partly and added:
-        added.append(f"more relations of the type {', '.join(partly)}")
+    possible = [relation for kind in kinds for relation in relations_of(settings.types, kind)]
+    ids = {relation.id for relation in relations}
+    missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
+    shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})
+    added = []
+    if ids & {relation.id for relation in possible}:  # else they are relations of one's own
+        added += [f"the types {', '.join(missing_types)}"] if missing_types else []
+        added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
     if settings.max_tokens < MAX_TOKENS:
         added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
     return [

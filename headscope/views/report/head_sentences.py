@@ -32,9 +32,9 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     general = _general(run.evidence[run.evidence["tagged"].astype(bool)])
     lines: dict[tuple[int, int], list[str]] = {}
     for row in run.heads.to_dict("records"):
-        place = row["layer"], row["head"]
-        lines[place] = [*general.get(place, ()), *filter(None, [rests.get(place)])]
-        lines[place] += [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+        key = row["layer"], row["head"]
+        lines[key] = [*general.get(key, ()), *filter(None, [rests.get(key)])]
+        lines[key] += [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
     return lines
 
 
@@ -51,7 +51,7 @@ def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
         if not pd.isna(name) and name:
             sentence = f"General: {kind}/{name}: it does not tell these apart."
             sentences.setdefault((layer, head), {})[sentence] = None
-    return {place: list(once) for place, once in sentences.items()}
+    return {key: list(once) for key, once in sentences.items()}
 
 
 def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
