@@ -237,12 +237,15 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
     """Where it is left to the run, read the text's beginning in both precisions and keep one."""
     from headscope.measure.in_process import InProcess
     from headscope.measure.measure import measure
-    from headscope.models.precision import NARROW, WIDE, reason_for_wide
+    from headscope.models.precision import IN_MEMORY, NARROW, WIDE, reason_for_wide
 
     if loaded.settings.dtype != AUTO:
         return loaded
     if not isinstance(task.backend, InProcess):
         return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
+    if not isinstance(task.model, str | Path):
+        # the stacks of an encoder with a decoder are such, and share a network
+        return replace(loaded, precision=PrecisionCheck(WIDE, IN_MEMORY))
     if reason := reason_for_wide(loaded.model):
         return replace(loaded, precision=PrecisionCheck(WIDE, reason))
     sums: dict[str, Tally] = {}

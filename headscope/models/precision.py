@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WIDE, NARROW = "float32", "bfloat16"
 NARROW_BITS = 16
+IN_MEMORY = "a model in memory stays as it is"
 _WIDE_BITS = {"F32": 32, "F64": 64}
 """Of numbers in safetensors files; all others have 16 bits at most, or are packed."""
 _X86 = ("x86_64", "amd64")
@@ -84,7 +85,7 @@ def narrowed(model: Model) -> Model:
 def reason_for_wide(model: Model) -> str:
     """The reason why a loaded model is not tried in half precision; empty where it is."""
     if model.checkpoint is None:
-        return "a model in memory, spread over devices, or with an adapter stays as it is"
+        return "a model that is spread over devices, or has an adapter, stays as it is"
     if model.engine.name != "fused":
         return f"the {model.engine.name} engine keeps a model as it is"
     if not multiplies_natively(model.device):
