@@ -245,7 +245,7 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
         return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
     if not isinstance(task.model, str | Path):
         # the stacks of an encoder with a decoder are such, and share a network
-        return replace(loaded, precision=PrecisionCheck(WIDE, IN_MEMORY))
+        return replace(loaded, precision=PrecisionCheck(loaded.model.dtype, IN_MEMORY))
     if reason := reason_for_wide(loaded.model):
         return replace(loaded, precision=PrecisionCheck(WIDE, reason))
     sums: dict[str, Tally] = {}

@@ -207,6 +207,9 @@ def test_a_model_in_memory_stays_as_it_is(narrow_folder, tokenizer, native):
     run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
     assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "float32"
     assert "in memory" in run.info["precision"]["reason"]
+    network.to(torch.bfloat16)
+    run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
+    assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "bfloat16"
 
 
 def test_terminal_and_report_say_what_was_chosen(gpt2_folder, tmp_path):
