@@ -21,7 +21,7 @@ from headscope.measure.backend import BATCH_TOKENS
 from headscope.measure.measure import measure
 from headscope.models.load import Model, load_model
 from headscope.relations import relations_of
-from headscope.settings import Settings
+from headscope.settings import MAX_TOKENS
 
 RELATIONS = relations_of()
 
@@ -34,7 +34,7 @@ def main() -> None:
             engine: load_model(name, engine=engine, device="cpu") for engine in ("lens", "fused")
         }
         sdpa, eager = bare(name, "sdpa"), bare(name, "eager")
-        for length, tokens, rounds in ((256, Settings.max_tokens, 2), (1_024, 16_384, 2)):
+        for length, tokens, rounds in ((256, MAX_TOKENS, 2), (1_024, 16_384, 2)):
             windows = text_windows(models["fused"], corpora(), tokens=tokens, length=length)
             batches = forward_batches(windows)
             work = {

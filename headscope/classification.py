@@ -14,8 +14,9 @@ from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import NothingAskedError
-from headscope.measure.backend import Backend
+from headscope.measure.backend import Backend, batch_tokens_on
 from headscope.measure.plan import Plan, was_read
+from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
 from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
@@ -34,12 +35,13 @@ from headscope.runs.redact_paths import shorten_paths
 from headscope.runs.replace_folder import check_free
 from headscope.runs.resume import resume, run_facts
 from headscope.runs.room import check_stated_room
-from headscope.settings import Settings, settings_of
+from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
 from headscope.statistics.result import Result
 from headscope.statistics.run_info import RunInfo
+from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -156,6 +158,8 @@ class _Loaded:
     """With windows that are no longer than the model's."""
     relations: Sequence[Relation] = ()
     effects: Sequence[Effect] = ()
+    precision: PrecisionCheck | None = None
+    """The choice of the model's precision, where it was left to the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +205,10 @@ def _classify(
 ) -> tuple[Result, _Prepared]:
     """The result of a model with one kind of attention, and what it was prepared from."""
     loaded = _choose(task, model)
-    prepared = _prepare(task, loaded, target, on_message)
+    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, loaded.settings)
+    task.clock.lap("survey")
+    loaded = _choose_precision(task, loaded, windows)
+    prepared = _prepare(task, loaded, windows, target, on_message)
     measured = _measure(task, loaded, prepared)
     return _judge(task, loaded, prepared, measured), prepared
 
@@ -222,19 +229,58 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
     """Those that were given, or those of the types for the model's kind of attention."""
     if task.relations is not None:
         return task.relations
-    return relations_of(task.settings.types, model.attention_kind)
+    settings = task.settings
+    return relations_of(settings.types, model.attention_kind, quick=settings.quick)
+
+
+def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
+    """Where it is left to the run, read the text's beginning in both precisions and keep one."""
+    from headscope.measure.in_process import InProcess
+    from headscope.measure.measure import measure
+    from headscope.models.precision import IN_MEMORY, NARROW, WIDE, reason_for_wide
+
+    if loaded.settings.dtype != AUTO:
+        return loaded
+    if not isinstance(task.backend, InProcess):
+        return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
+    if not isinstance(task.model, str | Path):
+        # the stacks of an encoder with a decoder are such, and share a network
+        return replace(loaded, precision=PrecisionCheck(loaded.model.dtype, IN_MEMORY))
+    if reason := reason_for_wide(loaded.model):
+        return replace(loaded, precision=PrecisionCheck(WIDE, reason))
+    sums: dict[str, Tally] = {}
+    for dtype in (WIDE, NARROW):
+        model = loaded.model if dtype == WIDE else task.backend.narrow()
+        sums[dtype] = measure(
+            model,
+            windows.beginning,
+            [],
+            loaded.relations,
+            seed=loaded.settings.seed,
+            batch_tokens=batch_tokens_on(model.device),
+        )
+        task.clock.lap(f"{dtype} beginning")
+    precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, windows.beginning)))
+    if precision.dtype == WIDE:
+        model = task.backend.open(task.model, **task.settings.loading())
+        task.clock.lap("load again")
+    return replace(loaded, model=model, precision=precision)
 
 
 def _prepare(
-    task: _Task, loaded: _Loaded, target: _Target | None, on_message: OnMessage
+    task: _Task,
+    loaded: _Loaded,
+    windows: RunWindows,
+    target: _Target | None,
+    on_message: OnMessage,
 ) -> _Prepared:
-    """Plan the windows, fit the baselines, and take over the sums of a run that was broken off."""
+    """Take over the sums of a run that was broken off."""
     model, settings = loaded.model, loaded.settings
-    windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, settings)
     parts = windows.baselines.parts(loaded.relations)
     relations = [*parts, *loaded.effects]
-    task.clock.lap("survey")
     record = windows.baselines.record(relations)
+    if loaded.precision is not None:
+        record |= {"precision": loaded.precision.facts}
     info = replace(describe_input(model, loaded.relations, task.corpora, settings), **record)
     rules = {relation.id: relation.rule for relation in parts}
     shape = sum_names(relations), model.attention_layers, model.heads
@@ -257,12 +303,13 @@ def _prepare(
 
 def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     """Read the windows by the model and its twin, and check the model's loss on the text."""
-    from headscope.measure.examples import Sample
+    from headscope.measure.examples import QUICK_WINDOWS, Sample
     from headscope.measure.loss_check import TokenCounts, check_loss
     from headscope.measure.shadow import FirstWindows
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
-    sample, counts, others = Sample(seed=settings.seed), TokenCounts(), windows.others
+    sample_size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+    sample, counts, others = Sample(sample_size, seed=settings.seed), TokenCounts(), windows.others
     first = FirstWindows(BASELINE_TOKENS)
     tokens = windows.expected_tokens + sum(map(len, others))
     listener = Count(task.progress, tokens, task.clock)
@@ -334,7 +381,7 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
     shadows = task.backend.score_shadows(
         measured.again,
         loaded.relations,
-        weighed.shadow_requests,
+        [] if settings.quick else weighed.shadow_requests,
         tokens=tokens_again(checkpoint.model.tokens),
         seed=settings.seed,
         progress=measured.listener.of_reread,

@@ -22,9 +22,9 @@ from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind
 from headscope.errors import HeadscopeError
 from headscope.runs import store
 from headscope.runs.listing import list_heads
-from headscope.settings import Settings
+from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.reasons import why
-from headscope.statistics.result import Result, by_name
+from headscope.statistics.result import PRELIMINARY, Result, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +187,8 @@ class Run(Result):
     def __repr__(self) -> str:
         counts = self.heads["primary"].value_counts()
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-        return f"<headscope run of {self.name}: {listed}>"
+        marked = f" ({PRELIMINARY})" if self.preliminary else ""
+        return f"<headscope run of {self.name}{marked}: {listed}>"
 
 
 @takes()
@@ -246,7 +247,7 @@ def windows(
     tokenizer: Any,
     *,
     max_length: int = Settings.max_length,
-    max_tokens: int = Settings.max_tokens,
+    max_tokens: int = MAX_TOKENS,
     seed: int = 0,
     attention_kind: AttentionKind | str = CAUSAL,
 ) -> list[Window]:

@@ -28,6 +28,18 @@ class Option(NamedTuple):
 
 
 _READ, _JUDGED, _LOADED = "What is read", "How it is judged and kept", "How the model is loaded"
+MAX_TOKENS = 40_000
+"""Tokens of text that a run reads by default."""
+AUTO = "auto"
+QUICK_TOKENS = 8_000
+"""The same of a quick run."""
+BY_QUICK: dict[str, tuple[Any, Any]] = {
+    "max_tokens": (MAX_TOKENS, QUICK_TOKENS),
+    "dtype": ("float32", AUTO),
+}
+"""Settings whose default is another in a quick run: that of a full run, and that of a quick one."""
+NOT_QUICK = ("twin", "built")
+"""Settings that are off in a quick run."""
 
 
 def _types(value: Any) -> tuple[str, ...]:
@@ -72,7 +84,20 @@ class Settings:
         "Head types to score, separated by commas; all by default.",
         _READ,
     )
-    max_tokens: int = _option(40_000, whole(1), "Tokens of text to read, about.", _READ)
+    quick: bool = _option(
+        False,
+        FLAG,
+        "Preliminary tags in a fraction of the time: position, sinks, delimiters, induction, "
+        "duplicates, syntax and coreference, without the twin and built sentences.",
+        _READ,
+    )
+    """Intervals and controls are those of any run; see `headscope.relations.QUICK`."""
+    max_tokens: int = _option(
+        None,
+        whole(1),
+        f"Tokens of text to read, about; {MAX_TOKENS:,}, or {QUICK_TOKENS:,} with --quick.",
+        _READ,
+    )
     """To the end of a window; synthetic stimuli come on top."""
     all: bool = _option(
         False, FLAG, "Read all that text, even when the rest will hardly change a tag.", _READ
@@ -144,7 +169,14 @@ class Settings:
         _LOADED,
         loads=True,
     )
-    dtype: str = _option("float32", NAME, "float32, bfloat16 or float16.", _LOADED, loads=True)
+    dtype: str = _option(
+        None,
+        NAME,
+        "float32 (the default), bfloat16 or float16; auto (with --quick) is bfloat16 where the "
+        "checkpoint holds no more, the processor multiplies it, and masses hardly differ.",
+        _LOADED,
+        loads=True,
+    )
     engine: str = _option(
         "auto",
         NAME,
@@ -166,6 +198,11 @@ class Settings:
             if value is None and setting.default is None:
                 continue
             object.__setattr__(self, setting.name, read_value(setting.name, value, setting.name))
+        for name in BY_QUICK:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, _default(name, self.quick))
+        for name in NOT_QUICK if self.quick else ():
+            object.__setattr__(self, name, False)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as `run.json` states them: all on which a run's numbers or files depend.
@@ -188,7 +225,9 @@ class Settings:
     def loading(self) -> dict[str, Any]:
         """Options for loading the model: fields of `headscope.models.load_options.LoadOptions`."""
         options = {name: getattr(self, name) for name, option in OPTIONS.items() if option.loads}
-        return options | {"longest": self.max_length}
+        # what a run then reads is chosen when it is loaded; see `headscope.measure.precision_check`
+        dtype = "float32" if self.dtype == AUTO else self.dtype
+        return options | {"dtype": dtype, "longest": self.max_length}
 
     def words(self) -> Iterator[str]:
         """The words of the command line that differ from its defaults.
@@ -198,12 +237,19 @@ class Settings:
         """
         for setting in fields(self):
             value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
-            if value == setting.default or not OPTIONS[setting.name].counts:
+            default = _default(setting.name, self.quick)
+            is_implied = self.quick and setting.name in NOT_QUICK
+            if value == default or is_implied or not OPTIONS[setting.name].counts:
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
             else:
                 yield from (f"--{flag}", ",".join(value) if setting.name == "types" else str(value))
+
+
+def _default(name: str, quick: bool) -> Any:
+    """A setting's default in a quick or a full run."""
+    return BY_QUICK[name][quick] if name in BY_QUICK else _DEFAULTS[name]
 
 
 def not_default(facts: dict[str, Any]) -> str:
@@ -224,6 +270,7 @@ OPTIONS: dict[str, Option] = {
     setting.name: setting.metadata["option"] for setting in fields(Settings)
 }
 """Each setting's option by its name."""
+_DEFAULTS = {setting.name: setting.default for setting in fields(Settings)}
 
 
 def read_value(name: str, value: Any, where: str) -> Any:
@@ -248,10 +295,18 @@ def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:
 
     >>> settings_of(None, {"seed": 4}).seed
     4
+    >>> quick = settings_of(Settings(seed=4), {"quick": True})
+    >>> quick.max_tokens, quick.twin, list(quick.words())
+    (8000, False, ['--quick', '--seed', '4'])
     """
     for name in changes:
         if name not in OPTIONS:
             raise ArgumentError(f"no setting named {name!r}; choose from: {', '.join(OPTIONS)}")
     if settings is not None and not isinstance(settings, Settings):
         raise ArgumentError(f"settings is {described(settings)}, expected hs.Settings(…)")
-    return replace(settings or Settings(), **changes)
+    if settings is None:
+        return Settings(**changes)
+    if "quick" in changes:
+        implied = [n for n in BY_QUICK if getattr(settings, n) == _default(n, settings.quick)]
+        changes = {**dict.fromkeys(implied), **changes}
+    return replace(settings, **changes)

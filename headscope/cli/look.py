@@ -85,6 +85,8 @@ def heads(
         partial = by_name(partial_sinks(loaded.evidence, loaded.rules), loaded.head_names)
         labelled = with_shown_relations(selected, loaded.evidence)
         print_rich(head_lines(labelled, untold, loaded.head_names, partial["mass"]))
+        if loaded.preliminary:
+            say(loaded.preliminary)
     else:
         put(write_heads(selected, format.value))
 

@@ -34,6 +34,7 @@ from headscope.studies.study_table import TOP
     TOP,
     "What does each head do? Writes a run folder.",
     "headscope classify mini",
+    "headscope classify smollm2 --quick",
     "headscope classify gpt2 --corpus my_texts/ --max-tokens 10000",
     "headscope classify EleutherAI/pythia-70m --revision step1000 --types positional,induction",
 )
@@ -81,6 +82,8 @@ def classify(
     print_rich(summary(run))
     say(f"\nwritten to {folder}; open {folder / 'report.html'}")
     say(f"next: headscope why {folder} {clearest_head(run)} says what its tags rest on")
+    if run.preliminary:
+        say(run.preliminary)
 
 
 class WeightTable(StrEnum):

@@ -26,6 +26,9 @@ from headscope.relations.relation import Relation
 from headscope.stimuli import STIMULI
 from headscope.stimuli.text import TEXT
 
+QUICK_WINDOWS = 4
+"""Windows of text that a quick run reads again, for examples and for the model's loss."""
+
 
 def find_examples(
     model: Model,
@@ -80,16 +83,17 @@ def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:
 class Sample:
     """Keeps a few windows of a stream, each with the same chance (Vitter 1985, algorithm R)."""
 
-    def __init__(self, *, seed: int) -> None:
+    def __init__(self, size: int = TEXT.example_windows, *, seed: int) -> None:
         self.windows: list[Window] = []
+        self._size = size
         self._rng = np.random.default_rng(seed)
 
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows; those that are kept change as they pass."""
         for i, window in enumerate(windows):
-            if i < TEXT.example_windows:
+            if i < self._size:
                 self.windows.append(window)
-            elif (slot := int(self._rng.integers(i + 1))) < TEXT.example_windows:
+            elif (slot := int(self._rng.integers(i + 1))) < self._size:
                 self.windows[slot] = window
             yield window
 

@@ -25,6 +25,7 @@ from headscope.measure.shadow_rows import rows_of_model
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
 from headscope.models.null_model import check_null_model, null_model
+from headscope.models.precision import NARROW, narrowed
 from headscope.relations.relation import Relation
 
 T = TypeVar("T")
@@ -52,6 +53,14 @@ class InProcess:
             self.close()  # two models need not fit into memory
             self._model = open_model(model, **options)
             self._opened = (model, options)
+        return self._model
+
+    def narrow(self) -> Model:
+        """The opened model in half precision, in place; see `precision.narrowed`."""
+        self._model = narrowed(self.model)
+        if self._opened is not None:
+            name, options = self._opened
+            self._opened = name, {**options, "dtype": NARROW}
         return self._model
 
     def close(self) -> None:

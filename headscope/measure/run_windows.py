@@ -12,6 +12,7 @@ from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
+from headscope.measure.precision_check import beginning
 from headscope.measure.schedule import round_of
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
@@ -42,6 +43,8 @@ class RunWindows:
     text: TextWindows
     stream: Iterator[Window]
     """The windows of text, none of them read by the model yet."""
+    beginning: Sequence[Window]
+    """The first of them, or of the other stimuli where there is no text."""
     synthetic: Sequence[Window]
     """Windows of the other stimuli."""
     prompts: Prompts
@@ -77,8 +80,9 @@ def run_windows(
     synthetic += prompts.windows
     # what may be left out of a reading must not be counted on
     first = [window for window in synthetic if settings.all or round_of(window) == 0]
-    stream, baselines = _fit_baselines(text, first, relations, model, settings)
-    return RunWindows(text, stream, synthetic, prompts, baselines)
+    read, stream, baselines = _fit_baselines(text, first, relations, model, settings)
+    opening = list(beginning(read or synthetic))
+    return RunWindows(text, chain(read, stream), opening, synthetic, prompts, baselines)
 
 
 def windows_of(
@@ -116,7 +120,7 @@ def _fit_baselines(
     relations: Sequence[Relation],
     model: Model,
     settings: Settings,
-) -> tuple[Iterator[Window], FittedBaselines]:
+) -> tuple[list[Window], Iterator[Window], FittedBaselines]:
     stream, tokens = iter(text), settings.max_tokens
     first = list(_up_to(stream, BASELINE_TOKENS))
     code = any(holds_code(window.arrows) for window in first)
@@ -125,8 +129,10 @@ def _fit_baselines(
     built = built_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
     searched = tokens * (SEARCHED_CODE if code else SEARCHED)
     remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)
+    if settings.quick:
+        remaining_text, budget = iter(()), 0
     baselines = fit_baselines([*first, *synthetic], relations, remaining_text, built, budget=budget)
-    return chain(first, stream), baselines
+    return first, stream, baselines
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

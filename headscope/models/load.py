@@ -69,6 +69,8 @@ class Model:
     """Of a hybrid the numbers of the layers that have no softmax attention."""
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
+    checkpoint: Checkpoint | None = None
+    """Its files; None for what was in memory, is spread over devices, or has an adapter."""
     origin: Any = None
     """What was in memory before headscope read it; None for what was loaded by its name."""
 
@@ -163,6 +165,7 @@ def load_model(name: str, **options: Any) -> Model:
             dtype=load_options.dtype,
             revision=commit,
             weights_sha256=sha256,
+            checkpoint=checkpoint if adapter is None and load_options.device_map is None else None,
         )
 
 

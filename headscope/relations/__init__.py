@@ -46,6 +46,16 @@ _SHIPPED = (
     retrieval.TYPE,
     concept_induction.TYPE,
 )
+QUICK = (
+    "sink",
+    "positional",
+    "delimiter",
+    "induction",
+    "lexical/duplicate",
+    "syntactic",
+    "coreference",
+)
+"""Types and single relations that a quick run asks for: those that most heads have."""
 ENTRY_POINTS = "headscope.types"
 """The group of entry points by which an installed package brings head types of its own."""
 _registered: dict[str, HeadType] = {}
@@ -105,13 +115,17 @@ RELATIONS = Kind("a list of relations, of at least one", _relations)
 
 
 def relations_of(
-    types: Sequence[str] | None = None, attention_kind: AttentionKind = CAUSAL
+    types: Sequence[str] | None = None,
+    attention_kind: AttentionKind = CAUSAL,
+    *,
+    quick: bool = False,
 ) -> list[Relation]:
     """The relations of these head types, of all types when None.
 
     Args:
         types: names of head types.
         attention_kind: of the heads that are asked.
+        quick: those in `QUICK` alone, where no types are named.
 
     Raises:
         ChoiceError: there is no such type.
@@ -124,6 +138,7 @@ def relations_of(
         relation
         for head_type in types_asked_for
         for relation in head_type.relations_of(attention_kind)
+        if not quick or types is not None or {relation.type, relation.id} & {*QUICK}
     ]
 
 

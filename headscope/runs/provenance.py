@@ -13,12 +13,12 @@ from headscope.corpus.naming import corpus_title
 from headscope.corpus.shipped import named_corpora, shipped_corpora
 from headscope.measure.backend import batch_tokens_on
 from headscope.models.names import title_of
-from headscope.relations import head_types
+from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.redact_paths import name_of
 from headscope.runs.relative_paths import places_of
 from headscope.runs.run_json import ATTENTION_LAYERS
-from headscope.settings import Settings
+from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.run_info import RunInfo
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def describe_input(
             settings.adapter,
         ),
         engine=model.engine.name,
+        preliminary=_left_out(model, relations, settings) if settings.quick else None,
         command=_command(model, relations, corpora, settings),
         settings={
             **_with_named_adapter(settings).to_json(),
@@ -86,9 +87,30 @@ def _command(
         for name, head_type in head_types().items()
         if any(head_type.relations_of(reading.attention_kind) for reading in model.readings)
     )
-    known = set(types) <= set(every) and types != all_asked
+    is_preset = settings.quick and settings.types is None
+    known = set(types) <= set(every) and types != all_asked and not is_preset
     explicit = replace(_with_named_adapter(settings), types=types if known else None)
     return shlex.join([*words, *explicit.words()])
+
+
+def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
+    """What a full run would add to a quick one."""
+    kinds = [reading.attention_kind for reading in model.readings]
+    possible = [relation for kind in kinds for relation in relations_of(settings.types, kind)]
+    ids = {relation.id for relation in relations}
+    missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
+    shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})
+    added = []
+    if ids & {relation.id for relation in possible}:  # else they are relations of one's own
+        added += [f"the types {', '.join(missing_types)}"] if missing_types else []
+        added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
+    if settings.max_tokens < MAX_TOKENS:
+        added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
+    return [
+        *added,
+        "text and built sentences for contested queries",
+        "the twin (null model: the weights shuffled) and shadows, which a tag must beat",
+    ]
 
 
 def _with_named_adapter(settings: Settings) -> Settings:

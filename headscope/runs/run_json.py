@@ -23,6 +23,8 @@ _FACTS: dict[str, type] = {
     "provenance": dict,
     "types": list,
     "notes": list,
+    "preliminary": list,
+    "precision": dict,
     "reliability": dict,
     "simple_rules": dict,
     "parts": list,
@@ -127,7 +129,7 @@ def _check_facts(info: Any) -> None:
         # headscope 0.2 did not say it
         for key in ("second", "unit"):
             _expect(facts.get(key, ""), str, f"{key} of the effect {name!r:.100}")
-    for name in ("types", "notes", "parts"):
+    for name in ("types", "notes", "parts", "preliminary"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")
     for name, text in info.get("files", {}).items():
@@ -146,6 +148,12 @@ def _check_facts(info: Any) -> None:
     for name in ("tokens", "of", "looks", "expected_changes"):
         if read and (name != "expected_changes" or read.get(name) is not None):
             _expect(read.get(name), _NUMBER, f"{name} of the text read")
+    precision = info.get("precision", {})
+    for name in ("dtype", "reason") if precision else ():
+        _expect(precision.get(name), str, f"{name} of the precision")
+    for name in ("tokens", "mean_difference", "largest_difference"):
+        if "tokens" in precision:
+            _expect(precision.get(name), _NUMBER, f"{name} of the precision")
     decidable = info.get("decidable", {"relations": 0, "of": 0})
     for name in ("relations", "of"):
         _expect(decidable.get(name), int, f"{name} of the decidable relations")

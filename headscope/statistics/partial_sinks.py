@@ -39,11 +39,17 @@ def partial_sink_line(
 ) -> str:
     """A sentence on a head that is a partial sink; empty of any other."""
     here = (evidence["layer"] == layer) & (evidence["head"] == head)
-    rows = partial_sinks(evidence[here], rules)
-    if rows.empty:
-        return ""
-    row = rows.iloc[0]
-    return (
-        f"Partial sink: {row['mass']:.2f} of its attention on {row['said']}; "
-        f"the tag asks for {row['floor']:g}."
-    )
+    return partial_sink_lines(evidence[here], rules).get((layer, head), "")
+
+
+def partial_sink_lines(
+    evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]
+) -> dict[tuple[int, int], str]:
+    """The sentences on all partial sinks, by layer and head."""
+    return {
+        (row["layer"], row["head"]): (
+            f"Partial sink: {row['mass']:.2f} of its attention on {row['said']}; "
+            f"the tag asks for {row['floor']:g}."
+        )
+        for row in partial_sinks(evidence, rules).to_dict("records")
+    }

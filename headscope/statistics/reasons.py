@@ -8,7 +8,7 @@ from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.partial_sinks import partial_sink_line
-from headscope.statistics.result import Result, layers_of
+from headscope.statistics.result import PRELIMINARY, Result, layers_of
 from headscope.statistics.surrogate_summary import account_lines, explained_by
 from headscope.statistics.unidentifiable import undecided
 from headscope.statistics.write_tags import write_lines
@@ -45,9 +45,11 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         check_relation(result, relation)
     account = explain_tags(result.evidence, result.rules, layer, number, relation=relation)
     account = account.replace(head_name(layer, number), label, 1)
-    if relation is not None:
-        return account
     name, _, conditions = account.partition("\n\n")
+    if result.preliminary:
+        name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
+    if relation is not None:
+        return "\n\n".join(filter(None, [name, conditions]))
     parts = [
         name,
         _undecided(result, label),

@@ -18,6 +18,9 @@ from headscope.measure.tally import Tally
 from headscope.relations.relation import RELIABLE, TagThresholds
 from headscope.statistics.tags import with_no_type
 
+PRELIMINARY = "preliminary"
+"""What the verdicts of a quick run are called."""
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -73,6 +76,14 @@ class Result:
     def name(self) -> str:
         """The run's name of its model."""
         return str(self.info.get("model", {}).get("name", "?"))
+
+    @property
+    def preliminary(self) -> str:
+        """Sentence on a quick run, whose verdicts are preliminary; empty for any other run."""
+        added = self.info.get("preliminary")
+        if not added:
+            return ""
+        return f"{PRELIMINARY} (--quick): the full run would add {'; '.join(added)}"
 
     @takes()
     def unsure(self, relation: str) -> bool:

@@ -24,6 +24,8 @@ class RunInfo:
     places: Mapping[str, Any] | None = None
     """Paths of the model, its adapter and the corpora; see `headscope.runs.relative_paths`."""
     engine: str | None = None
+    precision: Mapping[str, Any] | None = None
+    """The choice of `--dtype auto`; see `headscope.measure.precision_check`."""
     command: str | None = None
     """The command that repeats the run."""
     notes: Sequence[str] = ()
@@ -40,6 +42,8 @@ class RunInfo:
     """Number of `relations` that the text can decide, `of` those that give tags."""
     effects: Mapping[str, Mapping[str, Any]] | None = None
     """Effects on logits that were measured, each with its rule."""
+    preliminary: Sequence[str] | None = None
+    """Of a quick run, whose verdicts are preliminary, what a full run would add."""
     thresholds: Mapping[str, Any] | None = None
     reliability: Mapping[str, Any] | None = None
     """Agreement of two halves of the corpus, by relation."""

@@ -16,7 +16,7 @@ from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.partial_sinks import partial_sinks
 from headscope.statistics.ranking import strongest
-from headscope.statistics.result import Result
+from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
 from headscope.statistics.unidentifiable import undecided
@@ -53,9 +53,11 @@ def summary(run: Result) -> RenderableType:
         if "layers" in model
         else name_of(run.name)
     )
-    parts: list[RenderableType] = [Text(title, style="bold"), *_read_line(run)]
+    parts: list[RenderableType] = [Text(title, style="bold"), *_preliminary_line(run)]
+    parts += _read_line(run)
     parts += _decidable_line(run.info.get("decidable"))
     parts += [*_settings_line(run.info.get("settings", {})), *_loss_line(run)]
+    parts += _precision_line(run.info.get("precision"))
     parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
@@ -101,6 +103,13 @@ def _read_line(run: Result) -> list[RenderableType]:
     ]
 
 
+def _preliminary_line(run: Result) -> list[RenderableType]:
+    """A quick run's warning; nothing for any other."""
+    if not run.preliminary:
+        return []
+    return [Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")]
+
+
 def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]:
     """The relations that the text can decide; nothing in runs of an older headscope."""
     if decidable is None:
@@ -113,6 +122,20 @@ def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:
     """Settings that are not the default; nothing where all are."""
     words = not_default(dict(settings))
     return [Text(f"not the default: {words}")] if words else []
+
+
+def _precision_line(precision: Mapping[str, Any] | None) -> list[RenderableType]:
+    """The choice of `--dtype auto`; nothing where the precision was not left to the run."""
+    if not precision:
+        return []
+    line = f"precision: {precision['dtype']}, as {precision['reason']}"
+    if "tokens" in precision:
+        line += (
+            f": masses of the first {precision['tokens']:,} tokens differ from single precision by "
+            f"{precision['mean_difference']:.4f} on average, {precision['largest_difference']:.3f} "
+            "at most"
+        )
+    return [Text(line)]
 
 
 def _count(tags: float) -> str:

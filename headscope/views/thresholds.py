@@ -15,17 +15,12 @@ from headscope.views.figure_style import outside_legend
 _TICKS = (0.5, 0.75, 1, 1.5, 2)
 
 
-def curve_of(run: Result) -> pd.DataFrame:
-    """See `headscope.statistics.threshold_sensitivity.tags_by_threshold`."""
-    return tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
-
-
 def thresholds_figure(run: Result) -> Figure:
     """Heads with a tag of each type, as floors and margins are multiplied by half to twice.
 
     Heads that rest are left out: they are many, and no function.
     """
-    table = curve_of(run)
+    table = tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     panels = figure.subplots(1, len(THRESHOLDS), sharey=True)
     for axes, (name, meaning) in zip(panels, THRESHOLDS.items(), strict=True):

@@ -134,7 +134,7 @@ def test_every_model_with_a_name_of_its_own_has_an_atlas():
     for name in atlas_names():
         run = hs.load(f"atlas:{name}")
         assert run.name == name
-        assert run.info["settings"]["max_tokens"] == hs.Settings.max_tokens
+        assert run.info["settings"]["max_tokens"] == hs.Settings().max_tokens
         assert run.info["command"] == f"headscope classify {name}"
         assert run.tagged("positional").index.size > 5
         text = b"".join(members(atlas_folder() / f"{name}.tar.xz").values())

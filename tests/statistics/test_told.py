@@ -18,7 +18,7 @@ from headscope.relations.sink import RELATIONS as SINKS
 from headscope.statistics.conditions import CONDITIONS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.heuristic_words import rule_in_words
-from headscope.views.report.head_sentences import deeds_of
+from headscope.views.report.head_sentences import head_sentences
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
 LINE = re.compile(r"  (?:yes|no ) (?P<name>[a-z ]+?)(?: \((?P<means>[^()]+)\))?: (?P<said>.+)")
@@ -178,7 +178,7 @@ def test_why_and_the_report_say_that_a_head_is_a_partial_sink(tiny_run):
     run = replace(tiny_run, evidence=table, rules=rules)
     said = "Partial sink: 0.42 of its attention on the first token; the tag asks for 0.5."
     assert said in run.why("L0H1")
-    assert said in deeds_of(run, {"layer": 0, "head": 1})
+    assert said in head_sentences(run)[0, 1]
     assert "Partial sink" not in run.why("L0H0")
 
 

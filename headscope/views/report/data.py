@@ -22,13 +22,16 @@ from headscope.statistics.causes import cause_lines
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
-from headscope.statistics.threshold_sensitivity import THRESHOLDS, in_one_line
+from headscope.statistics.threshold_sensitivity import (
+    THRESHOLDS,
+    in_one_line,
+    tags_by_threshold,
+)
 from headscope.statistics.unidentifiable import undecided
 from headscope.views.report.condition_table import ladders
-from headscope.views.report.head_sentences import deeds_of
+from headscope.views.report.head_sentences import head_sentences
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells
 from headscope.views.report.relation_sentences import in_words, instances_of, spoken, types_in_words
-from headscope.views.thresholds import curve_of
 
 _NUMBERS = (
     "mass",
@@ -172,13 +175,13 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in untold.iterrows()
     }
-    keys = _keys_from(run)
+    keys, lines = _keys_from(run), head_sentences(run)
     return [
         {
             **row,
             "keys_from": keys.get(str(name)),
             "undecided": sentences.get(name),
-            "deeds": deeds_of(run, row),
+            "deeds": lines[row["layer"], row["head"]],
             "causes": _sentences(run, row),
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
@@ -199,7 +202,7 @@ def _keys_from(run: Result) -> dict[str, list[Any]]:
 
 def _thresholds(run: Result) -> dict[str, Any]:
     """The curves of tags against thresholds: of each, the factors and for each type its heads."""
-    table = curve_of(run)
+    table = tags_by_threshold(run.evidence, run.rules, run.info.get("simple_rules", {}))
     curves = []
     for name, meaning in THRESHOLDS.items():
         rows = table[table["threshold"] == name]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
 from headscope.statistics.columns import GENERAL
-from headscope.statistics.partial_sinks import partial_sink_line
+from headscope.statistics.partial_sinks import partial_sink_lines
 from headscope.statistics.result import Result
 
 _MATTERS = {
@@ -18,39 +18,43 @@ _MATTERS = {
 }
 
 
-def deeds_of(run: Result, row: dict[str, Any]) -> list[str]:
-    """The lines of one head: general labels and partial rest, and of what the run measured more.
+def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
+    """The lines of each head: general labels and partial rest, and of what the run measured more.
 
     Args:
         run: a run; with `effects` for what heads write, `causes` for whether it matters, and
             `accounts` for the rule that stands in for a head's attention.
-        row: the head's row of `heads`, with `layer` and `head`.
+
+    Returns:
+        By layer and head.
     """
-    rests = partial_sink_line(run.evidence, run.rules, row["layer"], row["head"])
-    lines = [*_general(run, row), *filter(None, [rests])]
-    return [*lines, *_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+    rests = partial_sink_lines(run.evidence, run.rules)
+    general = _general(run.evidence[run.evidence["tagged"].astype(bool)])
+    lines: dict[tuple[int, int], list[str]] = {}
+    for row in run.heads.to_dict("records"):
+        key = row["layer"], row["head"]
+        lines[key] = [*general.get(key, ()), *filter(None, [rests.get(key)])]
+        lines[key] += [*_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
+    return lines
 
 
-def _head_rows(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
+def _head_rows(table: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
     return table[(table["layer"] == row["layer"]) & (table["head"] == row["head"])]
 
 
-def _general(run: Result, row: dict[str, Any]) -> list[str]:
-    """General labels of the head's tags, each once."""
-    evidence = run.evidence
-    tags = _head_rows(evidence[evidence["tagged"].astype(bool)], row)
+def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
+    """Sentences on the general labels of heads' tags, each once, by layer and head."""
     if GENERAL not in tags:
-        return []
-    names = tags[GENERAL].where(tags[GENERAL].notna(), "")
-    tags = tags[(names != "").astype(bool)]
-    labels = dict.fromkeys(zip(tags["type"], tags[GENERAL], strict=True))
-    return [
-        f"General tag {kind}/{name}: the head does not tell these labels apart."
-        for kind, name in labels
-    ]
+        return {}
+    sentences: dict[tuple[int, int], dict[str, None]] = {}
+    for layer, head, kind, name in tags[["layer", "head", "type", GENERAL]].to_numpy().tolist():
+        if not pd.isna(name) and name:
+            sentence = f"General tag {kind}/{name}: the head does not tell these labels apart."
+            sentences.setdefault((layer, head), {})[sentence] = None
+    return {key: list(once) for key, once in sentences.items()}
 
 
-def _writes(run: Result, row: dict[str, Any]) -> list[str]:
+def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
     if run.effects is None:
         return []
     effects = _head_rows(run.effects, row)
@@ -75,7 +79,7 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
     )
 
 
-def _matters(causes: pd.DataFrame | None, row: dict[str, Any]) -> list[str]:
+def _matters(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
     if causes is None:
         return []
     head_causes = _head_rows(causes, row)
@@ -102,7 +106,7 @@ def _cause(cause: dict[Any, Any]) -> str:
     return f"{_MATTERS[cause['verdict']]}: {done} {change}{control_note}."
 
 
-def _account(run: Result, row: dict[str, Any]) -> list[str]:
+def _account(run: Result, row: dict[Any, Any]) -> list[str]:
     if run.accounts is None or pd.isna(row.get("explained")):
         return []
     return [f"Its account (the rule explains {row['explained']:.0%} of its bits): {row['rule']}"]

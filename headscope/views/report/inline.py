@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from headscope.heads import HeadNames, head_name
-from headscope.statistics.result import Result
+from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.colours import colour, is_resting, letter
 
@@ -26,8 +26,9 @@ def atlas_html(run: Result) -> str:
         for name, count in counts.items()
     )
     name = escape(str(run.info.get("model", {}).get("name", "")))
+    marked = f" ({PRELIMINARY})" if run.preliminary else ""
     return (
-        f'<div style="overflow-x:auto"><b>{name}</b><br>{legend}'
+        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{legend}'
         f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
     )
 

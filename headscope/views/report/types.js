@@ -66,6 +66,7 @@ function aboutPage() {
     info.command ? el("p", {}, "To repeat it: ", el("code", {}, info.command)) : null,
     list("Model", info.model), list("Settings", { types: (info.types || []).join(", "), bos: info.bos, engine: info.engine, ...info.settings }),
     info.text_read ? list("Text read", { tokens: info.text_read.tokens, of: info.text_read.of, "interim looks": info.text_read.looks, "tags that the rest would change, about": info.text_read.expected_changes }) : null,
+    info.precision ? list("Precision, chosen by the run (differences of masses on the text's beginning)", info.precision) : null,
     info.corpora ? list("Corpora (sha256)", info.corpora.files) : null,
     list("Thresholds", info.thresholds), list("Versions and times", { ...info.provenance.versions, time: info.provenance.time, seconds: info.provenance.seconds, tokens: info.provenance.tokens }),
     el("p", { class: "small" }, "A tag says where a head looks. It does not say what the head does with that, nor whether the model needs it."));

@@ -1,0 +1,243 @@
+"""`--dtype auto`: when half precision is tried, when it is kept, and that a run says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import headscope as hs
+from headscope.errors import HeadscopeError
+from headscope.measure import precision_check
+from headscope.measure.precision_check import beginning, compare_precisions
+from headscope.measure.tally import Tally
+from headscope.models import precision
+from headscope.models.checkpoint import find_checkpoint
+from headscope.models.engines.kernels import softmax_attend
+from headscope.models.gguf_files import gguf_matrix_bits
+from headscope.models.precision import multiplies_natively, stored_bits
+from headscope.run import windows
+from tests.helpers.models import save_model
+from tests.helpers.shell import headscope
+
+ASKED = {"types": ["positional", "induction"], "max_tokens": 900, "examples": False}
+
+
+@pytest.fixture(scope="module")
+def narrow_folder(tokenizer, tmp_path_factory) -> Path:
+    """A model whose heads spread their attention widely, stored as bfloat16."""
+    folder = tmp_path_factory.mktemp("narrow") / "model"
+    save_model("llama", tokenizer, folder, spread=0.12)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def native(monkeypatch) -> None:
+    """A processor that multiplies bfloat16, whatever this one does."""
+    monkeypatch.setattr(precision, "multiplies_natively", lambda device: True)
+
+
+def classified(folder: Path, dtype: str, out: Path | None = None) -> hs.Run:
+    return hs.classify(str(folder), "gold", dtype=dtype, out=out, progress=False, **ASKED)
+
+
+def sums(target: np.ndarray, queries: np.ndarray) -> Tally:
+    tally = Tally.zeros(tuple(f"t/r{i}" for i in range(target.shape[1])), 1, target.shape[-1])
+    blocks = len(target)
+    tally.target[:blocks], tally.queries[:blocks] = target, queries
+    return tally
+
+
+def test_the_widest_matrix_says_how_wide_a_checkpoint_is(narrow_folder, gpt2_folder, tmp_path):
+    assert stored_bits(find_checkpoint("narrow", narrow_folder)) == 16
+    assert stored_bits(find_checkpoint("wide", gpt2_folder)) == 32
+    model = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.bfloat16)
+    model.model.norm.to(torch.float32)
+    model.save_pretrained(tmp_path)
+    assert stored_bits(find_checkpoint("norm", tmp_path)) == 16
+    model.model.layers[1].mlp.to(torch.float32)
+    model.save_pretrained(tmp_path)
+    assert stored_bits(find_checkpoint("one layer", tmp_path)) == 32
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [("Q8_0", 16), ("F16", 16), ("BF16", 16), ("F32", 32)],
+)
+def test_a_gguf_file_is_as_wide_as_its_widest_matrix(tmp_path, kind, bits):
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_token_list(["a", "été", "c" * 300])
+    writer.add_array("numbers", [1.5, 2.5])
+    writer.add_array("nested", [1, 2, 3])
+    writer.add_bool("truth", True)
+    writer.add_string("text", "words")
+    wide = np.ones((2, 64), np.float32)
+    of_kind = gguf.GGMLQuantizationType[kind]
+    writer.add_tensor("norm.weight", np.ones(64, np.float32))
+    writer.add_tensor("half.weight", wide.astype(np.float16))
+    writer.add_tensor("odd.weight", gguf.quants.quantize(wide, of_kind), raw_dtype=of_kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert {tensor.name: tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors}[
+        "odd.weight"
+    ] == of_kind
+    assert gguf_matrix_bits(path) == bits
+
+
+def test_the_processor_itself_says_whether_it_multiplies_natively(monkeypatch):
+    answer = multiplies_natively("cpu")
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file() and torch.backends.mkldnn.is_available():
+        flags = set(cpuinfo.read_text().split())
+        if "flags" in flags:
+            assert answer == bool(flags & {"avx512_bf16", "amx_bf16"})
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not multiplies_natively("cpu")
+
+
+def test_rounding_is_tolerated_up_to_both_bounds():
+    rng = np.random.default_rng(0)
+    queries = np.full((4, 30), 10)
+    wide = rng.uniform(0.2, 0.6, (4, 30, 1, 50)) * 10
+    check = compare_precisions(sums(wide, queries), sums(wide, queries), 512)
+    assert (check.dtype, check.mean_difference, check.tokens) == ("bfloat16", 0.0, 512)
+    assert check.masses == 30 * 50
+
+    small = sums(wide + 10 * 0.001, queries)
+    check = compare_precisions(sums(wide, queries), small, 512)
+    assert check.dtype == "bfloat16"
+    assert check.mean_difference == pytest.approx(0.001)
+
+    check = compare_precisions(sums(wide, queries), sums(wide + 10 * 0.002, queries), 512)
+    assert check.dtype == "float32"
+    assert check.mean_difference == pytest.approx(0.002)
+
+    one = wide.copy()
+    one[:, 7, 0, 9] += 10 * 0.06
+    check = compare_precisions(sums(wide, queries), sums(one, queries), 512)
+    assert check.dtype == "float32"
+    assert check.largest_difference == pytest.approx(0.06)
+    assert check.mean_difference < precision_check.MEAN_DIFFERENCE
+
+
+def test_masses_of_few_queries_are_not_compared():
+    queries = np.zeros((4, 2), int)
+    queries[:, 0], queries[0, 1] = 10, 19
+    wide = np.ones((4, 2, 1, 3))
+    other = wide.copy()
+    other[0, 1] += 19
+    check = compare_precisions(sums(wide, queries), sums(other, queries), 512)
+    assert (check.dtype, check.masses) == ("bfloat16", 3)
+    queries[:, 0] = 1
+    check = compare_precisions(sums(wide, queries), sums(other, queries), 512)
+    assert (check.dtype, check.tokens) == ("float32", 0)
+
+
+def test_what_is_no_number_is_no_small_difference():
+    queries, wide = np.full((2, 1), 30), np.ones((2, 1, 1, 2))
+    broken = wide.copy()
+    broken[0, 0, 0, 1] = np.nan
+    check = compare_precisions(sums(wide, queries), sums(broken, queries), 512)
+    assert check.dtype == "float32"
+    assert check.facts["largest_difference"] == 1.0
+
+
+def test_no_more_is_read_twice_than_is_said(tokenizer):
+    every = windows("gold", tokenizer, max_tokens=3000)
+    first = list(beginning(every))
+    assert sum(map(len, first[:-1])) < precision_check.TOKENS <= sum(map(len, first))
+
+
+def test_it_is_the_run_that_bfloat16_gives_and_gives_it_again(narrow_folder, native, tmp_path):
+    runs = [classified(narrow_folder, "auto", tmp_path / f"auto{i}") for i in range(2)]
+    asked = classified(narrow_folder, "bfloat16", tmp_path / "asked")
+    facts = runs[0].info["precision"]
+    assert runs[0].info["model"]["dtype"] == facts["dtype"] == "bfloat16"
+    assert facts["tokens"] >= precision_check.TOKENS
+    assert 0 < facts["mean_difference"] <= facts["mean_bound"]
+    assert facts["mean_difference"] <= facts["largest_difference"] <= facts["largest_bound"]
+    assert "precision" not in asked.info
+    for name in ("evidence.csv", "heads.csv", "sums.npz"):
+        one, again, other = (
+            (tmp_path / f / name).read_bytes() for f in ("auto0", "auto1", "asked")
+        )
+        assert one == again == other
+
+
+def test_single_precision_is_kept_where_rounding_is_too_large(
+    narrow_folder, native, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(precision_check, "MEAN_DIFFERENCE", 1e-9)
+    run = classified(narrow_folder, "auto", tmp_path / "auto")
+    classified(narrow_folder, "float32", tmp_path / "asked")
+    assert run.info["model"]["dtype"] == "float32"
+    assert run.info["precision"]["reason"] == "rounding is too large"
+    for name in ("evidence.csv", "heads.csv"):
+        assert (tmp_path / "auto" / name).read_bytes() == (tmp_path / "asked" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("folder", "changes", "is_native", "reason"),
+    [
+        ("gpt2_folder", {}, True, "its weights are stored in 32 bits"),
+        ("narrow_folder", {}, False, "this cpu has no instructions for bfloat16"),
+        ("narrow_folder", {"engine": "lens"}, True, "the lens engine keeps a model as it is"),
+    ],
+)
+def test_half_precision_is_not_even_tried(request, monkeypatch, folder, changes, is_native, reason):
+    monkeypatch.setattr(precision, "multiplies_natively", lambda device: is_native)
+    path = str(request.getfixturevalue(folder))
+    run = hs.classify(path, "gold", dtype="auto", progress=False, **ASKED | changes)
+    assert run.info["precision"] == {"dtype": "float32", "reason": reason}
+    assert run.info["model"]["dtype"] == "float32"
+
+
+def test_a_model_in_memory_stays_as_it_is(narrow_folder, tokenizer, native):
+    network = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.float32)
+    run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
+    assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "float32"
+    assert "in memory" in run.info["precision"]["reason"]
+    network.to(torch.bfloat16)
+    run = hs.classify((network, tokenizer), "gold", dtype="auto", progress=False, **ASKED)
+    assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "bfloat16"
+
+
+def test_terminal_and_report_say_what_was_chosen(gpt2_folder, tmp_path):
+    out = tmp_path / "run"
+    words = ["--corpus", "gold", "--types", "positional", "--max-tokens", 600, "--out", out]
+    done = headscope("classify", gpt2_folder, *words, "--dtype", "auto")
+    assert "precision: float32, as its weights are stored in 32 bits" in done.stdout
+    assert '"precision":{"dtype":"float32"' in (out / "report.html").read_text()
+    info = json.loads((out / "run.json").read_text())
+    assert info["command"].endswith("--dtype auto")
+    info["precision"] = {"dtype": "float32"}
+    (out / "run.json").write_text(json.dumps(info))
+    done = headscope("heads", out)
+    assert (done.returncode, "reason of the precision must be" in done.stderr) == (2, True)
+
+
+def test_another_word_is_refused_with_the_choices(gpt2_folder):
+    with pytest.raises(HeadscopeError, match=r"no dtype named 'int8'; choose from: .*float32"):
+        classified(gpt2_folder, "int8")
+
+
+def test_log_sum_exps_of_half_precision_are_in_single_precision():
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (
+        torch.randn(2, 3, 40, 16, generator=generator).to(torch.bfloat16) for _ in range(3)
+    )
+    _, normaliser = softmax_attend(query, key, value, 0.25)
+    assert normaliser.dtype == torch.float32
+    scores = query.double() @ key.double().transpose(-1, -2) * 0.25
+    scores = scores.masked_fill(torch.ones(40, 40).triu(1).bool(), -torch.inf)
+    assert torch.allclose(normaliser.double(), scores.logsumexp(-1), atol=1e-4)
