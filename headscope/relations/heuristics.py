@@ -110,7 +110,7 @@ def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarra
         pick[d - 1, : max(0, stop - d)] = token[d : max(d, stop)]
     if not len(words):
         return pick
-    mirrored = np.stack(list(_by_word(_mirror(words), _capitals(window)[::-1])))
+    mirrored = np.stack(list(_by_word(mirror_words(words, length - 1), _capitals(window)[::-1])))
     by_word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
     apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
     pick[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
@@ -122,13 +122,12 @@ def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarra
     return pick
 
 
-def _mirror(words: WordTable) -> WordTable:
-    """The words from the last to the first, without heads."""
-    last = words.last.max()
+def mirror_words(words: WordTable, last: int) -> WordTable:
+    """The words from the last to the first, without heads, of a window with this last position."""
     return WordTable(
         first=(last - words.last)[::-1],
         last=(last - words.first)[::-1],
-        sentence=(words.sentence.max() - words.sentence)[::-1],
+        sentence=(words.sentence.max(initial=0) - words.sentence)[::-1],
         head=np.full(len(words), -1),
         deprel=words.deprel[::-1],
         upos=words.upos[::-1],
