@@ -27,9 +27,9 @@ class Zoo(Study):
     """Habits and the tags that are not true of them; oracles and whether they were found."""
 
     heads: pd.DataFrame
-    """A row per head: `kind` (`habit`, `unseen habit` or `oracle`), `name`, `relation` (what it must
-    earn, joined by `;`), `noise`, `n` (queries of that relation), `verdict`, `found`, `tags` and
-    `false`."""
+    """A row per head: `kind` (`habit`, `unseen habit` or `oracle`), `name`, `relation` (what it
+    must earn, joined by `;`), `noise`, `n` (queries of that relation), `verdict`, `found`, `tags`
+    and `false`."""
     judged: pd.DataFrame
     """A row per relation that could be earned: `relation`, `n`, and `habits`, of how many habits it
     would not be true."""

@@ -303,8 +303,9 @@ def _copy_of_name(reading: WindowFeatures) -> Table:
 
 
 def _sentence_of_copy(reading: WindowFeatures) -> Table:
-    """Words of the sentence that holds that copy."""
-    return np.asarray((_copy_of_name(reading).astype(int) @ (reading.sentences_back == 0)) > 0)
+    """Words of the sentence that holds that copy; marks are none here."""
+    inside = _copy_of_name(reading).astype(int) @ (reading.sentences_back == 0)
+    return np.asarray((inside > 0) & ~reading.is_of("PUNCT"))
 
 
 _KEYS: dict[str, Keys] = {
