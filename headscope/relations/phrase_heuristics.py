@@ -1,4 +1,4 @@
-"""Simple rules about phrases: ends of runs, clauses, words near others or beside them."""
+"""Simple rules about phrases: where runs of a class begin and end, and what stood before a mark."""
 
 from __future__ import annotations
 
@@ -17,53 +17,19 @@ _CLASSES = {
     "content-word": ("NOUN", "PROPN", "VERB", "ADJ", "ADV"),
     "function-word": ("ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"),
 }
-_ANCHORS = {
-    "adposition": ("ADP",),
-    "conjunction": ("CCONJ",),
-    "determiner": ("DET",),
-    "mark": ("PUNCT",),
-    "boundary": ("PUNCT", "SCONJ", "CCONJ"),
-    "function-word": _CLASSES["function-word"],
-    "adposition-verb-or-mark": ("ADP", "VERB", "PUNCT"),
-}
-"""Words beside which, or before the last of which, a rule looks."""
-_WORDS = (3, 4, 6)
+_ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 
-def by_phrase(
-    upos: ndarray, lengths: Int[ndarray, " word"]
-) -> Iterator[tuple[str, Int[ndarray, " word"]]]:
-    """Rules by name, with what each picks at each word; what is no earlier word is no pick.
-
-    Args:
-        upos: parts of speech.
-        lengths: letters of each word.
-    """
-    count = np.arange(len(upos))
-    anchors = {name: np.isin(upos, classes) for name, classes in _ANCHORS.items()}
-    clause = np.maximum.accumulate(np.where(anchors["boundary"], count, 0))
-    last = {name: nearest(mask) for name, mask in anchors.items()}
+def by_phrase(upos: ndarray) -> Iterator[tuple[str, Int[ndarray, " word"]]]:
+    """Rules by name, with what each picks at each word of these parts of speech."""
+    anchors = {name: nearest(upos == anchor) for name, anchor in _ANCHORS.items()}
     for name, classes in _CLASSES.items():
         mask = np.isin(upos, classes)
-        near, following = nearest(mask), _following(mask)
-        beside = np.pad(mask, 1)
+        beside, near = np.pad(mask, 1), nearest(mask)
         yield f"nearest-{name}-opening-a-run", nearest(mask & ~beside[:-2])
         yield f"nearest-{name}-closing-a-run", nearest(mask & ~beside[2:])
-        for size in _WORDS:
-            yield f"first-{name}-of-{size}-words", following[np.maximum(count - size, 0)]
-        yield f"first-{name}-in-clause", following[clause]
-        yield f"nearest-{name}-in-clause", np.where(near >= clause, near, -1)
-        for anchor in ("adposition", "conjunction", "mark"):
-            yield f"{name}-before-{anchor}", np.where(last[anchor] >= 0, near[last[anchor]], -1)
-        after = last["determiner"] + 1
-        yield f"{name}-after-determiner", np.where(after > 0, following[after], -1)
-    for anchor, place in last.items():
-        yield f"word-after-{anchor}", np.where(place >= 0, place + 1, -1)
-        yield f"word-before-{anchor}", place - 1
-    for size in _WORDS:
-        before = count - np.arange(1, size + 1)[:, None]
-        seen = np.where(before >= 0, lengths[np.maximum(before, 0)], -1)
-        yield f"longest-of-{size}-words", count - 1 - seen.argmax(0)
+        for anchor, place in anchors.items():
+            yield f"{name}-before-{anchor}", np.where(place >= 0, near[place], -1)
 
 
 def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
@@ -79,12 +45,5 @@ def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
     return latest
 
 
-def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " place"]:
-    """For each place of a word, and that behind the last, the first of a mask from there on."""
-    marked = np.where(mask, np.arange(len(mask)), len(mask))
-    following = np.minimum.accumulate(marked[::-1])[::-1]
-    return np.append(np.where(following < len(mask), following, -1), -1)
-
-
-PHRASE_RULES = tuple(name for name, _ in by_phrase(np.empty(0, "U1"), np.empty(0, np.int64)))
+PHRASE_RULES = tuple(name for name, _ in by_phrase(np.empty(0, "U1")))
 """Names of the rules."""

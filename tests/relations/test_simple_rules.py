@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -30,52 +28,23 @@ OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
 RELATIONS = {relation.id: relation for relation in relations_of()}
 
 
-ANCHORS = {
-    "adposition": "ADP", "conjunction": "CCONJ", "determiner": "DET", "mark": "PUNCT",
-    "boundary": "PUNCT SCONJ CCONJ", "function-word": " ".join(CLASSES["function-word"]),
-    "adposition-verb-or-mark": "ADP VERB PUNCT",
-}  # fmt: skip
+ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 
 def slow_phrase(window: Window, q: int, rule: str) -> int | None:
     """The word that a rule about phrases picks for word q."""
-    words, upos = window.words, window.words.upos.tolist()
-
-    def last(found: list[int]) -> int | None:
-        return found[-1] if found else None
-
-    def letters(k: int) -> int:
-        return sum(len(window.strings[p].strip()) for p in range(words.first[k], words.last[k] + 1))
-
-    def mark(anchor: str) -> int | None:
-        return last([k for k in range(q) if upos[k] in ANCHORS[anchor].split()])
-
-    if place := re.fullmatch(r"word-(after|before)-(.+)", rule):
-        anchor, step = mark(place[2]), 1 if place[1] == "after" else -1
-        return None if anchor is None or not 0 <= anchor + step < q else anchor + step
-    if size := re.fullmatch(r"longest-of-(\d)-words", rule):
-        near = range(max(0, q - int(size[1])), q)
-        return max(near, key=lambda k: (letters(k), k), default=None)
+    upos = window.words.upos.tolist()
     name = next(c for c in sorted(CLASSES, key=len, reverse=True) if c in rule)
     of_class = [k for k in range(q) if upos[k] in CLASSES[name]]
     if "run" in rule:
-        beside = -1 if "opening" in rule else 1
+        step = -1 if "opening" in rule else 1
         # the query may be of the run
-        row = [upos[k] in CLASSES[name] for k in range(len(upos))]
-        edges = [k for k in of_class if not (0 <= k + beside < len(row) and row[k + beside])]
-        return last(edges)
-    if near_words := re.search(r"of-(\d)-words", rule):
-        return next((k for k in of_class if k >= q - int(near_words[1])), None)
-    if rule.endswith("-in-clause"):
-        start = max((k for k in range(q + 1) if upos[k] in ANCHORS["boundary"].split()), default=0)
-        inside = [k for k in of_class if k >= start]
-        return next(iter(inside), None) if rule.startswith("first") else last(inside)
-    anchor = mark(rule.rpartition("-")[2])
-    if anchor is None:
-        return None
-    if rule.endswith("-after-determiner"):
-        return next((k for k in of_class if k > anchor), None)
-    return last([k for k in of_class if k < anchor])
+        row = [each in CLASSES[name] for each in upos]
+        edges = [k for k in of_class if not (0 <= k + step < len(row) and row[k + step])]
+        return edges[-1] if edges else None
+    marks = [k for k in range(q) if upos[k] == ANCHORS[rule.rpartition("-")[2]]]
+    before = [k for k in of_class if marks and k < marks[-1]]
+    return before[-1] if before else None
 
 
 def slow(window: Window, q: int, rule: str) -> int | None:
@@ -83,6 +52,9 @@ def slow(window: Window, q: int, rule: str) -> int | None:
     if rule in PHRASE_RULES:
         return slow_phrase(window, q, rule)
     words = window.words
+    if rule == "nearest-mention":
+        heads = set(window.mentions.first.tolist())
+        return next((k for k in range(q - 1, -1, -1) if words.first[k] in heads), None)
     earlier = [k for k in range(q) if words.last[k] < words.last[q]]
     inside = [k for k in earlier if words.sentence[k] == words.sentence[q]]
 
