@@ -200,6 +200,6 @@ def _zoo(
     from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as run_zoo
     from headscope.studies.validation.heuristic_benchmark.benchmark_result import zoo_lines
 
-    size = {"encoder": encoder, "max_tokens": max_tokens}
-    benchmark = run_zoo(corpus, **size, progress=shown_progress(call.quiet))
+    progress = shown_progress(call.quiet)
+    benchmark = run_zoo(corpus, encoder=encoder, max_tokens=max_tokens, progress=progress)
     return benchmark, [zoo_lines(benchmark)]

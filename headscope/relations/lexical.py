@@ -16,9 +16,9 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import DRAWS, same_distance
-from headscope.relations.heuristics import FALLING_BACK, nearest, of_class, same_class
+from headscope.relations.heuristics import FALLING_BACK, of_class, same_class
 from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
-from headscope.relations.phrase_heuristics import PHRASE_RULES
+from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.relations.relation import (
     Baseline,
     DrawControl,

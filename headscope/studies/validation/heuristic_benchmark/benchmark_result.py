@@ -108,8 +108,9 @@ class Zoo(Study):
 
     @property
     def false_rate(self) -> float:
-        """False tags of habits, as a share of habit × relation, in [0, 1]."""
-        return float(len(self.false_tags) / self.judged["habits"].sum())
+        """False tags of habits, as a share of habit × relation, in [0, 1]; NaN if there is none."""
+        pairs = int(self.judged["habits"].sum())
+        return len(self.false_tags) / pairs if pairs else float("nan")
 
     @property
     def found_share(self) -> float:
