@@ -54,7 +54,7 @@ RULES = (
     "capitalised",
 )
 """Simple rules by name; `own` is the one that a relation brings itself, if any."""
-EARLIER = (*RULES, *PHRASE_RULES, "nearest-mention")
+EARLIER = (*RULES, *PHRASE_RULES)
 """Every rule that a causal model's heads may follow."""
 _AHEAD = (
     *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
@@ -194,10 +194,9 @@ def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[nd
     yield _nearest_other(words.upos)
     yield starts - 1
     yield _after(of_class(words, "PUNCT"))
-    first = window.words.first[::step]
-    yield nearest(np.array([window.strings[p].strip()[:1].isupper() for p in first], bool))
+    capitals = [window.strings[p].strip()[:1].isupper() for p in window.words.first[::step]]
+    yield nearest(np.array(capitals, bool))
     yield from (pick for _, pick in by_phrase(words.upos))
-    yield nearest(np.isin(first, window.mentions.first))
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:

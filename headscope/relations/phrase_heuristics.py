@@ -1,4 +1,4 @@
-"""Simple rules about phrases: where runs of a class begin and end, and what stood before a mark."""
+"""Simple rules about phrases: the last word of a class before the nearest adposition or mark."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 def by_phrase(upos: ndarray) -> Iterator[tuple[str, Int[ndarray, " word"]]]:
     """Rules by name, with what each picks at each word of these parts of speech."""
-    anchors = {name: nearest(upos == anchor) for name, anchor in _ANCHORS.items()}
-    for name, classes in _CLASSES.items():
-        mask = np.isin(upos, classes)
-        beside, near = np.pad(mask, 1), nearest(mask)
-        yield f"nearest-{name}-opening-a-run", nearest(mask & ~beside[:-2])
-        yield f"nearest-{name}-closing-a-run", nearest(mask & ~beside[2:])
-        for anchor, place in anchors.items():
-            yield f"{name}-before-{anchor}", np.where(place >= 0, near[place], -1)
+    for anchor, anchor_class in _ANCHORS.items():
+        anchor_word = nearest(upos == anchor_class)
+        for name, classes in _CLASSES.items():
+            near = nearest(np.isin(upos, classes))
+            yield f"{name}-before-{anchor}", np.where(anchor_word >= 0, near[anchor_word], -1)
 
 
 def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:

@@ -32,16 +32,10 @@ ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 
 def slow_phrase(window: Window, q: int, rule: str) -> int | None:
-    """The word that a rule about phrases picks for word q."""
+    """The word that a rule about words before a mark picks for word q."""
     upos = window.words.upos.tolist()
     name = next(c for c in sorted(CLASSES, key=len, reverse=True) if c in rule)
     of_class = [k for k in range(q) if upos[k] in CLASSES[name]]
-    if "run" in rule:
-        step = -1 if "opening" in rule else 1
-        # the query may be of the run
-        row = [each in CLASSES[name] for each in upos]
-        edges = [k for k in of_class if not (0 <= k + step < len(row) and row[k + step])]
-        return edges[-1] if edges else None
     marks = [k for k in range(q) if upos[k] == ANCHORS[rule.rpartition("-")[2]]]
     before = [k for k in of_class if marks and k < marks[-1]]
     return before[-1] if before else None
@@ -52,9 +46,6 @@ def slow(window: Window, q: int, rule: str) -> int | None:
     if rule in PHRASE_RULES:
         return slow_phrase(window, q, rule)
     words = window.words
-    if rule == "nearest-mention":
-        heads = set(window.mentions.first.tolist())
-        return next((k for k in range(q - 1, -1, -1) if words.first[k] in heads), None)
     earlier = [k for k in range(q) if words.last[k] < words.last[q]]
     inside = [k for k in earlier if words.sentence[k] == words.sentence[q]]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.arguments import ANYTHING, FLAG, takes
+from headscope.arguments import ANYTHING, FLAG, Default, takes
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.shipped import MINI, listed, mini_folder, shipped_corpora
 from headscope.corpus.window import Window
@@ -44,16 +44,24 @@ DOCUMENTS = 16
 """Documents of facts and of repeated words, enough for a tag."""
 
 
+class ZooText(TypedDict, total=False):
+    """The size of the text that `zoo` reads."""
+
+    max_tokens: Annotated[int, Default(MAX_TOKENS)]
+    """Tokens of text to read, to the end of a window."""
+    max_length: Annotated[int, Default(MAX_LENGTH)]
+    """Longest window in tokens."""
+
+
 @takes(tokenizer=ANYTHING, encoder=FLAG)
 def zoo(
     corpus: str | Path | Sequence[str | Path] | None = None,
     *,
     encoder: bool = False,
     tokenizer: Any = None,
-    max_tokens: int = MAX_TOKENS,
-    max_length: int = MAX_LENGTH,
     seed: int = 0,
     progress: Progress = True,
+    **size: Unpack[ZooText],
 ) -> Zoo:
     """Score heads whose answer is known on natural text: habits, and oracles with noise.
 
@@ -64,11 +72,11 @@ def zoo(
         corpus: files or folders of CoNLL-U; what ships with headscope when None.
         encoder: try heads that see both ways.
         tokenizer: a fast tokenizer of transformers; that of `mini` when None.
-        max_tokens: tokens of text to read, to the end of a window.
-        max_length: longest window in tokens.
         seed: seeds the order of files, random tokens, controls and the bootstrap.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the windows done and the windows in all.
+        size: `max_tokens`, tokens of text to read, to the end of a window (128,000); `max_length`,
+            the longest window in tokens (128).
 
     Raises:
         CorpusError: a corpus cannot be read, or has no trees.
@@ -77,7 +85,7 @@ def zoo(
     corpora = listed(corpus) or shipped_corpora()
     with progress_bar(progress, "scoring the zoo", unit="windows", loads=False) as bar:
         kind = BIDIRECTIONAL if encoder else CAUSAL
-        windows = _windows(corpora, tokenizer, kind, max_tokens, max_length, seed)
+        windows = _windows(corpora, tokenizer, kind, seed, size)
         readers = oracles(windows, _testable(windows, kind))
         heads = BenchmarkHeads(heuristics(windows, kind), readers)
         run = score_patterns(heads, windows, name="zoo", seed=seed, progress=bar)
@@ -182,9 +190,8 @@ def _windows(
     corpora: Sequence[str | Path],
     tokenizer: Any,
     attention_kind: AttentionKind,
-    max_tokens: int,
-    max_length: int,
     seed: int,
+    size: ZooText,
 ) -> list[Window]:
     """Text, and what is built beside it, as `classify` reads them.
 
@@ -197,10 +204,9 @@ def _windows(
     backend = load_tokenizer(MINI, mini_folder()) if tokenizer is None else tokenizer
     name = MINI if tokenizer is None else "the tokenizer"
     encoder = Tokenizer(backend, name=name, attention_kind=attention_kind)
-    built = {"max_length": max_length, "seed": seed}
-    text = list(
-        TextWindows(corpora, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
-    )
+    built = {"max_length": size.get("max_length", MAX_LENGTH), "seed": seed}
+    max_tokens = size.get("max_tokens", MAX_TOKENS)
+    text = list(TextWindows(corpora, encoder, max_tokens=max_tokens, **built))
     if not any((window.words.head >= 0).any() for window in text):
         raise CorpusError("no trees in this text, and oracles read them; a corpus is CoNLL-U")
     vocabulary = encoder.ordinary_tokens(len(backend))

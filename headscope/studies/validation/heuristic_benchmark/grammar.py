@@ -102,9 +102,9 @@ def rule_of(name: str, scores: Mapping[str, Score]) -> AttentionRule:
         name: such as `nearest VERB`, `noun → first verb of the sentence`, `2 tokens back`.
         scores: numbers by which the highest is picked, by the adjective that names them.
     """
-    for ending, turned in ((MIRRORED, mirrored), (EITHER_SIDE, on_either_side)):
+    for ending, transform in ((MIRRORED, mirrored), (EITHER_SIDE, on_either_side)):
         if name.endswith(ending):
-            return turned(rule_of(name.removesuffix(ending), scores))
+            return transform(rule_of(name.removesuffix(ending), scores))
     if name in _TOKENS:
         return _TOKENS[name]
     if name.startswith("half "):
@@ -179,7 +179,7 @@ def _highest(keys: Keys, score: Score, reading: WindowFeatures) -> Rows:
 
 def _within(reading: WindowFeatures, words: int) -> Table:
     """Words no farther back than so many."""
-    return np.asarray(reading.place[:, None] - reading.place[None, :] <= words)
+    return np.asarray(reading.position[:, None] - reading.position[None, :] <= words)
 
 
 _PHRASE = re.compile(
@@ -239,8 +239,8 @@ def _both(keys: Keys, test: Callable[[WindowFeatures], Any]) -> Keys:
 def _edge_of_run(classes: Sequence[str], step: int, reading: WindowFeatures) -> Table:
     """Earlier words of some classes with none of them beside it on that side."""
     of_class = np.pad(reading.is_of(*classes), 1)
-    beside = np.roll(of_class, -step)
-    return np.asarray(reading.earlier & (of_class & ~beside)[1:-1])
+    neighbour = np.roll(of_class, -step)
+    return np.asarray(reading.earlier & (of_class & ~neighbour)[1:-1])
 
 
 def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
@@ -252,7 +252,7 @@ def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
 
 def _beyond(keys: Keys, marks: Keys, after: bool, reading: WindowFeatures) -> Table:
     """The keys that stand behind the last mark before the query, or before that mark."""
-    mark, position = marks(reading), reading.place
+    mark, position = marks(reading), reading.position
     last = (position * mark).max(1, initial=0)[:, None]
     beyond = position > last if after else position < last
     return np.asarray(keys(reading) & beyond & mark.any(axis=1, keepdims=True))

@@ -1,7 +1,7 @@
 """Heuristics: heads without syntax, reference or meaning, with the tags that are true of each.
 
-Every third of `_FURTHER` is held back while rules are chosen, so that it says how many habits pass
-that no rule was made for; it is no longer so once a rule is chosen by it.
+Every third head of the templates is held back while rules are chosen, so that it says how many
+habits pass that no rule was made for; it is no longer so once a rule is chosen by it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def heuristics(
         return -np.array([frequency.get(lemma, 0) for lemma in reading.words.lemma.tolist()], float)
 
     scores = {"commonest": times_so_far, "longest": form_length, "rarest": rarity}
-    rows = (*_by_class(), *_by_query(), *_by_place(), *_OTHERS, *_further(), *_mixtures())
+    rows = (*_by_class(), *_by_query(), *_by_place(), *_OTHERS, *_of_templates(), *_mixtures())
     if attention_kind.sees_future:
         rows = (*rows, *map(_mirrored, filter(_has_mirror, rows)), *_both_sides())
     return tuple(
@@ -267,7 +267,7 @@ _OTHERS: tuple[Row, ...] = (
 )
 
 
-_FURTHER = (
+_TEMPLATES = (
     ("nearest {} that opens a run", "noun, nominal, content word, function word, VERB|AUX"),
     ("nearest {} that closes a run", "noun, nominal, content word, function word, VERB|AUX"),
     ("{} noun that closes a run", "second nearest"),
@@ -307,7 +307,7 @@ _FURTHER = (
     ("{}", "word ends near the copy"),
 )
 """Names, and what stands in their gaps."""
-_EITHER = (
+_EITHER_SIDE_TEMPLATES = (
     ("nearest {}", "noun, verb, VERB|AUX, adjective, comma, content word, function word"),
     ("nearest {}", "nominal that closes a run, of the same class, of the same lemma"),
     ("noun → nearest {}", "verb, noun"),
@@ -323,17 +323,17 @@ def _names(table: Iterable[tuple[str, str]]) -> list[str]:
     return [name.format(word) for name, words in table for word in words.split(", ")]
 
 
-_HELD = frozenset((*_names(_FURTHER)[2::3], *_names(_EITHER)[2::3]))
+_HELD = frozenset((*_names(_TEMPLATES)[2::3], *_names(_EITHER_SIDE_TEMPLATES)[2::3]))
 
 
-def _further() -> Iterator[Row]:
+def _of_templates() -> Iterator[Row]:
     may = (*_lexical((*CLASSES["content word"], *CLASSES["function word"])), *_OFFSETS, *_COPY)
-    for name in _names(_FURTHER):
+    for name in _names(_TEMPLATES):
         yield name, (), (*may, "delimiter/*") if name == "first word of the clause" else may
 
 
 def _both_sides() -> Iterator[Row]:
-    for name in _names(_EITHER):
+    for name in _names(_EITHER_SIDE_TEMPLATES):
         yield name + EITHER_SIDE, (), ("lexical/*", "positional/*", "delimiter/*", *_COPY)
 
 

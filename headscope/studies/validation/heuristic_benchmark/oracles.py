@@ -152,7 +152,7 @@ def _mistakable(reading: WindowFeatures, partner: Table) -> Table:
 
 def _nearest_keys(table: Table) -> Table:
     """The nearest key of each row; of two that are as far the earlier."""
-    place = np.arange(len(table))
-    far = np.where(table, np.abs(place[None, :] - place[:, None]), len(place))
-    nearest = far.argmin(1) if len(place) else place
-    return np.asarray(table & (place[None, :] == nearest[:, None]))
+    position = np.arange(len(table))
+    far = np.where(table, np.abs(position[None, :] - position[:, None]), len(position))
+    nearest = far.argmin(1) if len(position) else position
+    return np.asarray(table & (position[None, :] == nearest[:, None]))

@@ -68,7 +68,7 @@ class WindowFeatures:
         return {}
 
     @property
-    def place(self) -> Int[ndarray, " word"]:
+    def position(self) -> Int[ndarray, " word"]:
         """Numbers of the words."""
         return np.arange(len(self.words))
 
