@@ -311,7 +311,7 @@ def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
 
 LAZY = (
     "first noun of the last 4 words, mirrored",
-    "every mention, near ones more, mirrored",
+    "noun → every noun, near ones more, mirrored",
     "DET|ADJ|NUM → nearest noun that opens a run, mirrored",
     "word after the nearest ADP|VERB|PUNCT, mirrored",
     "longest word of the last 3 words, on either side",
