@@ -129,6 +129,7 @@ def emergence(
 
 
 _ZOO = "Instead, what headscope check heuristics does."
+_ENCODER = "With --zoo: try heads that see both ways."
 _TOKENS = 128_000
 
 
@@ -142,6 +143,7 @@ def calibrate(
         ),
     ] = None,
     zoo: Annotated[bool, typer.Option("--zoo", help=_ZOO)] = False,
+    encoder: Annotated[bool, typer.Option("--encoder", help=_ENCODER)] = False,
     corpus: Corpus = None,
     max_tokens: Tokens = _TOKENS,
 ) -> None:
@@ -156,13 +158,15 @@ def calibrate(
         raise ArgumentError(f"--zoo tries no model, and {model} was named; leave out one of them")
     if zoo and writes:
         raise ArgumentError("--zoo are patterns, which write nothing: leave out it or --writes")
+    if encoder and not zoo:
+        raise ArgumentError("--encoder is for --zoo; planted models look back")
     if corpus and not zoo:
         raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
     if max_tokens != _TOKENS and not zoo:
         raise ArgumentError("--max-tokens is for --zoo; planted models have a text of their own")
     if zoo and tuple(call.arguments[name] for name in loading) != (None, "auto"):
         raise ArgumentError("--zoo runs no model: leave --revision and --device out")
-    calibration, tables = _zoo(call, corpus or None, max_tokens) if zoo else _planted(call)
+    calibration, tables = _zoo(call, corpus or None, encoder, max_tokens) if zoo else _planted(call)
     files = call.write(calibration)
     for lines in tables:
         print_rich(lines)
@@ -190,9 +194,12 @@ def _planted(call: StudyCall) -> tuple[Study, list[object]]:
     return calibration, [planted_table(calibration.by_type), *random_tables]
 
 
-def _zoo(call: StudyCall, corpus: list[Path] | None, max_tokens: int) -> tuple[Study, list[object]]:
+def _zoo(
+    call: StudyCall, corpus: list[Path] | None, encoder: bool, max_tokens: int
+) -> tuple[Study, list[object]]:
     from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as run_zoo
     from headscope.studies.validation.heuristic_benchmark.benchmark_result import zoo_lines
 
-    benchmark = run_zoo(corpus, max_tokens=max_tokens, progress=shown_progress(call.quiet))
+    progress = shown_progress(call.quiet)
+    benchmark = run_zoo(corpus, encoder=encoder, max_tokens=max_tokens, progress=progress)
     return benchmark, [zoo_lines(benchmark)]

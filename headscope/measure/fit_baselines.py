@@ -28,8 +28,8 @@ from headscope.relations.cross_attention_heuristics import ACROSS, DIAGONALS
 from headscope.relations.heuristics import (
     ALL_RULES,
     CLASS_COUNT,
+    EARLIER,
     OFFSETS,
-    RULES,
     query_class,
 )
 from headscope.relations.pairs import Pairs
@@ -86,7 +86,7 @@ class BaselineHits:
 
     def best_offset_rate(self) -> float:
         """The same of rules that are a fixed distance."""
-        back, forward = (slice(start, start + OFFSETS) for start in (1, len(RULES)))
+        back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
         first = len(ALL_RULES) - len(ACROSS)  # across, distances from the diagonal
         across = slice(first, first + DIAGONALS)
         best = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward, across))

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.cross_attention_heuristics import ACROSS, across_picks
+from headscope.relations.phrase_heuristics import PHRASE_RULES, by_phrase, nearest
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
@@ -52,20 +53,22 @@ RULES = (
     "after-punctuation",
     "capitalised",
 )
-"""Every simple rule by name; `own` is the one that a relation brings itself, if any."""
+"""Simple rules by name; `own` is the one that a relation brings itself, if any."""
+EARLIER = (*RULES, *PHRASE_RULES)
+"""Every rule that a causal model's heads may follow."""
 _AHEAD = (
     *(f"offset+{d}" for d in range(1, OFFSETS + 1)),
     *(f"{d}-words-ahead" for d in range(1, WORDS_BACK + 1)),
-    *(f"later-{name}" for name in RULES[OFFSETS + WORDS_BACK + 1 :]),
+    *(f"later-{name}" for name in EARLIER[OFFSETS + WORDS_BACK + 1 :]),
 )
 ALL_RULES = (
-    *RULES,
+    *EARLIER,
     *_AHEAD,
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
     "same-class-on-either-side",
     *ACROSS,
 )
-"""`RULES`, and behind them what an encoder's heads may follow too: each rule read from the end of
+"""`EARLIER`, and behind them what an encoder's heads may follow too: each rule read from the end of
 the text (`later-first-VERB` is its last verb), and the nearest of a class on either side; last
 those of a target on its source."""
 CLASS_COUNT = len(UPOS) + 1
@@ -87,14 +90,14 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     if window.attention_kind.sees_source:
         none = np.full((len(ALL_RULES) - len(ACROSS), length), -1)
         return np.concatenate([none, across_picks(window)])
-    pick = np.full((len(RULES), length), -1)
+    pick = np.full((len(EARLIER), length), -1)
     token = np.arange(length)
     for d in range(1, OFFSETS + 1):
         pick[d, d:] = token[: max(0, length - d)]
     if len(words):
-        by_word = np.stack(list(_by_word(words, _capitals(window))))
+        by_word = np.stack(list(_by_word(window, words)))
         earlier = (by_word >= 0) & (words.last[by_word] < words.last[None, :])
-        rows = np.arange(OFFSETS + 1, len(RULES))
+        rows = np.arange(OFFSETS + 1, len(EARLIER))
         pick[rows[:, None], words.last[None, :]] = np.where(earlier, words.last[by_word], -1)
     if window.attention_kind.sees_future:
         return np.concatenate([pick, _ahead(window, pick)])
@@ -102,15 +105,15 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 
 
 def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
-    """What the rules of `ALL_RULES` after those of `RULES` pick."""
+    """What the rules of `ALL_RULES` after those of `EARLIER` pick."""
     length, words, stop = len(window), window.words, window.stop
-    pick = np.full((len(ALL_RULES) - len(RULES) - len(ACROSS), length), -1)
+    pick = np.full((len(ALL_RULES) - len(EARLIER) - len(ACROSS), length), -1)
     token = np.arange(length)
     for d in range(1, OFFSETS + 1):
         pick[d - 1, : max(0, stop - d)] = token[d : max(d, stop)]
     if not len(words):
         return pick
-    mirrored = np.stack(list(_by_word(_mirror(words), _capitals(window)[::-1])))
+    mirrored = np.stack(list(_by_word(window, mirror_words(words, length - 1), step=-1)))
     by_word = np.where(mirrored >= 0, len(words) - 1 - mirrored, -1)[:, ::-1]
     apart = (by_word >= 0) & (words.first[by_word] > words.last[None, :])
     pick[OFFSETS : len(_AHEAD), words.last] = np.where(apart, words.last[by_word], -1)
@@ -122,22 +125,17 @@ def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarra
     return pick
 
 
-def _mirror(words: WordTable) -> WordTable:
-    """The words from the last to the first, without heads."""
-    last = words.last.max()
+def mirror_words(words: WordTable, last: int) -> WordTable:
+    """The words from the last to the first, without heads, of a window with this last position."""
     return WordTable(
         first=(last - words.last)[::-1],
         last=(last - words.first)[::-1],
-        sentence=(words.sentence.max() - words.sentence)[::-1],
+        sentence=(words.sentence.max(initial=0) - words.sentence)[::-1],
         head=np.full(len(words), -1),
         deprel=words.deprel[::-1],
         upos=words.upos[::-1],
         lemma=words.lemma[::-1],
     )
-
-
-def _capitals(window: Window) -> Bool[ndarray, " word"]:
-    return np.array([window.strings[p].strip()[:1].isupper() for p in window.words.first], bool)
 
 
 @lru_cache(maxsize=32)
@@ -153,27 +151,20 @@ def same_class(words: WordTable) -> Int[ndarray, " word"]:
     return _nearest_equal(words.upos)
 
 
-def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
-    """For each word the nearest earlier one of those in a mask, −1 where there is none.
-
-    >>> nearest(np.array([True, False, True, False])).tolist()
-    [-1, 0, 0, 2]
-    """
-    words = mask.shape[-1]
-    latest = np.full(mask.shape, -1)
-    last = np.maximum.accumulate(np.where(mask, np.arange(words), -1), axis=-1)
-    latest[..., 1:] = last[..., :-1]
-    return latest
-
-
 @lru_cache(maxsize=64)
 def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
     """Which words are of one of `CLASSES`."""
     return np.array([upos in CLASSES[name] for upos in words.upos.tolist()], bool)
 
 
-def _by_word(words: WordTable, capitals: Bool[ndarray, " word"]) -> Iterator[Int[ndarray, " word"]]:
-    """What each rule about words picks at each word, in the order of `RULES`."""
+def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[ndarray, " word"]]:
+    """What each rule about words picks at each word, in the order of `EARLIER`.
+
+    Args:
+        window: the text.
+        words: its words.
+        step: -1 where these go from the last to the first.
+    """
     count = np.arange(len(words))
     for d in range(1, WORDS_BACK + 1):
         yield np.where(count >= d, count - d, -1)
@@ -203,7 +194,9 @@ def _by_word(words: WordTable, capitals: Bool[ndarray, " word"]) -> Iterator[Int
     yield _nearest_other(words.upos)
     yield starts - 1
     yield _after(of_class(words, "PUNCT"))
-    yield nearest(capitals)
+    capitals = [window.strings[p].strip()[:1].isupper() for p in window.words.first[::step]]
+    yield nearest(np.array(capitals, bool))
+    yield from (pick for _, pick in by_phrase(words.upos))
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:

@@ -16,8 +16,9 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.relations.controls import DRAWS, same_distance
-from headscope.relations.heuristics import FALLING_BACK, nearest, of_class, same_class
+from headscope.relations.heuristics import FALLING_BACK, of_class, same_class
 from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
+from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.relations.relation import (
     Baseline,
     DrawControl,
@@ -35,6 +36,8 @@ SOURCE = (
     "question is asked of every word"
 )
 BEAT_RULE_BY = 0.10
+_OF_PHRASES = frozenset((*PHRASE_RULES, *(f"later-{name}" for name in PHRASE_RULES)))
+"""Most are in most sentences what is asked for: the nearest verb of the clause."""
 NEAREST = ("NOUN", "PROPN", "VERB", "AUX", "ADJ", "ADV", "ADP", "DET", "PRON", "CCONJ", "SCONJ",
            "PART", "NUM")  # fmt: skip
 
@@ -165,7 +168,7 @@ def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: 
         find,
         control,
         TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
-        baseline=Baseline(without=frozenset(same), by_class=False),
+        baseline=Baseline(without=_OF_PHRASES | {*same}, by_class=False),
     )
 
 

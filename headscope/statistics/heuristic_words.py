@@ -15,6 +15,7 @@ _FORMS = (
     (r"second-(.+)-in-sentence", r"second nearest \1 of the sentence, where there are two"),
     (r"next-to-first-(.+)-in-sentence", r"second \1 of the sentence, where there are two"),
     (r"first-same-lemma", "first form of the same word"),
+    (r"(.+)-before-(.+)", r"last \1 before the nearest \2"),
     (r"first-(.+)", r"first \1 of the text"),
     (r"second-(.+)", r"second nearest \1"),
     (r"same-class", "nearest word of the same class"),

@@ -27,6 +27,10 @@ def gum_windows(max_tokens: int) -> list[Window]:
     return hs.windows("gum", backend, max_length=128, max_tokens=max_tokens)
 
 
+def mini_tokenizer() -> Tokenizer:
+    return Tokenizer(load_tokenizer("mini", mini_folder()), name="mini")
+
+
 @cache
 def other_windows() -> list[Window]:
     """Repeated random tokens, and sentences of related words."""

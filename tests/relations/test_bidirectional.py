@@ -12,7 +12,7 @@ from headscope.corpus.window import Frame, Window, WordTable
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.relations import relations_of
 from headscope.relations.cross_attention_heuristics import ACROSS
-from headscope.relations.heuristics import ALL_RULES, CLASSES, RULES, picks
+from headscope.relations.heuristics import ALL_RULES, CLASSES, EARLIER, picks
 from headscope.relations.relation import find, targets_of
 
 CLASS = "DET ADJ NOUN VERB DET NOUN PUNCT NOUN VERB ADP DET ADJ NOUN PUNCT".split()
@@ -75,7 +75,7 @@ def test_rules_look_ahead_as_a_slow_loop_says(window):
 
 def test_rules_that_look_back_are_those_of_a_causal_window(window):
     causal = replace(window, attention_kind=CAUSAL)
-    assert np.array_equal(picks(causal), picks(window)[: len(RULES)])
+    assert np.array_equal(picks(causal), picks(window)[: len(EARLIER)])
 
 
 def test_dependencies_count_on_both_sides_and_in_both_directions(window):

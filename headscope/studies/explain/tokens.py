@@ -16,11 +16,11 @@ from headscope.relations.heuristics import (
     OFFSETS,
     RULES,
     UPOS,
-    nearest,
     of_class,
     picks,
 )
 from headscope.relations.pairs import span_pairs
+from headscope.relations.phrase_heuristics import nearest
 from headscope.studies.explain.feature import (
     Feature,
     FeatureCells,

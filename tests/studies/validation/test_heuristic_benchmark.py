@@ -13,17 +13,19 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli import app
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, CorpusError
 from headscope.relations import relations_of
+from headscope.stimuli.facts import fact_windows
 from headscope.studies.validation.heuristic_benchmark import benchmark
 from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
 from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo, zoo_lines
 from headscope.studies.validation.heuristic_benchmark.heuristics import Heuristic, heuristics
 from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, Oracle, noisy, oracles
 from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures
-from tests.helpers.zoo import other_windows, zoo_windows
+from tests.helpers.zoo import gum_windows, mini_tokenizer, other_windows, zoo_windows
 
 EVERY = {relation.id for relation in relations_of()}
 
@@ -38,17 +40,44 @@ def some() -> list[Window]:
 
 
 ALL = heuristics(zoo_windows(1_000))
+ENCODERS = heuristics(zoo_windows(1_000), BIDIRECTIONAL)
 
 
-def is_attention(rows: np.ndarray) -> bool:
-    """Causal, no share negative, each row sums to 1."""
-    later = np.triu(rows, 1).any()
+def is_attention(rows: np.ndarray, *, two_sided: bool = False) -> bool:
+    """Causal where it is not two-sided, no share negative, each row sums to 1."""
+    later = not two_sided and np.triu(rows, 1).any()
     return not later and bool((rows >= 0).all()) and np.allclose(rows.sum(1), 1, atol=1e-5)
 
 
+def both_ways(window: Window) -> Window:
+    return replace(window, attention_kind=BIDIRECTIONAL)
+
+
 def test_there_are_many_habits_of_different_names():
-    assert len(ALL) >= 60
+    assert len(ALL) >= 300
     assert len({habit.name for habit in ALL}) == len(ALL)
+    ahead = [habit for habit in ENCODERS if habit.name not in {each.name for each in ALL}]
+    assert len(ahead) >= 300
+    assert len({habit.name for habit in ENCODERS}) == len(ENCODERS)
+
+
+def test_a_third_of_the_further_habits_is_held_back():
+    """The mirror image with the habit, so that none is known by the other."""
+    held = [habit.name for habit in ENCODERS if habit.held_back]
+    causal = {habit.name for habit in ALL if habit.held_back}
+    assert 30 <= len(causal) <= 40
+    assert causal | {f"{name}, mirrored" for name in causal if "copy" not in name} <= {*held}
+
+
+def test_a_habit_that_looks_ahead_is_attention_on_any_window():
+    looks_ahead = set()
+    for window in map(both_ways, some()):
+        for habit in ENCODERS[len(ALL) :]:
+            rows = habit(window)
+            assert is_attention(rows, two_sided=True), (habit.name, window.name)
+            if np.triu(rows, 1).any():
+                looks_ahead.add(habit.name)
+    assert len(looks_ahead) > 0.9 * len(ENCODERS[len(ALL) :])
 
 
 @pytest.mark.parametrize("habit", ALL, ids=lambda habit: habit.name)
@@ -85,6 +114,8 @@ def test_no_habit_reads_a_tree_or_an_entity_and_oracles_do():
     bare = without_annotation(window)
     for habit in ALL:
         assert np.array_equal(habit(window), habit(bare)), habit.name
+    for habit in ENCODERS[len(ALL) :]:
+        assert np.array_equal(habit(both_ways(window)), habit(both_ways(bare))), habit.name
     (reader,) = oracles([window], {"syntactic/det:head>dep"})
     assert not np.array_equal(
         reader.parts(WindowFeatures(window))[0], reader.parts(WindowFeatures(bare))[0]
@@ -154,6 +185,17 @@ def looked_at(window: Window, rows: np.ndarray, query: int) -> list[int]:
         ("pronoun → nearest mention", 7, []),
         ("nearest word with a capital", 14, [13]),
         ("commonest word so far", 17, [16]),  # "the" and "key" twice each: the nearer one
+        ("first nominal of the clause", 7, [6]),
+        ("first noun of the last 4 words", 4, [0]),
+        ("first noun of the last 3 words", 4, []),
+        ("longest word of the last 3 words", 11, [10]),
+        ("every noun of the last 6 words", 11, []),
+        ("nearest noun that closes a run", 11, [4]),
+        ("nearest content word that opens a run", 6, [3]),
+        ("noun before the last and", 11, [4]),
+        ("nearest relative word", 7, [5]),
+        ("word before the nearest boundary", 7, [4]),
+        ("DET|ADJ|NUM → nearest noun that opens a run", 15, [11]),
     ],
 )
 def test_a_habit_looks_where_its_name_says(story, name, query, keys):
@@ -161,6 +203,48 @@ def test_a_habit_looks_where_its_name_says(story, name, query, keys):
     rows = habit(story)
     assert looked_at(story, rows, query) == keys
     assert rows[story.words.last[query], 0] == (0 if keys else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "keys"),
+    [
+        ("nearest VERB, mirrored", 2, [7]),
+        ("first noun of the last 4 words, mirrored", 0, [4]),
+        ("last word of the previous sentence, mirrored", 11, [13]),
+        ("word after the nearest boundary, mirrored", 6, [7]),
+        ("DET|ADJ|NUM → nearest noun that opens a run, mirrored", 2, [4]),
+        ("nearest noun, on either side", 3, [4]),
+        ("nearest verb, on either side", 9, [10]),
+        ("nearest verb, on either side", 2, [1]),
+        ("2 words back, mirrored", 2, [4]),
+        ("half sink, half nearest verb, mirrored", 2, [7]),
+        ("mention → nearest mention, on either side", 6, [4]),
+    ],
+)
+def test_a_habit_that_sees_both_ways_looks_where_its_name_says(story, name, query, keys):
+    (habit,) = [each for each in ENCODERS if each.name == name]
+    rows = habit(both_ways(story))
+    assert looked_at(story, rows, query) == keys
+    assert rows[story.words.last[query], 0] == (0.5 if name.startswith("half sink") else 0)
+
+
+def test_the_habit_of_copied_names_goes_on_from_the_name_asked_for():
+    (habit,) = [each for each in ALL if each.name == "word two after the name's copy"]
+    for window in fact_windows(mini_tokenizer(), max_length=128, seed=0, count=2):
+        words, question = window.words, len(window.words) - 3
+        name = max(word for word in range(question) if words.upos[word] == "PROPN")
+        (key,) = looked_at(window, habit(window), question)
+        assert words.lemma[key - 2] == words.lemma[name]
+        assert key - 2 < name
+
+
+def test_an_oracle_that_sees_both_ways_looks_at_the_partner_on_either_side(story):
+    for relation, query, key in (("obj:head>dep", 14, 16), ("det:dep>head", 2, 4)):
+        (oracle,) = oracles([story], {f"syntactic/{relation}"})
+        right, wrong, even = oracle.parts(WindowFeatures(both_ways(story)))
+        assert looked_at(story, right, query) == [key]
+        assert key not in looked_at(story, wrong, query)
+        assert even[1, -1] == pytest.approx(1 / len(story))
 
 
 @pytest.mark.parametrize(
@@ -225,6 +309,31 @@ def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
     assert table.loc[table["kind"] == "habit", "false"].tolist() == [""]
 
 
+LAZY = (
+    "first noun of the last 4 words, mirrored",
+    "noun → every noun, near ones more, mirrored",
+    "DET|ADJ|NUM → nearest noun that opens a run, mirrored",
+    "word after the nearest ADP|VERB|PUNCT, mirrored",
+    "longest word of the last 3 words, on either side",
+    "nearest content word, on either side",
+)
+
+
+def test_lazy_heads_that_see_both_ways_earn_no_syntax_and_oracles_do():
+    windows = [both_ways(window) for window in gum_windows(8_000)]
+    names = {f"syntactic/{deprel}:dep>head" for deprel in ("det", "amod", "case", "obj", "nsubj")}
+    relations = [r for r in relations_of(["syntactic"], BIDIRECTIONAL) if r.id in names]
+    members = [habit for habit in ENCODERS if habit.name in LAZY]
+    heads = BenchmarkHeads(members, oracles(windows, names))
+    table = heads.table(hs.score_patterns(heads, windows, relations=relations))
+    assert len(members) == len(LAZY)
+    assert table.loc[table["kind"] != "oracle", "tags"].tolist() == [""] * len(LAZY)
+    quiet = table[(table["noise"] <= 0.2) & (table["verdict"] != "not identifiable")]
+    assert len(set(quiet["relation"])) >= 3
+    assert quiet["found"].all(), quiet[["name", "verdict"]]
+    assert set(quiet["false"]) == {""}
+
+
 def zoo_of(rows: list[tuple[object, ...]]) -> Zoo:
     judged = pd.DataFrame(
         [("syntactic/obj:dep>head", 100, 2), ("syntactic/det:head>dep", 80, 2)],
@@ -237,7 +346,7 @@ OBJ, DET = "syntactic/obj:dep>head", "syntactic/det:head>dep"
 NONE = float("nan")
 ROWS = [
     ("habit", "nearest verb", "", NONE, 0, "", None, OBJ, OBJ),
-    ("habit", "previous token", "positional/offset-1", NONE, 90, "", False, "", ""),
+    ("unseen habit", "previous token", "positional/offset-1", NONE, 90, "", False, "", ""),
     ("oracle", OBJ, OBJ, 0.0, 100, "", True, OBJ, ""),
     ("oracle", OBJ, OBJ, 0.2, 100, "", True, OBJ, ""),
     ("oracle", OBJ, OBJ, 0.5, 100, "", False, "", ""),
@@ -252,6 +361,7 @@ def test_what_the_text_cannot_tell_is_counted_apart():
     found = zoo_of(ROWS)
     assert found.false_rate == 1 / 4
     assert found.found_share == 1
+    assert found.unseen == (0, 1)
     assert found.false_tags.to_numpy().tolist() == [[OBJ, "nearest verb"]]
     counts = found.by_noise.set_index("noise")
     assert counts.loc[0.2].tolist() == [2, 1, 1, 1, 1]
@@ -267,21 +377,33 @@ def test_the_terminal_shows_rates_and_each_false_tag():
     console.print(zoo_lines(zoo_of(ROWS)))
     shown = console.export_text()
     assert "not true of a habit: 1 of 4 habit × relation (25.00%)" in shown
+    assert "of them 0 of the 1 habits that no rule was chosen by" in shown
     assert "habits without their own tag: previous token" in shown
     assert "not identifiable" in shown
     assert "nearest verb" in shown
 
 
-@pytest.mark.parametrize("words", [("heuristics",), ("calibrate", "--zoo")])
-def test_the_command_reads_the_corpus_and_writes_each_head(words, keys_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(benchmark, "pair_windows", lambda *a, **k: [])
+@pytest.mark.parametrize(
+    ("words", "habits"),
+    [
+        (("heuristics",), ALL),
+        (("heuristics", "--encoder"), ENCODERS),
+        (("calibrate", "--zoo"), ALL),
+        (("calibrate", "--zoo", "--encoder"), ENCODERS),
+    ],
+)
+def test_the_command_reads_the_corpus_and_writes_each_head(
+    words, habits, keys_file, tmp_path, monkeypatch
+):
+    for built in ("pair_windows", "fact_windows", "word_windows", "repeat_windows"):
+        monkeypatch.setattr(benchmark, built, lambda *a, **k: [])
     out = tmp_path / "zoo.csv"
     done = CliRunner().invoke(
         app,
         ["check", *words, "--corpus", str(keys_file), "--out", str(out), "--quiet"],
     )
     assert done.exit_code == 0, done.exception
-    assert f"{len(ALL)} habits" in done.stdout
+    assert f"{len(habits)} habits" in done.stdout
     table = pd.read_csv(out)
     assert table.columns.tolist() == HEADS
     assert set(table["kind"]) >= {"habit"}
@@ -294,6 +416,7 @@ def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tm
     for words, message in (
         (["mini", "--zoo"], "--zoo tries no model"),
         (["--corpus", "gum"], "--corpus is what --zoo reads"),
+        (["--encoder"], "--encoder is for --zoo"),
     ):
         refused = CliRunner().invoke(app, ["check", "calibrate", *words]).exception
         assert isinstance(refused, ArgumentError)

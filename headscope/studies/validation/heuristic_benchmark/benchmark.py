@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.arguments import ANYTHING, takes
+from headscope.arguments import ANYTHING, FLAG, Default, takes
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.shipped import MINI, listed, mini_folder, shipped_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
@@ -21,10 +22,12 @@ from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.from_patterns import score_patterns
 from headscope.statistics.result import Result
+from headscope.stimuli.facts import fact_windows
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from headscope.stimuli.word_pairs import pair_windows
-from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo
+from headscope.stimuli.words import word_windows
+from headscope.studies.validation.heuristic_benchmark.benchmark_result import HABITS, HEADS, Zoo
 from headscope.studies.validation.heuristic_benchmark.heuristics import (
     Heuristic,
     KnownHead,
@@ -37,17 +40,28 @@ MAX_TOKENS, MAX_LENGTH = 128_000, 128
 """About 60,000 words of English in the tokens of `mini`."""
 WIDTH = 64
 """Heads of a layer."""
+DOCUMENTS = 16
+"""Documents of facts and of repeated words, enough for a tag."""
 
 
-@takes(tokenizer=ANYTHING)
+class ZooText(TypedDict, total=False):
+    """The size of the text that `zoo` reads."""
+
+    max_tokens: Annotated[int, Default(MAX_TOKENS)]
+    """Tokens of text to read, to the end of a window."""
+    max_length: Annotated[int, Default(MAX_LENGTH)]
+    """Longest window in tokens."""
+
+
+@takes(tokenizer=ANYTHING, encoder=FLAG)
 def zoo(
     corpus: str | Path | Sequence[str | Path] | None = None,
     *,
+    encoder: bool = False,
     tokenizer: Any = None,
-    max_tokens: int = MAX_TOKENS,
-    max_length: int = MAX_LENGTH,
     seed: int = 0,
     progress: Progress = True,
+    **size: Unpack[ZooText],
 ) -> Zoo:
     """Score heads whose answer is known on natural text: habits, and oracles with noise.
 
@@ -56,12 +70,13 @@ def zoo(
 
     Args:
         corpus: files or folders of CoNLL-U; what ships with headscope when None.
+        encoder: try heads that see both ways.
         tokenizer: a fast tokenizer of transformers; that of `mini` when None.
-        max_tokens: tokens of text to read, to the end of a window.
-        max_length: longest window in tokens.
         seed: seeds the order of files, random tokens, controls and the bootstrap.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the windows done and the windows in all.
+        size: `max_tokens`, tokens of text to read, to the end of a window (128,000); `max_length`,
+            the longest window in tokens (128).
 
     Raises:
         CorpusError: a corpus cannot be read, or has no trees.
@@ -69,8 +84,10 @@ def zoo(
     """
     corpora = listed(corpus) or shipped_corpora()
     with progress_bar(progress, "scoring the zoo", unit="windows", loads=False) as bar:
-        windows = _windows(corpora, tokenizer, max_tokens, max_length, seed)
-        heads = BenchmarkHeads(heuristics(windows), oracles(windows, _testable(windows)))
+        kind = BIDIRECTIONAL if encoder else CAUSAL
+        windows = _windows(corpora, tokenizer, kind, seed, size)
+        readers = oracles(windows, _testable(windows, kind))
+        heads = BenchmarkHeads(heuristics(windows, kind), readers)
         run = score_patterns(heads, windows, name="zoo", seed=seed, progress=bar)
     words = sum(len(window.words) for window in windows if window.stimulus == "text")
     return Zoo(heads.table(run), heads.judged(run), words)
@@ -90,7 +107,7 @@ class BenchmarkHeads:
     def __init__(self, heuristics: Sequence[Heuristic], oracles: Sequence[Oracle]) -> None:
         self.heuristics, self.oracles = heuristics, oracles
         self.heads: list[tuple[str, KnownHead, float]] = [
-            *(("habit", heuristic, math.nan) for heuristic in heuristics),
+            *((HABITS[habit.held_back], habit, math.nan) for habit in heuristics),
             *(("oracle", oracle, noise) for noise in NOISES for oracle in oracles),
         ]
         """Kind, head and noise, in the order of the patterns."""
@@ -155,11 +172,11 @@ def _earned(head: KnownHead, evidence: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _testable(windows: Sequence[Window]) -> set[str]:
+def _testable(windows: Sequence[Window], attention_kind: AttentionKind) -> set[str]:
     """The relations of which there are enough queries for a tag."""
     return {
         relation.id
-        for relation in relations_of()
+        for relation in relations_of(None, attention_kind)
         if sum(
             len(relation.pairs(window).queries)
             for window in windows
@@ -170,9 +187,13 @@ def _testable(windows: Sequence[Window]) -> set[str]:
 
 
 def _windows(
-    corpora: Sequence[str | Path], tokenizer: Any, max_tokens: int, max_length: int, seed: int
+    corpora: Sequence[str | Path],
+    tokenizer: Any,
+    attention_kind: AttentionKind,
+    seed: int,
+    size: ZooText,
 ) -> list[Window]:
-    """Text, repeated random tokens and sentences of related words, as `classify` reads them.
+    """Text, and what is built beside it, as `classify` reads them.
 
     Raises:
         CorpusError: no word of the text has a head.
@@ -181,15 +202,18 @@ def _windows(
     from headscope.models.tokenizer import Tokenizer, load_tokenizer
 
     backend = load_tokenizer(MINI, mini_folder()) if tokenizer is None else tokenizer
-    encoder = Tokenizer(backend, name=MINI if tokenizer is None else "the tokenizer")
-    text = list(
-        TextWindows(corpora, encoder, max_tokens=max_tokens, max_length=max_length, seed=seed)
-    )
+    name = MINI if tokenizer is None else "the tokenizer"
+    encoder = Tokenizer(backend, name=name, attention_kind=attention_kind)
+    built = {"max_length": size.get("max_length", MAX_LENGTH), "seed": seed}
+    max_tokens = size.get("max_tokens", MAX_TOKENS)
+    text = list(TextWindows(corpora, encoder, max_tokens=max_tokens, **built))
     if not any((window.words.head >= 0).any() for window in text):
         raise CorpusError("no trees in this text, and oracles read them; a corpus is CoNLL-U")
     vocabulary = encoder.ordinary_tokens(len(backend))
     return [
         *text,
-        *repeat_windows(vocabulary, encoder, max_length=max_length, seed=seed),
-        *pair_windows(encoder, max_length=max_length, seed=seed),
+        *repeat_windows(vocabulary, encoder, **built),
+        *pair_windows(encoder, **built),
+        *fact_windows(encoder, count=DOCUMENTS, **built),
+        *word_windows(encoder, count=DOCUMENTS, **built),
     ]

@@ -16,6 +16,8 @@ from headscope.views.tables import plain_table
 
 HEADS = ["kind", "name", "relation", "noise", "n", "verdict", "found", "tags", "false"]
 """Columns of the table of heads."""
+HABITS = ("habit", "unseen habit")
+"""Kinds of heads that follow a simple rule: rules were chosen by the first alone."""
 UNTOLD = "not identifiable"
 """The verdict where a text does not tell a relation from a simple rule."""
 
@@ -25,8 +27,9 @@ class Zoo(Study):
     """Habits and the tags that are not true of them; oracles and whether they were found."""
 
     heads: pd.DataFrame
-    """A row per head: `kind` (`habit` or `oracle`), `name`, `relation` (what it must earn, joined
-    by `;`), `noise`, `n` (queries of that relation), `verdict`, `found`, `tags` and `false`."""
+    """A row per head: `kind` (`habit`, `unseen habit` or `oracle`), `name`, `relation` (what it
+    must earn, joined by `;`), `noise`, `n` (queries of that relation), `verdict`, `found`, `tags`
+    and `false`."""
     judged: pd.DataFrame
     """A row per relation that could be earned: `relation`, `n`, and `habits`, of how many habits it
     would not be true."""
@@ -41,7 +44,7 @@ class Zoo(Study):
     @property
     def habits(self) -> pd.DataFrame:
         """The rows of habits."""
-        return self.heads[self.heads["kind"] == "habit"]
+        return self.heads[self.heads["kind"].isin(HABITS)]
 
     @property
     def oracles(self) -> pd.DataFrame:
@@ -105,8 +108,9 @@ class Zoo(Study):
 
     @property
     def false_rate(self) -> float:
-        """False tags of habits, as a share of habit × relation, in [0, 1]."""
-        return float(len(self.false_tags) / self.judged["habits"].sum())
+        """False tags of habits, as a share of habit × relation, in [0, 1]; NaN if there is none."""
+        pairs = int(self.judged["habits"].sum())
+        return len(self.false_tags) / pairs if pairs else float("nan")
 
     @property
     def found_share(self) -> float:
@@ -114,6 +118,14 @@ class Zoo(Study):
         rows = self.by_noise[self.by_noise["noise"] <= QUIET]
         distinguishable = int((rows["oracles"] - rows["untold"]).sum())
         return float(rows["found"].sum() / distinguishable) if distinguishable else float("nan")
+
+    @property
+    def unseen(self) -> tuple[int, int]:
+        """False tags of habits that no rule was chosen by, and how many such habits there are."""
+        rows = self.heads[self.heads["kind"] == HABITS[True]]
+        return int(rows["false"].str.split(";").map(lambda tags: sum(map(bool, tags))).sum()), len(
+            rows
+        )
 
     def figure(self) -> Figure:
         """False tags of habits by relation, and the share of oracles found by noise."""
@@ -149,11 +161,13 @@ def _reach(rows: pd.DataFrame) -> float:
 
 def zoo_lines(zoo: Zoo) -> RenderableType:
     """The two shares, then oracles by noise, relations, and the tags that are not true."""
+    unseen_tags, unseen = zoo.unseen
     false, pairs = len(zoo.false_tags), int(zoo.judged["habits"].sum())
     lines = [
         f"{zoo.words:,} words, {len(zoo.habits)} habits, {zoo.oracles['name'].nunique()} oracles",
         f"tags that are not true of a habit: {false} of {pairs:,} habit × relation "
         f"({zoo.false_rate:.2%})",
+        f"of them {unseen_tags} of the {unseen} habits that no rule was chosen by",
         f"oracles found with noise up to {QUIET:g}, where the text can tell: {zoo.found_share:.1%}",
     ]
     missed = zoo.habits[zoo.habits["found"].eq(False)]

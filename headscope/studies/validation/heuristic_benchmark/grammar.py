@@ -1,12 +1,13 @@
 """Heuristics by their names: a name says which queries look, which pick, of which words, and where.
 
-"verb → second nearest nominal of the sentence" is read as it stands. No tree and no entity is read.
+"verb → second nearest nominal of the sentence" is read as it stands; what is "mirrored" reads the
+text from its end. No tree and no entity is read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,9 @@ from headscope.studies.validation.heuristic_benchmark.reading import (
     Table,
     WindowFeatures,
     at_rest,
+    mirrored,
     mixed,
+    on_either_side,
 )
 
 Keys = Callable[[WindowFeatures], Table]
@@ -51,14 +54,36 @@ _CLASS_WORDS = CLASSES | {
     "noun": ("NOUN", "PROPN"),
     "name": ("PROPN",),
     "pronoun": ("PRON",),
+    "adjective": ("ADJ",),
     "determiner": ("DET",),
     "preposition": ("ADP",),
     "punctuation": ("PUNCT",),
     "end": ("PUNCT",),
+    "boundary": ("PUNCT", "SCONJ", "CCONJ"),
     "others": ("ADJ", "ADV", "ADP", "AUX", "PRON", "PUNCT", "DET", "PART"),
 }
-_OPENERS = frozenset(("that", "which", "who", "if", "because", "when", "while", "as", "whether"))
-_MARKERS = frozenset(("to", "that", "if", "because", "when", "as", "while", "since", "although"))
+MIRRORED, EITHER_SIDE = ", mirrored", ", on either side"
+"""Endings of names of heads that see both ways."""
+
+_LISTS = {
+    "clause opener": "that which who if because when while as whether",
+    "clause marker": "to that if because when as while since although",
+    "comma": ",",
+    "and": "and",
+    "article": "a an the",
+    "relative word": "that which who whom whose",
+    "possessive": "my your his her its our their whose 's",
+    "person": "i you he she it we they who",
+    "form of be": "be is are was were been being am 's",
+    "form of have": "have has had having",
+    "modal": "can could may might must shall should will would",
+    "negation": "not n't never no",
+    "degree word": "very more most less so too as quite",
+    "preposition of place": "in on at to from by",
+    "of": "of",
+    "to": "to",
+}
+"""Words of closed lists, by what a name calls one."""
 
 
 def classes_of(words: str) -> tuple[str, ...]:
@@ -77,6 +102,9 @@ def rule_of(name: str, scores: Mapping[str, Score]) -> AttentionRule:
         name: such as `nearest VERB`, `noun → first verb of the sentence`, `2 tokens back`.
         scores: numbers by which the highest is picked, by the adjective that names them.
     """
+    for ending, transform in ((MIRRORED, mirrored), (EITHER_SIDE, on_either_side)):
+        if name.endswith(ending):
+            return transform(rule_of(name.removesuffix(ending), scores))
     if name in _TOKENS:
         return _TOKENS[name]
     if name.startswith("half "):
@@ -149,18 +177,25 @@ def _highest(keys: Keys, score: Score, reading: WindowFeatures) -> Rows:
     return reading.rows(table & (np.arange(len(table)) == best[:, None]))
 
 
+def _within(reading: WindowFeatures, words: int) -> Table:
+    """Words no farther back than so many."""
+    return np.asarray(reading.position[:, None] - reading.position[None, :] <= words)
+
+
 _PHRASE = re.compile(
     r"(?:(?P<queries>.+?) → )?(?:(?P<pick>second nearest|nearest|previous|last|first|second|every"
     r"|all|commonest|rarest|longest|\d) )?(?P<keys>.+)"
 )
 _NEIGHBOUR = re.compile(r"word (after|before) the (?:last|nearest) (.+)")
 _BEYOND = re.compile(r"(.+) (after|before) the last (.+)")
+_RUN = re.compile(r"(.+) that (opens|closes) a run")
 _PLACES: dict[str, Callable[[WindowFeatures], Any]] = {
     " of the previous sentence": lambda reading: reading.sentences_back == 1,
     " of the sentence": lambda reading: reading.sentences_back == 0,
     " in the sentence": lambda reading: reading.sentences_back == 0,
     " of the clause": lambda reading: _same_clause(reading),
     " of the text": lambda reading: True,
+    **{f" of the last {n} words": partial(_within, words=n) for n in (3, 4, 6, 10)},
 }
 
 
@@ -183,7 +218,7 @@ def _keys(name: str) -> tuple[str, Keys]:
         keys = _both(keys, lambda reading: reading.mentioned[:, None])
     elif queries:
         classes = classes_of(queries)
-        keys = _both(keys, lambda reading: np.isin(reading.words.upos, classes)[:, None])
+        keys = _both(keys, lambda reading: reading.is_of(*classes)[:, None])
     return pick or "", keys
 
 
@@ -191,12 +226,21 @@ def _keys_of(words: str) -> Keys:
     """Earlier words of a kind that a name says."""
     if words in _KEYS:
         return _both(_KEYS[words], lambda reading: reading.earlier)
+    if run := _RUN.fullmatch(words):
+        return partial(_edge_of_run, classes_of(run[1]), -1 if run[2] == "opens" else 1)
     classes = classes_of(words)
-    return lambda reading: reading.earlier & np.isin(reading.words.upos, classes)
+    return lambda reading: reading.earlier & reading.is_of(*classes)
 
 
 def _both(keys: Keys, test: Callable[[WindowFeatures], Any]) -> Keys:
     return lambda reading: np.asarray(keys(reading) & test(reading))
+
+
+def _edge_of_run(classes: Sequence[str], step: int, reading: WindowFeatures) -> Table:
+    """Earlier words of some classes with none of them beside it on that side."""
+    of_class = np.pad(reading.is_of(*classes), 1)
+    neighbour = np.roll(of_class, -step)
+    return np.asarray(reading.earlier & (of_class & ~neighbour)[1:-1])
 
 
 def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
@@ -208,7 +252,7 @@ def _neighbours(keys: Keys, step: int, reading: WindowFeatures) -> Table:
 
 def _beyond(keys: Keys, marks: Keys, after: bool, reading: WindowFeatures) -> Table:
     """The keys that stand behind the last mark before the query, or before that mark."""
-    mark, position = marks(reading), np.arange(len(reading.words))
+    mark, position = marks(reading), reading.position
     last = (position * mark).max(1, initial=0)[:, None]
     beyond = position > last if after else position < last
     return np.asarray(keys(reading) & beyond & mark.any(axis=1, keepdims=True))
@@ -216,13 +260,19 @@ def _beyond(keys: Keys, marks: Keys, after: bool, reading: WindowFeatures) -> Ta
 
 def _same_clause(reading: WindowFeatures) -> Table:
     """Words with no mark, conjunction or subordinator between them."""
-    clause = np.cumsum(np.isin(reading.words.upos, ("PUNCT", "SCONJ", "CCONJ")))
+    clause = np.cumsum(reading.is_of(*_CLASS_WORDS["boundary"]))
     return np.asarray(clause[:, None] == clause[None, :])
 
 
 def _formed(test: Callable[[str], bool]) -> Keys:
     """Words whose form passes a test."""
     return lambda reading: np.array([test(form) for form in reading.forms], bool)
+
+
+def _listed(words: str) -> Keys:
+    """Words of a list."""
+    members = frozenset(words.split())
+    return _formed(lambda form: form.lower() in members)
 
 
 def _same_feature(feature: Callable[[str], str]) -> Keys:
@@ -242,7 +292,20 @@ def _same_class(reading: WindowFeatures) -> Table:
 def _word_before(reading: WindowFeatures) -> Table:
     """Words of the sentence before; marks are none here."""
     worded = [upos for upos in CLASSES if upos.isupper() and upos != "PUNCT"]
-    return np.asarray((reading.sentences_back == 1) & np.isin(reading.words.upos, worded))
+    return np.asarray((reading.sentences_back == 1) & reading.is_of(*worded))
+
+
+def _copy_of_name(reading: WindowFeatures) -> Table:
+    """The nearest earlier copy of the name that stands last before each word."""
+    name = last_key(_keys_of("PROPN")(reading))
+    copies = (name.astype(int) @ (reading.same_lemma & reading.earlier).astype(int)) > 0
+    return last_key(copies)
+
+
+def _sentence_of_copy(reading: WindowFeatures) -> Table:
+    """Words of the sentence that holds that copy; marks are none here."""
+    inside = _copy_of_name(reading).astype(int) @ (reading.sentences_back == 0)
+    return np.asarray((inside > 0) & ~reading.is_of("PUNCT"))
 
 
 _KEYS: dict[str, Keys] = {
@@ -258,9 +321,9 @@ _KEYS: dict[str, Keys] = {
     "of the same length": _same_feature(lambda form: str(len(form))),
     "word with a capital": _formed(lambda form: form[:1].isupper()),
     "figure": _formed(lambda form: form[:1].isdigit()),
-    "clause marker": _formed(lambda form: form.lower() in _MARKERS),
-    "clause opener": _formed(lambda form: form.lower() in _OPENERS),
-    "comma": _formed(lambda form: form == ","),
+    "word two after the name's copy": lambda reading: np.roll(_copy_of_name(reading), 2, axis=1),
+    "word of the sentence of the name's copy": lambda reading: _sentence_of_copy(reading),
+    **{name: _listed(words) for name, words in _LISTS.items()},
     **{
         f"word in -{ending}": _formed(lambda form, e=ending: form.lower().endswith(e))  # type: ignore[misc]
         for ending in ("ing", "ed", "s", "ly")
@@ -299,6 +362,15 @@ def _follower(reading: WindowFeatures) -> ndarray:
     return last_key(moved & reading.proper)
 
 
+def _word_ends_near_the_copy(reading: WindowFeatures) -> ndarray:
+    """Last tokens of the earlier copy of a word and of the two words behind it."""
+    copy = last_key(reading.same_lemma & reading.earlier)
+    ends = np.zeros((len(reading.window),) * 2)
+    for step in range(3):
+        ends[np.ix_(reading.words.last, reading.words.last)] += np.roll(copy, step, axis=1)
+    return np.asarray(ends * (reading.back > 0))
+
+
 def _line_breaks(reading: WindowFeatures) -> ndarray:
     breaks = np.array(["\n" in token for token in reading.window.strings], bool)
     return np.asarray(breaks & (reading.back > 0))
@@ -327,6 +399,7 @@ _TOKENS: dict[str, AttentionRule] = {
     "all the same tokens before": _of_tokens(lambda reading: reading.same_token),
     "what followed the same token": _of_tokens(_follower),
     "line breaks": _of_tokens(_line_breaks),
+    "word ends near the copy": _of_tokens(_word_ends_near_the_copy),
     "one and two tokens back": mixed(
         (0.4, _tokens_back(1)), (0.3, _tokens_back(2)), (0.3, at_rest)
     ),

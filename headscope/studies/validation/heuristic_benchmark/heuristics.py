@@ -1,4 +1,8 @@
-"""Heuristics: heads without syntax, reference or meaning, with the tags that are true of each."""
+"""Heuristics: heads without syntax, reference or meaning, with the tags that are true of each.
+
+Every third head of the templates is held back while rules are chosen, so that it says how many
+habits pass that no rule was made for; it is no longer so once a rule is chosen by it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,13 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy import ndarray
 
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.studies.validation.heuristic_benchmark.grammar import (
     CLASSES,
+    EITHER_SIDE,
+    MIRRORED,
     classes_of,
     form_length,
     rule_of,
@@ -25,7 +32,7 @@ from headscope.studies.validation.heuristic_benchmark.reading import (
     WindowFeatures,
 )
 
-BROAD = tuple(relation.id for relation in relations_of() if relation.rule.broad)
+BROAD = tuple(r.id for r in relations_of(None, BIDIRECTIONAL) if r.rule.broad)
 TRUE_OF_ALL = ("delimiter/first-token", "sink/*", *BROAD)
 """Resting somewhere is no claim about what a head does, nor is what kind of key gets its attention:
 true of any head of which it was measured."""
@@ -56,12 +63,16 @@ class Heuristic(KnownHead):
     """
 
     attention: AttentionRule
+    held_back: bool = False
+    """True where no simple rule was chosen by it."""
 
     def __call__(self, window: Window) -> Rows:
         return self.attention(WindowFeatures(window))
 
 
-def heuristics(windows: Sequence[Window]) -> tuple[Heuristic, ...]:
+def heuristics(
+    windows: Sequence[Window], attention_kind: AttentionKind = CAUSAL
+) -> tuple[Heuristic, ...]:
     """Every heuristic; what is rare is so in these windows.
 
     >>> [heuristic.name for heuristic in heuristics([])][:3]
@@ -78,9 +89,12 @@ def heuristics(windows: Sequence[Window]) -> tuple[Heuristic, ...]:
         return -np.array([frequency.get(lemma, 0) for lemma in reading.words.lemma.tolist()], float)
 
     scores = {"commonest": times_so_far, "longest": form_length, "rarest": rarity}
+    rows = (*_by_class(), *_by_query(), *_by_place(), *_OTHERS, *_of_templates(), *_mixtures())
+    if attention_kind.sees_future:
+        rows = (*rows, *map(_mirrored, filter(_has_mirror, rows)), *_both_sides())
     return tuple(
-        Heuristic(name, earns, may, attention=rule_of(name, scores))
-        for name, earns, may in (*_by_class(), *_by_query(), *_by_place(), *_OTHERS, *_mixtures())
+        Heuristic(name, earns, may, attention=rule_of(name, scores), held_back=_base(name) in _HELD)
+        for name, earns, may in rows
     )
 
 
@@ -180,7 +194,7 @@ def _by_place() -> Iterator[Row]:
         yield name, (relation, f"{relation}-random"), ()
     for distance in range(1, 9):
         yield "previous word" if distance == 1 else f"{distance} words back", (), _OFFSETS
-    yield "first word of the sentence", (), ()
+    yield "first word of the sentence", (), ("delimiter/*",)  # which the last one is
     yield "second word of the sentence", (), ()
     yield "every word of the sentence", (), ()
     yield "every word, near ones more", (), _OFFSETS
@@ -251,6 +265,103 @@ _OTHERS: tuple[Row, ...] = (
     ("noun → first noun of the text", (), _NAMES),
     ("name → first name of the text", (), _NAMES),
 )
+
+
+_TEMPLATES = (
+    ("nearest {} that opens a run", "noun, nominal, content word, function word, VERB|AUX"),
+    ("nearest {} that closes a run", "noun, nominal, content word, function word, VERB|AUX"),
+    ("{} noun that closes a run", "second nearest"),
+    ("first noun of the last {} words", "3, 4, 6"),
+    ("first nominal of the last {} words", "4, 6"),
+    ("first content word of the last {} words", "3, 6"),
+    ("first {} of the last 6 words", "verb, VERB|AUX"),
+    ("longest word of the last {} words", "3, 4, 6"),
+    ("rarest word of the last {} words", "4, 6, 10"),
+    ("every {} of the last 6 words", "noun, content word, verb"),
+    ("word after the nearest {}", "ADP|VERB|PUNCT, boundary, VERB|AUX|ADP, function word, nominal"),
+    ("word before the nearest {}", "ADP|VERB|PUNCT, boundary, function word, determiner, AUX"),
+    ("first {} of the clause", "word, noun, nominal, verb, VERB|AUX"),
+    ("verb → {} of the clause", "first noun, nearest nominal"),
+    ("{} nominal of the clause", "nearest, AUX → first"),
+    ("noun → first {} of the clause", "verb"),
+    ("{} before the last preposition", "noun, verb, content word"),
+    ("{} before the last and", "noun, verb, content word"),
+    ("{} before the last comma", "noun, verb, content word"),
+    ("noun → noun {}", "before the last and, before the last comma, before the last preposition"),
+    ("noun → verb {}", "before the last preposition"),
+    ("verb → verb {}", "before the last and, before the last comma"),
+    ("verb → noun {}", "before the last comma, after the last determiner"),
+    ("noun → noun {}", "after the last determiner"),
+    ("nearest {}", "relative word, form of be, form of have, modal, article"),
+    ("verb → nearest {}", "relative word, form of be, modal, negation, to, person"),
+    ("noun → nearest {}", "of, possessive, preposition of place"),
+    ("{} → nearest degree word", "adjective"),
+    ("{} → nearest noun that opens a run", "DET, DET|ADJ|NUM, DET|ADJ|ADP, ADP, ADJ|NOUN"),
+    ("function word → nearest {}", "content word, content word that opens a run"),
+    ("{}", "DET|ADP|AUX → nearest NOUN|PROPN|VERB, AUX|PART|SCONJ → nearest VERB"),
+    ("{}every mention, near ones more", ", mention → "),
+    ("noun → every {}, near ones more", "noun, verb, noun of the sentence"),
+    ("verb → every {}, near ones more", "nominal of the sentence"),
+    ("pronoun → every {}, near ones more", "name"),
+    ("{}", "word two after the name's copy, last word of the sentence of the name's copy"),
+    ("{}", "word ends near the copy"),
+)
+"""Names, and what stands in their gaps."""
+_EITHER_SIDE_TEMPLATES = (
+    ("nearest {}", "noun, verb, VERB|AUX, adjective, comma, content word, function word"),
+    ("nearest {}", "nominal that closes a run, of the same class, of the same lemma"),
+    ("noun → nearest {}", "verb, noun"),
+    ("verb → nearest {}", "nominal, noun, verb"),
+    ("{} → nearest noun", "DET|ADJ|ADP, pronoun"),
+    ("{}", "function word → nearest content word, mention → nearest mention"),
+    ("{}", "longest word of the last 3 words, word after the nearest boundary"),
+)
+"""Likewise of heads that look on either side, whichever is nearer."""
+
+
+def _names(table: Iterable[tuple[str, str]]) -> list[str]:
+    return [name.format(word) for name, words in table for word in words.split(", ")]
+
+
+_HELD = frozenset((*_names(_TEMPLATES)[2::3], *_names(_EITHER_SIDE_TEMPLATES)[2::3]))
+
+
+def _of_templates() -> Iterator[Row]:
+    may = (*_lexical((*CLASSES["content word"], *CLASSES["function word"])), *_OFFSETS, *_COPY)
+    for name in _names(_TEMPLATES):
+        yield name, (), (*may, "delimiter/*") if name == "first word of the clause" else may
+
+
+def _both_sides() -> Iterator[Row]:
+    for name in _names(_EITHER_SIDE_TEMPLATES):
+        yield name + EITHER_SIDE, (), ("lexical/*", "positional/*", "delimiter/*", *_COPY)
+
+
+def _base(name: str) -> str:
+    return name.removesuffix(MIRRORED).removesuffix(EITHER_SIDE)
+
+
+def _has_mirror(row: Row) -> bool:
+    """Heads of words and of places; the first token is none, nor is a copy."""
+    return "token" not in row[0] or "tokens back" in row[0] or "previous token" in row[0]
+
+
+def _mirrored(row: Row) -> Row:
+    """The head that reads the text from its end, of which the mirrored tags are true."""
+    name, earns, may = row
+    return name + MIRRORED, _ahead(earns), _ahead(may)
+
+
+def _ahead(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags of the mirror image.
+
+    >>> _ahead(("lexical/nearest-VERB", "positional/offset-1"))
+    ('lexical/next-VERB', 'positional/offset+1')
+    """
+    swaps = (("/nearest", "/next"), ("/same-class", "/next-same-class"), ("/offset-", "/offset+"))
+    for old, new in swaps:
+        tags = [tag.replace(old, new) for tag in tags]
+    return tuple(tags)
 
 
 def _mixtures() -> Iterator[Row]:

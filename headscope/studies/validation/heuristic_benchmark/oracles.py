@@ -15,7 +15,7 @@ from headscope.corpus.deprels import own_label
 from headscope.corpus.window import MentionTable, Window
 from headscope.corpus.word_pairs import RELATIONS as PAIRS
 from headscope.corpus.word_pairs import shipped_pairs
-from headscope.studies.validation.heuristic_benchmark.grammar import Keys, last_key
+from headscope.studies.validation.heuristic_benchmark.grammar import Keys
 from headscope.studies.validation.heuristic_benchmark.heuristics import KnownHead
 from headscope.studies.validation.heuristic_benchmark.reading import Rows, Table, WindowFeatures
 
@@ -29,10 +29,10 @@ _Rule = Callable[[MentionTable], _Mentions]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Oracle(KnownHead):
-    """A head that knows the partners of a word and looks at the nearest earlier one.
+    """A head that knows the partners of a word and looks at the nearest that it sees.
 
-    What is noise goes half to all keys alike and half to a wrong word: the nearest earlier one of
-    the partner's part of speech that is no partner.
+    What is noise goes half to all keys alike and half to a wrong word: the nearest one of the
+    partner's part of speech that is no partner.
     """
 
     partners: Keys
@@ -40,7 +40,8 @@ class Oracle(KnownHead):
     def parts(self, reading: WindowFeatures) -> tuple[Rows, Rows, Rows]:
         """Attention on the partner, on a wrong word, and on all keys alike."""
         partners = self.partners(reading)
-        right, wrong = (last_key(keys) for keys in (partners, _mistakable(reading, partners)))
+        right = _nearest_keys(partners)
+        wrong = _nearest_keys(_mistakable(reading, right) & ~partners)
         return reading.rows(right), reading.rows(wrong), reading.even
 
 
@@ -82,30 +83,33 @@ def _oracle(relation: str, partners: Keys) -> Oracle:
 
 
 def linked(reading: WindowFeatures, deprel: str, from_head: bool) -> Table:
-    """The earlier words that hang on the query by this relation, or that it hangs on by it."""
+    """The words that hang on the query by this relation, or that it hangs on by it."""
     words = reading.words
     matching = np.array([own_label(label) == deprel for label in words.deprel.tolist()], bool)
     dependent = np.flatnonzero(matching & (words.head >= 0))
     head = words.head[dependent]
     table = np.zeros((len(words),) * 2, bool)
     table[(head, dependent) if from_head else (dependent, head)] = True
-    return np.asarray(table & reading.earlier)
+    return np.asarray(table & reading.seen)
 
 
 def referring(reading: WindowFeatures, rule: _Rule) -> Table:
-    """The words of earlier mentions of the query's entity.
+    """The words of the nearest mention of the query's entity that may be meant.
 
     A mention is asked at the last word of its name, and all words of a name are looked at.
     """
     words, mentions = reading.words, reading.window.mentions
     table = np.zeros((len(words),) * 2, bool)
     same = mentions.entity[:, None] == mentions.entity[None, :]
-    antecedents = same & rule(mentions) & (mentions.last[None, :] < mentions.first[:, None])
-    for row in np.flatnonzero(antecedents.any(1)):
-        key = np.flatnonzero(antecedents[row])[-1]
+    seen = reading.window.attention_kind.sees_apart(
+        (mentions.first[:, None], mentions.last[:, None]), (mentions.first, mentions.last)
+    )
+    antecedents = same & rule(mentions) & seen
+    nearest = _nearest_keys(antecedents)
+    for row, key in zip(*np.nonzero(nearest), strict=True):
         inside = (words.first >= mentions.first[key]) & (words.last <= mentions.last[key])
         table[words.last == mentions.last[row]] |= inside
-    return np.asarray(table & reading.earlier)
+    return np.asarray(table & reading.seen)
 
 
 def related_words(reading: WindowFeatures, name: str) -> Table:
@@ -116,7 +120,7 @@ def related_words(reading: WindowFeatures, name: str) -> Table:
     lemmas = words.lemma.tolist()
     table = np.array([[key in listed.get(query, ()) for key in lemmas] for query in lemmas], bool)
     table = table.reshape(len(words), len(words)) & (noun[:, None] == noun[None, :])
-    return np.asarray(table & known & reading.earlier)
+    return np.asarray(table & known & reading.seen)
 
 
 def _anaphor(mentions: MentionTable) -> _Mentions:
@@ -139,11 +143,16 @@ _CHAINS = {"pronoun": _anaphor, "nominal": _renamed, "chain": _any}
 """Which mention may look at which, of those of one entity."""
 
 
-def _mistakable(reading: WindowFeatures, partners: Table) -> Table:
-    """Earlier words of the nearest partner's part of speech that are no partners."""
+def _mistakable(reading: WindowFeatures, partner: Table) -> Table:
+    """Words of the part of speech of each query's partner."""
     upos = reading.words.upos
-    if not len(upos):
-        return partners
-    last = len(upos) - 1 - np.asarray(partners[:, ::-1].argmax(1))
-    same_class = upos == upos[last].reshape(-1, 1)
-    return np.asarray(same_class & partners.any(1).reshape(-1, 1) & reading.earlier & ~partners)
+    same_class = (upos[:, None] == upos[None, :])[partner.argmax(1)] if len(upos) else partner
+    return np.asarray(same_class & partner.any(1, keepdims=True) & reading.seen)
+
+
+def _nearest_keys(table: Table) -> Table:
+    """The nearest key of each row; of two that are as far the earlier."""
+    position = np.arange(len(table))
+    far = np.where(table, np.abs(position[None, :] - position[:, None]), len(position))
+    nearest = far.argmin(1) if len(position) else position
+    return np.asarray(table & (position[None, :] == nearest[:, None]))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
-from headscope.corpus.window import Window, WordTable
+from headscope.corpus.window import Window, WordTable, no_mentions
+from headscope.relations.heuristics import mirror_words
 
 Table = Bool[ndarray, "word word"]
 """Query words × key words."""
 Weights = Float[ndarray, "word word"]
 Rows = Float[ndarray, "query key"]
-"""Attention over tokens: causal, each row sums to 1."""
+"""Attention over tokens that the query sees; each row sums to 1."""
 AttentionRule = Callable[["WindowFeatures"], Rows]
 
 
@@ -25,6 +26,19 @@ class WindowFeatures:
     """A window with what many heads ask of it, each worked out once."""
 
     window: Window
+    original: WindowFeatures | None = None
+    """Of what is read from its end: the same in the order of the text, in which rows come out."""
+
+    @cached_property
+    def mirrored(self) -> WindowFeatures:
+        """The window read from its end: the next verb is the nearest one before."""
+        window = self.window
+        words = mirror_words(window.words, len(window) - 1)
+        tokens, strings = window.tokens[::-1], window.strings[::-1]
+        mirror = replace(
+            window, tokens=tokens, strings=strings, words=words, mentions=no_mentions()
+        )
+        return WindowFeatures(mirror, original=self)
 
     @property
     def words(self) -> WordTable:
@@ -35,6 +49,28 @@ class WindowFeatures:
     def earlier(self) -> Table:
         """Key words that have been read wholly before the query word begins."""
         return np.asarray(self.words.last[None, :] < self.words.first[:, None])
+
+    @cached_property
+    def seen(self) -> Table:
+        """Key words that the query sees and shares no token with: earlier ones, or all others."""
+        words = self.words
+        query, key = (words.first[:, None], words.last[:, None]), (words.first, words.last)
+        return np.asarray(self.window.attention_kind.sees_apart(query, key))
+
+    def is_of(self, *classes: str) -> Bool[ndarray, " word"]:
+        """Words of some parts of speech."""
+        if classes not in self._masks:
+            self._masks[classes] = np.isin(self.words.upos, classes)
+        return self._masks[classes]
+
+    @cached_property
+    def _masks(self) -> dict[tuple[str, ...], Bool[ndarray, " word"]]:
+        return {}
+
+    @property
+    def position(self) -> Int[ndarray, " word"]:
+        """Numbers of the words."""
+        return np.arange(len(self.words))
 
     @cached_property
     def sentences_back(self) -> Int[ndarray, "word word"]:
@@ -55,6 +91,8 @@ class WindowFeatures:
     @cached_property
     def mentioned(self) -> Bool[ndarray, " word"]:
         """Words that head a mention, of whatever entity."""
+        if self.original is not None:
+            return self.original.mentioned[::-1]
         return np.isin(self.words.first, self.window.mentions.first)
 
     @cached_property
@@ -80,18 +118,21 @@ class WindowFeatures:
     @property
     def proper(self) -> Bool[ndarray, " key"]:
         """Tokens of the text proper, which the first is none of."""
-        return np.arange(len(self.window)) > 0
+        proper = np.arange(len(self.window)) > 0
+        return proper if self.original is None else proper[::-1]
 
     @cached_property
     def even(self) -> Rows:
-        """All keys up to the query alike."""
-        return self.token_rows(self.back >= 0)
+        """All keys that a query sees alike."""
+        return self.token_rows(~self.window.attention_kind.hidden(len(self.window)))
 
     def rows(self, weights: Weights | Table) -> Rows:
         """The pattern of a head that gives words these weights, at each word's last token.
 
         It rests on the first token where it finds nothing, and where no word ends.
         """
+        if self.original is not None:
+            return self.original.rows(weights[::-1, ::-1])
         pattern = np.zeros((len(self.window),) * 2, np.float32)
         total = weights.sum(1)
         looking = total > 0
@@ -101,6 +142,8 @@ class WindowFeatures:
 
     def token_rows(self, weights: ndarray) -> Rows:
         """The pattern of a head that gives tokens these weights, and rests where none has any."""
+        if self.original is not None:
+            return self.original.token_rows(weights[::-1, ::-1])
         total = np.asarray(weights, float).sum(1, keepdims=True)
         share = np.divide(weights, total, where=total > 0, out=np.zeros(weights.shape))
         return _rest_elsewhere(np.asarray(share, np.float32))
@@ -109,6 +152,24 @@ class WindowFeatures:
 def mixed(*parts: tuple[float, AttentionRule]) -> AttentionRule:
     """A head that divides its attention among several rules; the shares sum to 1."""
     return lambda reading: np.sum([share * rule(reading) for share, rule in parts], axis=0)
+
+
+def mirrored(rule: AttentionRule) -> AttentionRule:
+    """The same head of a text that is read from its end."""
+    return lambda reading: rule(reading.mirrored)
+
+
+def on_either_side(rule: AttentionRule) -> AttentionRule:
+    """The nearer of what a head and its mirror image look at most."""
+
+    def rows(reading: WindowFeatures) -> Rows:
+        sides = rule(reading), rule(reading.mirrored)
+        query = np.arange(len(reading.window))
+        strongest = [side.argmax(1) for side in sides]
+        far = [np.where(key > 0, np.abs(key - query), len(query)) for key in strongest]
+        return np.where((far[0] <= far[1])[:, None], *sides)
+
+    return rows
 
 
 def at_rest(reading: WindowFeatures) -> Rows:
