@@ -192,8 +192,8 @@ def _relations(counts: pd.DataFrame) -> Table:
     )
     for label in order.index[:LISTED]:
         cells = [_count(value) for value in counts.loc[label, columns]]
-        told = f"{held[label]} of {able[label]}"
-        table.add_row(label[1], told, *cells, *[""] * len(overflow))
+        share = f"{held[label]} of {able[label]}"
+        table.add_row(label[1], share, *cells, *[""] * len(overflow))
     if len(order) > LISTED:
         table.add_row(f"and {len(order) - LISTED} more")
     return table
