@@ -22,8 +22,9 @@ from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.relations import RELATIONS, check_relations, check_types, relations_of
+from headscope.relations.effect import Effect, sum_names
+from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
-from headscope.relations.writes import Effect, effects_of, sum_names
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint
 from headscope.runs.finish import finish, finish_joined

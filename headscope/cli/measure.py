@@ -129,7 +129,8 @@ def weights(
         raise HeadscopeError(f"{out}: this name asks for {suffix}, and --format for {format}")
     from headscope.run import Run, load
     from headscope.runs.listing import write_heads
-    from headscope.runs.study_tables import save_keys_from
+    from headscope.runs.run_tables import KEYS_FROM_TABLE
+    from headscope.runs.study_tables import save_study_table
     from headscope.studies.weights.weights_result import weight_lines
 
     folder = _kept_in(model, overwrite=overwrite) if keep else None
@@ -144,17 +145,19 @@ def weights(
         put(write_heads(rows, format.value))
     if folder is not None:
         known = Run.of(composition.put_into(load(folder)))
-        say_written([save_keys_from(known, folder, report=known.report, overwrite=overwrite)])
+        where = {"report": known.report, "overwrite": overwrite}
+        say_written([save_study_table(known, folder, KEYS_FROM_TABLE, **where)])
 
 
 def _kept_in(model: str, *, overwrite: bool) -> Path:
     from headscope.runs.atlas import is_stored
-    from headscope.runs.study_tables import check_keys_from
+    from headscope.runs.run_tables import KEYS_FROM_TABLE
+    from headscope.runs.study_tables import check_study_table
 
     folder = Path(model)
     if not is_stored(folder):
         raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
-    check_keys_from(folder, overwrite=overwrite)
+    check_study_table(folder, KEYS_FROM_TABLE, overwrite=overwrite)
     return folder
 
 

@@ -19,7 +19,7 @@ from headscope.measure.effect_queries import (
 )
 from headscope.measure.tally import grained
 from headscope.models.frozen_norm_path.paths import DirectPaths, PathEnd
-from headscope.relations.writes.effect import Effect
+from headscope.relations.effect import Effect
 
 PREDICTED = 0.25
 """A token counts as predicted where at most this share of the text's distinct tokens is likelier

@@ -27,7 +27,7 @@ from headscope.models.frozen_norm_path.scores import (
     unknown_scores,
 )
 from headscope.relations.contested import SELF
-from headscope.relations.writes.effect import Effect
+from headscope.relations.effect import Effect
 
 if TYPE_CHECKING:
     from headscope.models.load import Model

@@ -14,7 +14,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
@@ -67,7 +67,7 @@ def _from_cache(
         )
     except OSError as error:
         wanted_model = f"{name!r} at {revision}" if revision else repr(name)
-        cause = str(reason).strip().split("\n")[0]
+        cause = first_line(reason)
         raise ModelError(
             f"{wanted_model} is no local folder, and the Hugging Face hub cannot be reached "
             f"({cause}); {WAYS_ON}"

@@ -13,7 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.device import check_device
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
 from headscope.models.layout.table import ENCODER_DECODERS
@@ -93,7 +93,7 @@ def _from_pair(pair: tuple[Any, ...], options: LoadOptions) -> Model:
         copied = _sharing(network).eval()
         copied.set_attn_implementation("eager")
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"{name}: its modules cannot be copied: {reason:.200}") from error
     check_device(name, copied)
     with quiet_logging():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
@@ -290,7 +290,7 @@ def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
     return device
 

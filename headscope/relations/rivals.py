@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
 
 
@@ -62,6 +62,19 @@ def spans(
         return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
     return without(span_pairs(*places, attention_kind=attention_kind), targets)
+
+
+def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+    """Pairs of words by their rows in the window's table: those that the query word sees whole."""
+    words = window.words
+    apart = window.attention_kind.sees_apart(
+        (words.first[query], words.last[query]), (words.first[key], words.last[key])
+    )
+    query, key = query[apart], key[apart]
+    if not len(query):
+        return no_pairs()
+    places = words.last[query], words.first[key], words.last[key]
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 @lru_cache(maxsize=8)

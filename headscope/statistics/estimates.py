@@ -13,8 +13,8 @@ from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
+from headscope.relations.effect import Effect
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.relations.writes.effect import Effect
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, ratio, twin_lift

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
-from headscope.statistics.columns import GENERAL
+from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Row
 from headscope.statistics.findings import findings
 from headscope.statistics.general_labels import TIMES_LABEL, tag_names
@@ -47,7 +47,7 @@ def explain_tags(
         relation: part of a relation's name: those alone, however close they came.
     """
     table = with_rules(evidence, rules)
-    head_evidence = table[(table["layer"] == layer) & (table["head"] == head)]
+    head_evidence = rows_of_head(table, layer, head)
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]

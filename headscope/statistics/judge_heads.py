@@ -16,8 +16,8 @@ from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
 from headscope.measure.tally import PICTURED, Tally
+from headscope.relations.effect import Effect, effects_among, of_attention
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.writes.effect import Effect, effects_among, of_attention
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,

@@ -8,6 +8,7 @@ import pandas as pd
 
 from headscope.relations.relation import TagThresholds
 from headscope.relations.sink import PARTIAL, TYPE
+from headscope.statistics.columns import rows_of_head
 
 _HEAD = ["layer", "head"]
 
@@ -38,8 +39,7 @@ def partial_sink_line(
     evidence: pd.DataFrame, rules: Mapping[str, TagThresholds], layer: int, head: int
 ) -> str:
     """A sentence on a head that is a partial sink; empty of any other."""
-    here = (evidence["layer"] == layer) & (evidence["head"] == head)
-    rows = partial_sinks(evidence[here], rules)
+    rows = partial_sinks(rows_of_head(evidence, layer, head), rules)
     if rows.empty:
         return ""
     row = rows.iloc[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.columns import rows_of_head
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result, layers_of
@@ -81,9 +82,7 @@ def _rule(result: Result, layer: int, head: int) -> list[str]:
     """The head's rule, and which of its tags have no bits of their own in it."""
     if result.accounts is None:
         return []
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     tagged = evidence[evidence["tagged"].astype(bool)]
     tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
     lines = account_lines(result.accounts, result.heads, layer, head)
@@ -92,9 +91,7 @@ def _rule(result: Result, layer: int, head: int) -> list[str]:
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     tagged = evidence[evidence["tagged"].astype(bool)]
     unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if result.unsure(name)]
     if not unsure:
@@ -108,9 +105,7 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
 
 def _examples_title(result: Result, layer: int, head: int) -> str:
     """Title that says what the lines below it are, and how they are marked."""
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     title = "Examples, its queries from the best tenth (decile) to the worst, with their mass:"
     bare = "It has no tag: they are of the relation of largest lift that it could have one by."
     return "\n".join([title, *([] if evidence["tagged"].astype(bool).any() else [bare]), _MARKS])

@@ -12,8 +12,8 @@ from scipy.special import stdtr, stdtrit
 from headscope.measure.bootstrap import LEVEL, interval, ratio_error, resample
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import part_name
+from headscope.relations.effect import Effect
 from headscope.relations.relation import Relation
-from headscope.relations.writes.effect import Effect
 from headscope.statistics.conditions import Z_95
 from headscope.statistics.sign_flips import sign_flip_p
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from headscope.statistics.columns import rows_of_head
+
 MIN_UNIQUE = 0.005
 """The least share of a head's bits that is some: less is within what a refit moves."""
 MAX_TERMS = 5
@@ -18,12 +20,12 @@ def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head:
         layer: of the head.
         head: its number.
     """
-    account = heads[(heads["layer"] == layer) & (heads["head"] == head)].iloc[0]
+    account = rows_of_head(heads, layer, head).iloc[0]
     lines = [
         f"{account['rule']}",
         f"explains {account['explained']:.0%} of its bits above even attention",
     ]
-    terms = accounts[(accounts["layer"] == layer) & (accounts["head"] == head)]
+    terms = rows_of_head(accounts, layer, head)
     for row in terms.head(MAX_TERMS).itertuples():
         at = f" on a {row.queries}" if row.queries else ""
         lines.append(f"{row.feature}{at}: weight {row.weight:+.2f}, {row.unique:.1%} unique bits")
@@ -38,7 +40,7 @@ def explained_by(
     A relation that stands in the rule with unique bits stands by itself. Positions, the first token
     and delimiters are features under names of their own and are not asked here.
     """
-    terms = accounts[(accounts["layer"] == layer) & (accounts["head"] == head)]
+    terms = rows_of_head(accounts, layer, head)
     if terms.empty:
         return []
     alone = set(terms.loc[(terms["unique"] >= MIN_UNIQUE) & (terms["weight"] > 0), "feature"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from headscope.corpus.code.links import arrows_of
 from headscope.corpus.code.source import SourceFile
 from headscope.corpus.document import Document, Word
-from headscope.errors import CorpusError
+from headscope.errors import CorpusError, first_line
 
 SUFFIX = ".py"
 LONGEST = 200_000
@@ -38,7 +38,7 @@ def read_python(path: Path, text: str) -> Document:
         reason = str(error.msg).split("\n")[0]
         raise CorpusError(f"{path}:{error.lineno or 1}: no Python: {reason:.100}") from error
     except (ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
-        reason = str(error).split("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise CorpusError(f"{path}:1: no Python that can be read: {reason:.100}") from error
     words = tuple(
         Word(match.group(), match.start(), match.end(), bisect_right(ends, match.start() - 1))

@@ -11,7 +11,7 @@ from typing import Any
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoTokenizer
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.lens import LensEngine
 from headscope.models.layout.dimensions import AttentionDimensions
 
@@ -50,7 +50,7 @@ def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensio
                 ),
             )
         except Exception as error:  # TransformerLens has no family of errors of its own
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            reason = first_line(error)
             reason = reason.split(". Available architectures")[0]  # some 150 names follow
             raise ModelError(
                 f"{name}: TransformerLens cannot wrap a {config.architectures[0]}: {reason}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.heads import told_of
 from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.engine import Engine
@@ -67,7 +67,7 @@ def choose_engine(
         dimensions.check_reach(longest, engine.windows)
         return engine, ()
     except Exception as error:  # a model's own code may fail in any way
-        reason = _reason(error)
+        reason = first_line(error)
         only_fused = dimensions.others or not dimensions.attention_kind.predicts_next
         if engine_name == "fused" or only_fused:
             raise ModelError(f"{name}: the fused engine does not fit: {reason}") from error
@@ -92,7 +92,7 @@ def _encoder_decoder(
     try:
         return EncoderDecoder(hf_model, dimensions)
     except Exception as error:  # a model's own code may fail in any way
-        raise ModelError(f"{name}: the fused engine does not fit: {_reason(error)}") from error
+        raise ModelError(f"{name}: the fused engine does not fit: {first_line(error)}") from error
 
 
 def _lens(
@@ -104,9 +104,5 @@ def _lens(
     try:
         check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
     except Exception as error:  # likewise
-        raise ModelError(f"{name}: the lens engine does not fit: {_reason(error)}") from error
+        raise ModelError(f"{name}: the lens engine does not fit: {first_line(error)}") from error
     return engine
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.modules import attention_modules
@@ -52,7 +52,7 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
         with torch.inference_mode():
             patterns = _eager_patterns(network, tokens, dimensions)
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
     layers = dimensions.attention_layers
     if len(patterns) != len(layers):
@@ -103,7 +103,7 @@ def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimension
                 handle = module.register_forward_hook(
                     lambda _, inputs, out: hybrid_patterns.append(out[1])
                 )
-                hooks.callback(handle.remove)
+                hooks.enter_context(handle)
         output = network.base_model(tokens, output_attentions=True, **only_forward(dimensions))
     patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
     return [pattern for pattern in patterns if pattern is not None]

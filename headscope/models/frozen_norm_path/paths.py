@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.engine import StoppedError
 from headscope.models.frozen_norm_path.norms import FrozenNorm
 from headscope.models.frozen_norm_path.path_modules import PathModules, find_paths
@@ -121,15 +121,15 @@ class DirectPaths:
 
         with ExitStack() as hooks:
             for layer, output in enumerate(self.modules.outputs):
-                _enter(hooks, output.register_forward_pre_hook(of_z(layer)))
+                hooks.enter_context(output.register_forward_pre_hook(of_z(layer)))
                 norm = self.modules.post_norms[layer]
                 if norm is not None:
-                    _enter(hooks, norm.module.register_forward_hook(of_norm(layer, norm)))
+                    hooks.enter_context(norm.module.register_forward_hook(of_norm(layer, norm)))
                 if stream is not None:
                     block = self.modules.blocks[layer]
                     hook = of_stream(layer, stream)
-                    _enter(hooks, block.register_forward_pre_hook(hook, with_kwargs=True))
-            _enter(hooks, self.modules.final_norm.module.register_forward_hook(of_end))
+                    hooks.enter_context(block.register_forward_pre_hook(hook, with_kwargs=True))
+            hooks.enter_context(self.modules.final_norm.module.register_forward_hook(of_end))
             yield end
 
 
@@ -149,7 +149,7 @@ def direct_paths(model: Any) -> DirectPaths:
     except ModelError as error:
         raise ModelError(f"{model.name}: what its heads write cannot be read: {error}") from error
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise ModelError(f"{model.name}: what its heads write cannot be read: {reason}") from error
     return DirectPaths(modules, model.heads)
 
@@ -165,7 +165,3 @@ def known_paths(model: Any) -> DirectPaths | None:
 
 
 _known: WeakKeyDictionary[Any, DirectPaths | None] = WeakKeyDictionary()
-
-
-def _enter(hooks: ExitStack, handle: Any) -> None:
-    hooks.callback(handle.remove)

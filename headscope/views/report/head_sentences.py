@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
-from headscope.statistics.columns import GENERAL
+from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result
 
@@ -31,14 +31,10 @@ def deeds_of(run: Result, row: dict[str, Any]) -> list[str]:
     return [*lines, *_writes(run, row), *_matters(run.causes, row), *_account(run, row)]
 
 
-def _head_rows(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
-    return table[(table["layer"] == row["layer"]) & (table["head"] == row["head"])]
-
-
 def _general(run: Result, row: dict[str, Any]) -> list[str]:
     """General labels of the head's tags, each once."""
     evidence = run.evidence
-    tags = _head_rows(evidence[evidence["tagged"].astype(bool)], row)
+    tags = rows_of_head(evidence[evidence["tagged"].astype(bool)], row["layer"], row["head"])
     if GENERAL not in tags:
         return []
     names = tags[GENERAL].where(tags[GENERAL].notna(), "")
@@ -50,7 +46,7 @@ def _general(run: Result, row: dict[str, Any]) -> list[str]:
 def _writes(run: Result, row: dict[str, Any]) -> list[str]:
     if run.effects is None:
         return []
-    effects = _head_rows(run.effects, row)
+    effects = rows_of_head(run.effects, row["layer"], row["head"])
     tested = effects[effects["ci_low"].notna()]
     if tested.empty:
         return []
@@ -75,7 +71,7 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
 def _matters(causes: pd.DataFrame | None, row: dict[str, Any]) -> list[str]:
     if causes is None:
         return []
-    head_causes = _head_rows(causes, row)
+    head_causes = rows_of_head(causes, row["layer"], row["head"])
     tested = head_causes[
         head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_MATTERS))
     ]
