@@ -27,13 +27,11 @@ from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint
-from headscope.runs.finish import finish, finish_joined
-from headscope.runs.joined import join_readings
+from headscope.runs.finish import finish, finish_joined, resume, run_facts
 from headscope.runs.lock import CHECKPOINT, workplace
-from headscope.runs.provenance import describe_input
+from headscope.runs.provenance import describe_input, join_readings
 from headscope.runs.redact_paths import shorten_paths
 from headscope.runs.replace_folder import check_free
-from headscope.runs.resume import resume, run_facts
 from headscope.runs.room import check_stated_room
 from headscope.settings import Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule

@@ -72,7 +72,7 @@ class ChoiceError(HeadscopeError):
 
 
 def first_line(error: BaseException) -> str:
-    r"""What an error of another library says, in a line; the name of its kind where that is nothing.
+    r"""The first line of another library's error; the name of its kind where it says nothing.
 
     >>> first_line(ValueError("no such key\nTraceback …")), first_line(KeyError())
     ('no such key', 'KeyError')

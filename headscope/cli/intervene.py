@@ -105,8 +105,10 @@ def explain(
     files = call.write(explanation)
     if run is not None and folder is not None:
         known = Run.of(explanation.put_into(run))
-        where = {"report": known.report, "overwrite": call.overwrite}
-        files.append(save_study_table(known, folder, RULE_TABLE, **where))
+        table = save_study_table(
+            known, folder, RULE_TABLE, report=known.report, overwrite=call.overwrite
+        )
+        files.append(table)
     if propose:
         say(explanation.proposals())
     else:

@@ -20,8 +20,8 @@ from headscope.cli.options import (
     Overwrite,
     Printed,
     Quiet,
+    takes_settings,
 )
-from headscope.cli.settings import takes_settings
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
 from headscope.errors import HeadscopeError
@@ -145,8 +145,10 @@ def weights(
         put(write_heads(rows, format.value))
     if folder is not None:
         known = Run.of(composition.put_into(load(folder)))
-        where = {"report": known.report, "overwrite": overwrite}
-        say_written([save_study_table(known, folder, KEYS_FROM_TABLE, **where)])
+        table = save_study_table(
+            known, folder, KEYS_FROM_TABLE, report=known.report, overwrite=overwrite
+        )
+        say_written([table])
 
 
 def _kept_in(model: str, *, overwrite: bool) -> Path:

@@ -14,9 +14,14 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.example import Example, ExampleRequest
+from headscope.measure.example import (
+    BEGINNING,
+    Example,
+    ExampleRequest,
+    excerpt,
+    stretches_left_out,
+)
 from headscope.measure.example_selection import ExampleQuery, choose_queries, target_keys
-from headscope.measure.excerpt import BEGINNING, excerpt, stretches_left_out
 from headscope.measure.gather import Cells
 from headscope.measure.pattern_buffer import PatternBuffer
 from headscope.measure.progress import OnProgress

@@ -165,8 +165,8 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
     # TransformerLens takes seconds to import
     from transformer_lens.model_bridge import TransformerBridge
 
-    from headscope.models.engines.check import check_patterns
     from headscope.models.engines.lens import LensEngine
+    from headscope.models.engines.probe import check_patterns
 
     kind = type(bridge).__name__
     if not isinstance(bridge, TransformerBridge):

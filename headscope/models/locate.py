@@ -1,15 +1,35 @@
-"""From a model's name to the folder or file that it stands for."""
+"""From a model's name to the folder or file that it stands for.
+
+Nothing else asks the Hugging Face hub; it gives up within seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.errors import ModelError
-from headscope.models.hub import FILES, download
+from headscope.errors import ModelError, first_line
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED
+
+TIMEOUT = 5.0
+"""Seconds to wait for the hub's first answer."""
+FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+"""What a model in Hugging Face layout needs."""
+WAYS_ON = (
+    "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
+    "smollm2 and minilm come from the package index"
+)
 
 
 def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> tuple[Path, str]:
@@ -51,3 +71,52 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name}: no such folder")
     return download(name, revision, files)
+
+
+def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> tuple[Path, str]:
+    """The local folder of a hub model, and its commit; a model in the cache needs no network.
+
+    Raises:
+        ModelError: no such model or revision, no permission, or the hub cannot be reached.
+    """
+    wanted_model = f"{name} at {revision}" if revision else name
+    try:
+        # one question with a short timeout first: the download itself retries for long
+        commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
+        folder = snapshot_download(name, revision=commit, allow_patterns=list(files))
+    except HFValidationError as error:
+        raise ModelError(
+            f"{name!r} is no folder, no .gguf file and no hub name: {error}"
+        ) from error
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{wanted_model}: the hub asks for permission; log in with: hf auth login"
+        ) from error
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise ModelError(
+            f"{wanted_model}: the hub has no such model or revision; {WAYS_ON}"
+        ) from error
+    except (OSError, HfHubHTTPError, RuntimeError) as error:
+        return _from_cache(name, revision, files, error)
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
+            raise
+        return _from_cache(name, revision, files, error)
+    return Path(folder), Path(folder).name
+
+
+def _from_cache(
+    name: str, revision: str | None, files: Sequence[str], reason: Exception
+) -> tuple[Path, str]:
+    try:
+        folder = snapshot_download(
+            name, revision=revision, allow_patterns=list(files), local_files_only=True
+        )
+    except OSError as error:
+        wanted_model = f"{name!r} at {revision}" if revision else repr(name)
+        cause = first_line(reason)
+        raise ModelError(
+            f"{wanted_model} is no local folder, and the Hugging Face hub cannot be reached "
+            f"({cause}); {WAYS_ON}"
+        ) from error
+    return Path(folder), Path(folder).name

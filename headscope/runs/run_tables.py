@@ -27,11 +27,10 @@ from headscope.statistics.causes import (
 from headscope.statistics.columns import EFFECT_COLUMNS, KEYS_FROM_COLUMNS, RULE_COLUMNS
 from headscope.statistics.write_tags import effect_ids
 
-Heads = pd.DataFrame
-Check = Callable[[pd.DataFrame, Heads, Mapping[str, Any]], pd.DataFrame]
+Check = Callable[[pd.DataFrame, pd.DataFrame, Mapping[str, Any]], pd.DataFrame]
 
 
-def _as_it_is(table: pd.DataFrame, heads: Heads, info: Mapping[str, Any]) -> pd.DataFrame:
+def _as_it_is(table: pd.DataFrame, heads: pd.DataFrame, info: Mapping[str, Any]) -> pd.DataFrame:
     return table
 
 
@@ -65,7 +64,9 @@ class RunTable:
     changes_heads: bool = False
     """True if `heads.csv` gets columns with it."""
 
-    def read(self, folder: Path, heads: Heads, info: Mapping[str, Any]) -> pd.DataFrame | None:
+    def read(
+        self, folder: Path, heads: pd.DataFrame, info: Mapping[str, Any]
+    ) -> pd.DataFrame | None:
         """The table of a run folder; None where the run has none.
 
         Args:
@@ -103,7 +104,9 @@ class RunTable:
         return table
 
 
-def _check_causes(table: pd.DataFrame, heads: Heads, info: Mapping[str, Any]) -> pd.DataFrame:
+def _check_causes(
+    table: pd.DataFrame, heads: pd.DataFrame, info: Mapping[str, Any]
+) -> pd.DataFrame:
     if unknown := sorted(set(table["behaviour"].astype(str)) - set(BEHAVIOURS)):
         raise ValueError(f"no behaviour is called {unknown[0]!r:.60}")
     if "verdict" not in table:  # an older headscope
@@ -119,13 +122,17 @@ def _check_causes(table: pd.DataFrame, heads: Heads, info: Mapping[str, Any]) ->
     return table
 
 
-def _check_effects(table: pd.DataFrame, heads: Heads, info: Mapping[str, Any]) -> pd.DataFrame:
+def _check_effects(
+    table: pd.DataFrame, heads: pd.DataFrame, info: Mapping[str, Any]
+) -> pd.DataFrame:
     if unknown := sorted(set(effect_ids(table)) - set(info.get("effects", {}))):
         raise ValueError(f"no effect is called {unknown[0]!r:.60}")
     return table
 
 
-def _check_keys_from(table: pd.DataFrame, heads: Heads, info: Mapping[str, Any]) -> pd.DataFrame:
+def _check_keys_from(
+    table: pd.DataFrame, heads: pd.DataFrame, info: Mapping[str, Any]
+) -> pd.DataFrame:
     """Every head is one of the run, and reads a head of an earlier layer or none."""
     names = HeadNames.of(info["model"].get("stacks"))
     known = {head_name(row.layer, row.head, names): row.layer for row in heads.itertuples()}

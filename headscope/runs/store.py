@@ -13,10 +13,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from headscope.above_bars import print_above_bars
 from headscope.errors import RunError
 from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
+from headscope.printing import print_above_bars
 from headscope.runs.atlas import Atlas, atlas_of, unpacked
 from headscope.runs.folder import (
     EVIDENCE,

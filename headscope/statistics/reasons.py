@@ -1,16 +1,19 @@
-"""Why a head has its tags: every condition with its number, near misses, causes and examples."""
+"""Why a head has its tags: every condition with its number, near misses, causes and examples.
+
+Last the sentences about a head's rule, and about its tags: those that stand by themselves.
+"""
 
 from __future__ import annotations
+
+import pandas as pd
 
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.explain_tags import explain_tags
-from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.surrogate_summary import account_lines, explained_by
-from headscope.statistics.unidentifiable import undecided
+from headscope.statistics.untagged import partial_sink_line, undecided
 from headscope.statistics.write_tags import write_lines
 
 _MARKS = (
@@ -113,3 +116,49 @@ def _examples_title(result: Result, layer: int, head: int) -> str:
 
 def _listed(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+MIN_UNIQUE = 0.005
+"""The least share of a head's bits that is some: less is within what a refit moves."""
+MAX_TERMS = 5
+
+
+def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int) -> list[str]:
+    """A head's rule in words, what it explains, and its features.
+
+    Args:
+        accounts: a row per head × feature; see docs/formats.md, `explain`.
+        heads: a row per head, with the columns `explained` and `rule`.
+        layer: of the head.
+        head: its number.
+    """
+    account = rows_of_head(heads, layer, head).iloc[0]
+    lines = [
+        f"{account['rule']}",
+        f"explains {account['explained']:.0%} of its bits above even attention",
+    ]
+    terms = rows_of_head(accounts, layer, head)
+    for row in terms.head(MAX_TERMS).itertuples():
+        at = f" on a {row.queries}" if row.queries else ""
+        lines.append(f"{row.feature}{at}: weight {row.weight:+.2f}, {row.unique:.1%} unique bits")
+    return lines
+
+
+def explained_by(
+    accounts: pd.DataFrame, layer: int, head: int, tags: list[str]
+) -> list[tuple[str, str]]:
+    """Tags whose relation has no bits of its own, each with the feature that has most instead.
+
+    A relation that stands in the rule with unique bits stands by itself. Positions, the first token
+    and delimiters are features under names of their own and are not asked here.
+    """
+    terms = rows_of_head(accounts, layer, head)
+    if terms.empty:
+        return []
+    alone = set(terms.loc[(terms["unique"] >= MIN_UNIQUE) & (terms["weight"] > 0), "feature"])
+    instead = terms.loc[terms["weight"] > 0, "feature"]
+    words = [tag for tag in tags if not tag.startswith(_PLAIN)]
+    return [(tag, str(instead.iloc[0])) for tag in words if tag not in alone and len(instead)]
+
+
+_PLAIN = ("positional/", "sink/", "delimiter/", "induction/")

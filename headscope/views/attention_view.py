@@ -1,8 +1,12 @@
-"""One head on one text, as circuitsvis HTML, as a picture, or as a shaded grid in a terminal."""
+"""One head on one text, as circuitsvis HTML, as a picture, or as a shaded grid in a terminal.
+
+And all heads of a layer side by side, on the text that the run kept of each.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -13,12 +17,15 @@ from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from headscope.corpus.visible import visible
-from headscope.errors import PatternError
+from headscope.errors import PatternError, RunError
+from headscope.heads import head_name
+from headscope.printing import visible
+from headscope.statistics.result import Result, layers_of
 from headscope.views.circuits import notebook_html, whole_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 _SHADES = " ·░▒▓█"
 _LEGEND = "a row per query, a column per key: the darker, the more attention; last, its largest"
@@ -101,3 +108,49 @@ class AttentionView:
             lines.append(line)
         lines.append(Text(_LEGEND, style="dim"))
         return Group(*lines)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerView:
+    """Patterns of a layer's heads on one text. In a notebook it draws itself without a network."""
+
+    title: str
+    tokens: tuple[str, ...]
+    names: tuple[str, ...]
+    """Of the heads."""
+    patterns: Float[ndarray, "head query key"]
+    """Attention in [0, 1]; of a text that goes on no row lacks anything in a causal model."""
+
+    def html(self) -> str:
+        """A whole page that asks no network."""
+        title = escape(self.title)
+        head = f"<!doctype html><meta charset=utf-8><title>{title}</title><h1>{title}</h1>"
+        return head + whole_html(self.title, self.tokens, self.patterns, self.names)
+
+    def _repr_html_(self) -> str:
+        """Pictures, and the circuitsvis view where its script is in the notebook."""
+        return notebook_html(self.title, self.tokens, self.patterns, self.names)
+
+
+def layer_view(run: Result, layer: int) -> LayerView:
+    """The heads of a layer on the ordinary text that the run kept; no model is loaded.
+
+    Args:
+        run: a run that kept examples.
+        layer: its number in the model.
+
+    Raises:
+        RunError: no such layer, or no ordinary text was kept of its heads.
+    """
+    if layer not in layers_of(run):
+        raise RunError(f"no layer {layer} in this run; they go up to {layers_of(run)[-1]}")
+    examples = [example for example in run.examples if example.layer == layer and example.query < 0]
+    examples = [example for example in examples if example.window == examples[0].window]
+    if not examples:
+        raise RunError(
+            f"this run kept no text of layer {layer}: classify again, with examples, or name a "
+            "head and a text"
+        )
+    names = tuple(head_name(example.layer, example.head, run.head_names) for example in examples)
+    patterns = np.stack([example.pattern.astype(np.float32) for example in examples])
+    return LayerView(f"{run.name} layer {layer}", examples[0].tokens, names, patterns)

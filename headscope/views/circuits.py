@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.corpus.visible import visible
+from headscope.printing import visible
 
 _numbers = count()
 _brought = False

@@ -11,9 +11,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from headscope.corpus.visible import visible
 from headscope.errors import PatternError
 from headscope.heads import head_name
+from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.ranking import best_heads
 from headscope.statistics.result import Result, layers_of

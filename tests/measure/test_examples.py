@@ -12,10 +12,16 @@ import torch
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
 from headscope.measure import pattern_buffer
-from headscope.measure.example import Example, ExampleRequest
+from headscope.measure.example import (
+    BEGINNING,
+    WIDTH,
+    Example,
+    ExampleRequest,
+    excerpt,
+    stretches_left_out,
+)
 from headscope.measure.example_selection import choose_queries
 from headscope.measure.examples import find_examples, windows_to_reread
-from headscope.measure.excerpt import BEGINNING, WIDTH, excerpt, stretches_left_out
 from headscope.measure.query_masses import Queries, Reading
 from headscope.models.load import load_model
 from headscope.relations import relations_of

@@ -8,8 +8,7 @@ import torch
 
 from headscope.corpus.controlled.lists import IN_ORDER
 from headscope.corpus.controlled.prompts import draws
-from headscope.corpus.question import Question
-from headscope.corpus.window import Window
+from headscope.corpus.window import Question, Window
 from headscope.measure.query_composition import effects_on, name_positions
 from headscope.models.engines.capture import capturing
 from headscope.models.frozen_norm_path.paths import direct_paths

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
-from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.printing import visible
 from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
 from headscope.views.figures import FIGURES
+from headscope.views.html_page import atlas_html
 from headscope.views.report.data import page_data
-from headscope.views.report.inline import atlas_html
 
 TYPES = ["positional", "delimiter"]
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, plain_name, weight_files
-from headscope.models.hub import FILES
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.locate import locate
+from headscope.models.locate import FILES, locate
 from headscope.studies.anatomy.anatomy_dimensions import Dimensions, dimensions_of
 from headscope.studies.anatomy.published import SHAPES, Shape, find_shape, transformers_config
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.corpus.visible import visible
 from headscope.heads import HeadNames, head_name
+from headscope.printing import visible
 from headscope.statistics.result import layers_of
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.html_page import fill_page

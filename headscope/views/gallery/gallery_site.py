@@ -1,10 +1,12 @@
-"""`gallery`: from runs to a site, on one screen."""
+"""`gallery`: from runs to a site, on one screen, with its tables for other programs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from headscope.arguments import FLAG, PATH, takes
 from headscope.errors import RunError
@@ -13,10 +15,11 @@ from headscope.runs.atlas import is_stored
 from headscope.runs.folder import REPORT, RUN, encoded
 from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.runs.site import check_site, new_site
+from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
-from headscope.views.gallery.card import Card, card_of
-from headscope.views.gallery.tables import heads_csv, runs_csv, types_of
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.gallery.card import Card, card_of, functions_first
 from headscope.views.html_page import fill_page, page_file
 from headscope.views.report import report_html
 
@@ -120,3 +123,46 @@ def _check_runs(runs: Sequence[Result | str | Path]) -> None:
         if run_folder in seen:
             raise RunError(f"{run!s:.300} was given twice")
         seen.add(run_folder)
+
+
+def heads_csv(cards: Sequence[Card]) -> str:
+    """A row per head of every run: `run`, `model`, `revision`, the head's name, then `heads.csv`.
+
+    A column that only some runs have is empty in the others.
+    """
+    tables = [
+        card.heads.reset_index().assign(run=card.name, model=card.model, revision=card.revision)
+        for card in cards
+    ]
+    columns = dict.fromkeys(column for table in tables for column in table.columns)
+    first = ["run", "model", "revision", "name"]
+    table = pd.concat(tables, ignore_index=True)
+    return table_to_csv(table[[*first, *(c for c in columns if c not in first)]])
+
+
+def runs_csv(cards: Sequence[Card]) -> str:
+    """A row per run with its heads of each primary type; empty where that was not measured."""
+    types = types_of(cards)
+    rows = [
+        {
+            "run": card.name,
+            "folder": card.folder,
+            "model": card.model,
+            "revision": card.revision,
+            "corpus": card.text,
+            "tokens": card.tokens,
+            "layers": card.layers,
+            "heads": card.total,
+            **{name: card.count(name) for name in types},
+        }
+        for card in cards
+    ]
+    numbers = dict.fromkeys(("tokens", *types), "Int64")
+    return table_to_csv(pd.DataFrame(rows).astype(numbers))
+
+
+def types_of(cards: Sequence[Card]) -> list[str]:
+    """Types that heads of any run are drawn as or could have earned, in the order of the legend."""
+    types = {share.type for card in cards for share in card.shares}
+    types |= {name for card in cards for name in card.countable}
+    return functions_first(types | {*NO_TYPE})

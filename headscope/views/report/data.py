@@ -23,7 +23,7 @@ from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.threshold_sensitivity import THRESHOLDS, in_one_line
-from headscope.statistics.unidentifiable import undecided
+from headscope.statistics.untagged import undecided
 from headscope.views.report.condition_table import ladders
 from headscope.views.report.head_sentences import deeds_of
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells

@@ -8,8 +8,8 @@ import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
 from headscope.statistics.columns import GENERAL, rows_of_head
-from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import Result
+from headscope.statistics.untagged import partial_sink_line
 
 _MATTERS = {
     BREAKS: "It matters",
