@@ -28,17 +28,15 @@ from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint
 from headscope.runs.finish import finish, finish_joined, resume, run_facts
-from headscope.runs.lock import CHECKPOINT, workplace
 from headscope.runs.provenance import describe_input, join_readings
-from headscope.runs.redact_paths import shorten_paths
-from headscope.runs.replace_folder import check_free
+from headscope.runs.recorded_paths import shorten_paths
 from headscope.runs.room import check_stated_room
+from headscope.runs.workplace import CHECKPOINT, check_free, workplace
 from headscope.settings import Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 
 if TYPE_CHECKING:
     from headscope.models.load import Model

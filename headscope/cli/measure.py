@@ -59,7 +59,7 @@ def classify(
     After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
     """
     from headscope.classification import classify as run_classify
-    from headscope.models.names import run_name
+    from headscope.models.locate import run_name
     from headscope.views.summary import summary
 
     folder = Path("runs") / run_name(model) if out is None else out

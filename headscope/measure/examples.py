@@ -22,8 +22,7 @@ from headscope.measure.example import (
     stretches_left_out,
 )
 from headscope.measure.example_selection import ExampleQuery, choose_queries, target_keys
-from headscope.measure.gather import Cells
-from headscope.measure.pattern_buffer import PatternBuffer
+from headscope.measure.gather import Cells, PatternBuffer
 from headscope.measure.progress import OnProgress
 from headscope.measure.query_masses import Reading, masses
 from headscope.models.load import Model

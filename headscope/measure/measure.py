@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
-from headscope.measure.batches import Batch
+from headscope.measure.batches import Batch, in_memory
 from headscope.measure.effect_queries import EffectQueries, effect_queries
 from headscope.measure.logit_effects import LogitEffectReader
-from headscope.measure.memory import in_memory
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
 from headscope.measure.query_composition import query_composition

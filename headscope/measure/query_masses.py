@@ -12,8 +12,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.example import ExampleRequest
-from headscope.measure.gather import Cells, CellsOf, T, read_cells
-from headscope.measure.pattern_buffer import PatternBuffer, PatternKey
+from headscope.measure.gather import Cells, CellsOf, PatternBuffer, PatternKey, T, read_cells
 from headscope.measure.progress import OnProgress
 from headscope.models.load import Model
 from headscope.relations.pairs import Pairs, no_pairs

@@ -19,7 +19,7 @@ from headscope.models.layout.dimensions import attention_kinds, read_dimensions
 from headscope.models.layout.table import ENCODER_DECODERS
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
-from headscope.models.names import title_of
+from headscope.models.locate import title_of
 from headscope.models.quantised import note_in_memory
 from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer

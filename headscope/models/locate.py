@@ -1,4 +1,4 @@
-"""From a model's name to the folder or file that it stands for.
+"""From a model's name to the folder or file that it stands for, and to what its run is called.
 
 Nothing else asks the Hugging Face hub; it gives up within seconds.
 """
@@ -6,6 +6,7 @@ Nothing else asks the Hugging Face hub; it gives up within seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
@@ -20,7 +21,7 @@ from huggingface_hub.errors import (
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError, first_line
 from headscope.models.package_index import packaged_path
-from headscope.models.packaged import PACKAGED
+from headscope.models.packaged import PACKAGED, is_reserved
 
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
@@ -120,3 +121,47 @@ def _from_cache(
             f"({cause}); {WAYS_ON}"
         ) from error
     return Path(folder), Path(folder).name
+
+
+def title_of(model: str) -> str:
+    """A model's name for people: the hub's name, or the name of the folder or file, never a path.
+
+    >>> title_of("EleutherAI/pythia-70m"), title_of("../models/tiny.gguf")
+    ('EleutherAI/pythia-70m', 'tiny.gguf')
+    """
+    path = Path(model)
+    with suppress(RuntimeError):  # a home that nobody has
+        path = path.expanduser()
+    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
+    if is_reserved(model) or not local:
+        return model
+    return path.name if path.name not in _NO_NAMES else path.resolve().name or model
+
+
+def run_name(model: str) -> str:
+    """The name of a model's run folder when no other name is given.
+
+    >>> run_name("EleutherAI/pythia-1.4b"), run_name("../models/tiny.gguf")
+    ('pythia-1.4b', 'tiny')
+
+    Raises:
+        ModelError: the model's path has no name.
+    """
+    name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
+    short = name[:-5] if name.lower().endswith(".gguf") else name
+    folder = next(
+        (name_or_stem for name_or_stem in (short, name) if name_or_stem not in _NO_NAMES), None
+    )
+    if folder is None:
+        raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
+    return folder
+
+
+_NO_NAMES = ("", ".", "..")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL in it
+        return False

@@ -14,12 +14,12 @@ from zipfile import ZipFile
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import ChoiceError, ModelError
-from headscope.models.cache_folder import unfinished_folder
 from headscope.models.packaged import (
     PACKAGED,
     PackagedModel,
     cached_path,
     packages_folder,
+    unfinished_folder,
     unpacked_folder,
 )
 from headscope.models.packages import is_installed

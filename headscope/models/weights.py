@@ -16,7 +16,6 @@ from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
 from headscope.models.config_values import check_values, find_entry, read_config_file
-from headscope.models.encoders import network_class
 from headscope.models.integrity import (
     check_counts,
     check_finite,
@@ -25,6 +24,7 @@ from headscope.models.integrity import (
     check_size,
 )
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.model_kinds import network_class
 from headscope.models.packages import missing_package
 from headscope.models.quantised import check_library, dequantised, quantised, where_quantised
 from headscope.models.quiet_transformers import quiet_logging

@@ -23,11 +23,11 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.runs.fallback import claim, fallback_folders, is_own, lacks_room
 from headscope.runs.folder import remove_own
-from headscope.runs.lock import CHECKPOINT, NEW, unwritable
 from headscope.runs.packed_sums import pack, unpack
 from headscope.runs.pattern_cache import UNREADABLE
 from headscope.runs.room import free_bytes, megabytes, sums_bytes
 from headscope.runs.state_file import read_state, write_state
+from headscope.runs.workplace import CHECKPOINT, NEW, unwritable
 from headscope.stimuli.text import TextWindows
 
 if TYPE_CHECKING:

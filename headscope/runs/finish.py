@@ -19,11 +19,10 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.relations.relation import TagThresholds
 from headscope.runs.checkpoint import RunCheckpoint
 from headscope.runs.folder import RUN, is_run, readable_path, remove_own
-from headscope.runs.lock import NEW
-from headscope.runs.replace_folder import check_free
 from headscope.runs.room import check_room
 from headscope.runs.run_json import read_record
 from headscope.runs.store import save, save_by
+from headscope.runs.workplace import NEW, check_free
 from headscope.statistics.result import Result
 
 

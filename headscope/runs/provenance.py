@@ -12,20 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.attention_kind import BIDIRECTIONAL, AttentionKind
-from headscope.corpus.naming import corpus_title
-from headscope.corpus.shipped import named_corpora, shipped_corpora
+from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
 from headscope.errors import NothingAskedError
 from headscope.measure.backend import batch_tokens_on
-from headscope.models.names import title_of
+from headscope.models.locate import title_of
 from headscope.relations import head_types
 from headscope.relations.relation import Relation
-from headscope.runs.redact_paths import name_of
-from headscope.runs.relative_paths import places_of
+from headscope.runs.recorded_paths import name_of, places_of
 from headscope.runs.run_json import ATTENTION_LAYERS
 from headscope.settings import Settings
 from headscope.statistics.merge import join
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 
 if TYPE_CHECKING:
     from headscope.models.load import Model

@@ -12,7 +12,7 @@ from headscope.errors import HeadscopeError, RunError
 from headscope.measure.tally import Tally
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from headscope.runs.lock import unwritable
+from headscope.runs.workplace import unwritable
 from headscope.runs.write import existing, resolved
 from headscope.settings import Settings
 

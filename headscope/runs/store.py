@@ -32,15 +32,14 @@ from headscope.runs.folder import (
     is_run,
     readable_path,
 )
-from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.means import read_means, write_means
 from headscope.runs.packed_sums import read_sums, write_sums
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
-from headscope.runs.relative_paths import inward, outward
-from headscope.runs.replace_folder import check_free, put
+from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.run_json import ATTENTION_LAYERS, SHA256, read_record, signed
 from headscope.runs.run_tables import RULE_TABLE, RUN_TABLES
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
+from headscope.runs.workplace import NEW, check_free, put, unwritable, workplace
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.rule_changes import changes_in_words, rule_changes

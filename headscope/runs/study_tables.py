@@ -20,13 +20,12 @@ from headscope.runs.folder import (
     inside,
     readable_path,
 )
-from headscope.runs.lock import NEW, unwritable, workplace
-from headscope.runs.replace_folder import check_left, put
 from headscope.runs.room import check_room
 from headscope.runs.run_json import SHA256, signed
 from headscope.runs.run_tables import RunTable
 from headscope.runs.store import record_bytes
 from headscope.runs.tables import table_to_csv
+from headscope.runs.workplace import NEW, check_left, put, unwritable, workplace
 from headscope.runs.write import check_writable, write_file
 from headscope.statistics.result import Result
 

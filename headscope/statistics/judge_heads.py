@@ -30,9 +30,8 @@ from headscope.statistics.general_labels import (
     general_labels,
     tag_names,
 )
-from headscope.statistics.result import Result
+from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.rule_changes import THRESHOLDS
-from headscope.statistics.run_info import RunInfo
 from headscope.statistics.split_half import (
     EFFECT_HALVES,
     HALVES,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import PLAIN_NAMES, HeadNames, head_name
-from headscope.runs.redact_paths import name_of
+from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.ranking import strongest

@@ -14,9 +14,9 @@ from headscope.errors import RunError
 from headscope.measure import backend
 from headscope.runs import study_tables as beside
 from headscope.runs.fallback import fallback_folders
-from headscope.runs.lock import CHECKPOINT
 from headscope.runs.run_tables import KEYS_FROM_TABLE
 from headscope.runs.study_tables import save_study_table
+from headscope.runs.workplace import CHECKPOINT
 from tests.helpers.disks import disk, fill
 from tests.kill.kill import content
 

@@ -17,8 +17,8 @@ from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.lens import LensEngine
 from headscope.models.engines.probe import Probe, check_probe, probe
-from headscope.models.hybrids import ONLY_FUSED
 from headscope.models.layout.dimensions import AttentionDimensions
+from headscope.models.model_kinds import ONLY_FUSED
 
 LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in

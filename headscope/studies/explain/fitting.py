@@ -15,7 +15,7 @@ from torch import Tensor
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
-from headscope.measure.memory import give_back
+from headscope.measure.batches import give_back
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.layout.modules import attention_by_layer
 from headscope.models.load import Model

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from headscope.errors import RunError
 from headscope.measure.example import Example
-from headscope.runs.redact_paths import shareable
+from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.ranking import best_heads, strongest
@@ -24,11 +24,10 @@ from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.threshold_sensitivity import THRESHOLDS, in_one_line
 from headscope.statistics.untagged import undecided
-from headscope.views.report.condition_table import ladders
-from headscope.views.report.head_sentences import deeds_of
+from headscope.views.figures import curve_of
+from headscope.views.report.head_sentences import deeds_of, ladders
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells
 from headscope.views.report.relation_sentences import in_words, instances_of, spoken, types_in_words
-from headscope.views.thresholds import curve_of
 
 _NUMBERS = (
     "mass",

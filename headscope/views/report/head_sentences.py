@@ -1,4 +1,7 @@
-"""Lines of plain words on what a head writes, whether it matters and what its account is."""
+"""Lines of plain words on what a head writes, whether it matters and what its account is.
+
+And the conditions that a tag asks for, one by one, with the numbers of a head.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
 from headscope.statistics.columns import GENERAL, rows_of_head
+from headscope.statistics.conditions import CONDITIONS
 from headscope.statistics.result import Result
+from headscope.statistics.tags import with_rules
 from headscope.statistics.untagged import partial_sink_line
 
 _MATTERS = {
@@ -103,3 +108,42 @@ def _account(run: Result, row: dict[str, Any]) -> list[str]:
 
 def _kinds(count: int) -> str:
     return f"{count} kind{'' if count == 1 else 's'}"
+
+
+def ladders(run: Result) -> list[dict[str, Any]]:
+    """Relations that each head has a tag by or is shown by, with their conditions.
+
+    A condition is its name, what it says of the head, and whether it holds.
+    """
+    examples_of = {(e.layer, e.head, e.relation) for e in run.examples if e.relation}
+    evidence = run.evidence
+    table = with_rules(evidence, run.rules)  # of all rows: some conditions are of another's
+    places = zip(table["layer"].tolist(), table["head"].tolist(), table["id"], strict=True)
+    with_examples = pd.Series(
+        [row_id in examples_of for row_id in places], index=table.index, dtype=bool
+    )
+    table = table[with_examples | table["tagged"].astype(bool)]
+    if table.empty:
+        return []
+    table = table.sort_values(["tagged", "lift"], ascending=False, kind="stable")
+    applicable = {
+        c.name: None if c.applies is None else c.applies(table).astype(bool) for c in CONDITIONS
+    }
+    fails = {c.name: c.fails(table) for c in CONDITIONS}
+    return [
+        {
+            "layer": int(row["layer"]),
+            "head": int(row["head"]),
+            "relation": row["id"],
+            "steps": [
+                [
+                    c.name,
+                    c.account(row, fails=bool(fails[c.name].iloc[i])),
+                    int(not fails[c.name].iloc[i]),
+                ]
+                for c in CONDITIONS
+                if (where := applicable[c.name]) is None or where.iloc[i]
+            ],
+        }
+        for i, row in enumerate(table.to_dict("records"))
+    ]

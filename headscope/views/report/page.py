@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment
 
-from headscope.runs.redact_paths import name_of
+from headscope.runs.recorded_paths import name_of
 from headscope.statistics.result import Result
 from headscope.views.html_page import REPORT, page_file, page_style
 from headscope.views.report.data import page_data, to_json
