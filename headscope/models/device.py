@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from headscope.attention_kind import CAUSAL, CROSS
 from headscope.errors import ModelError, first_line
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}

@@ -21,8 +21,8 @@ from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
 from headscope.models.locate import title_of
 from headscope.models.quantised import note_in_memory
-from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer
+from headscope.models.weights import quiet_logging
 
 STATE = "state_dict"
 """What the checksum of a model in memory is called, where that of a file has the file's name."""

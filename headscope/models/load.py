@@ -30,9 +30,8 @@ from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
 from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note, network_class
-from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.models.weights import examine, load_weights, read_config
+from headscope.models.weights import examine, load_weights, quiet_logging, read_config
 
 
 @dataclass(frozen=True)

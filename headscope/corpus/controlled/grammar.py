@@ -155,7 +155,7 @@ def adverb(speaker: Speaker, adverbs: list[str]) -> Node:
     return Node(form, form, "ADV")
 
 
-def pronoun(entity: str, case: str) -> Node:
+def pronoun_for(entity: str, case: str) -> Node:
     """The pronoun that refers to an entity: `nominative`, `accusative`, `possessive`."""
     agree = pronoun_class(entity)
     form = lexicon.PRONOUNS[agree][case]
