@@ -145,10 +145,10 @@ def weights(
         put(write_heads(rows, format.value))
     if folder is not None:
         known = Run.of(composition.put_into(load(folder)))
-        table = save_study_table(
+        kept_file = save_study_table(
             known, folder, KEYS_FROM_TABLE, report=known.report, overwrite=overwrite
         )
-        say_written([table])
+        say_written([kept_file])
 
 
 def _kept_in(model: str, *, overwrite: bool) -> Path:

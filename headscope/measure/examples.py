@@ -21,10 +21,15 @@ from headscope.measure.example import (
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.example_selection import ExampleQuery, choose_queries, target_keys
 from headscope.measure.gather import Cells, PatternBuffer
 from headscope.measure.progress import OnProgress
-from headscope.measure.query_masses import Reading, masses
+from headscope.measure.query_masses import (
+    ExampleQuery,
+    Reading,
+    choose_queries,
+    masses,
+    target_keys,
+)
 from headscope.models.load import Model
 from headscope.relations.relation import Relation
 from headscope.stimuli import STIMULI

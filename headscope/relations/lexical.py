@@ -15,7 +15,14 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.controls import DRAWS, same_distance
+from headscope.relations.controls import (
+    DRAWS,
+    same_distance,
+    spans,
+    word_cells,
+    word_pairs,
+    words_of_its_class,
+)
 from headscope.relations.heuristics import FALLING_BACK, nearest, of_class, same_class
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import (
@@ -26,7 +33,6 @@ from headscope.relations.relation import (
     TagThresholds,
     draws_nothing,
 )
-from headscope.relations.rivals import spans, word_cells, word_pairs, words_of_its_class
 from headscope.relations.types import HeadType
 
 FLOOR = 0.2

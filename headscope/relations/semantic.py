@@ -15,9 +15,9 @@ from numpy import ndarray
 from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
+from headscope.relations.controls import word_cells
 from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
-from headscope.relations.rivals import word_cells
 from headscope.relations.types import HeadType
 
 FLOOR = 0.1

@@ -20,10 +20,9 @@ from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import DRAWS
+from headscope.relations.controls import DRAWS, words_of_its_class
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, TagThresholds
-from headscope.relations.rivals import words_of_its_class
 from headscope.relations.types import HeadType
 
 # every relation of a window draws from the same unlinked word pairs

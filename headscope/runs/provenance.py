@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headscope.attention_kind import BIDIRECTIONAL, AttentionKind
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
 from headscope.errors import NothingAskedError
-from headscope.measure.backend import batch_tokens_on
+from headscope.models.batching import batch_tokens_on
 from headscope.models.locate import title_of
 from headscope.relations import head_types
 from headscope.relations.relation import Relation

@@ -20,11 +20,18 @@ from starlette.routing import Route
 from headscope.errors import HeadscopeError
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import Named, run_named, the_model
-from headscope.serve.answers import head_told, predictions_told, read_told
+from headscope.serve.answers import (
+    BusyError,
+    GoneError,
+    Pause,
+    QueryWorker,
+    head_told,
+    predictions_told,
+    read_told,
+)
 from headscope.serve.guard import EVERYWHERE, LOCAL, MOST_BYTES, Guard, error_response
 from headscope.serve.live import Live
 from headscope.serve.live_page import asset, page_html
-from headscope.serve.worker import BusyError, GoneError, Pause, QueryWorker
 
 
 def live_of(model: Any, *, source: Any = None, **options: Unpack[Named]) -> Live:

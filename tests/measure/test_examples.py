@@ -20,9 +20,8 @@ from headscope.measure.example import (
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.example_selection import choose_queries
 from headscope.measure.examples import find_examples, windows_to_reread
-from headscope.measure.query_masses import Queries, Reading
+from headscope.measure.query_masses import Queries, Reading, choose_queries
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import pairs

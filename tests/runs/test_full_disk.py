@@ -11,7 +11,7 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError
-from headscope.measure import backend
+from headscope.models import batching
 from headscope.runs import study_tables as beside
 from headscope.runs.fallback import fallback_folders
 from headscope.runs.run_tables import KEYS_FROM_TABLE
@@ -27,7 +27,7 @@ OPTIONS = {"types": ["induction", "positional"], "max_tokens": 2400, "max_length
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "BATCH_TOKENS", 240)
+        patch.setattr(batching, "BATCH_TOKENS", 240)
         yield
 
 

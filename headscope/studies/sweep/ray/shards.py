@@ -19,11 +19,11 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, first_line
-from headscope.measure.backend import batch_tokens_on
 from headscope.measure.measure import empty_state
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
+from headscope.models.batching import batch_tokens_on
 from headscope.relations.relation import Relation
 from headscope.studies.sweep.cell_order import Turns
 from headscope.studies.sweep.ray.termination import own_termination, silent_core
