@@ -49,7 +49,7 @@ def prune(
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
     from headscope.measure.readable import readable
-    from headscope.measure.text_loss import MAX_LENGTH
+    from headscope.measure.study_windows import MAX_LENGTH
     from headscope.runs.resolve import the_model, the_run
     from headscope.studies.prune.smaller import (
         check_saving,

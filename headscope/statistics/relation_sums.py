@@ -1,7 +1,7 @@
 """A tally's sums of one relation: ratios, their intervals and tests, and the twin's share.
 
-The test at contested queries flips the signs of blocks of documents. Were a head's attention no more
-on the target than on what the baseline heuristic picks, the two could change places in every
+The test at contested queries flips the signs of blocks of documents. Were a head's attention no
+more on the target than on what the baseline heuristic picks, the two could change places in every
 document alike. The share of all such changes that leave a difference at least as large is the p
 value (Fisher 1935; Edgington & Onghena 2007, chapter 5). It supposes no distribution, and holds at
 any number of queries.

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.measure.bootstrap import LEVEL, resample
-from headscope.measure.text_loss import RESAMPLES
+from headscope.measure.study_windows import RESAMPLES
 from headscope.models.loss import TextLoss
 
 IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
