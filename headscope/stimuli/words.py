@@ -8,6 +8,7 @@ the word that followed it the first time (Feucht et al. 2025, arXiv 2504.03022).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
     Rounds,
     Stimulus,
-    StimulusConfig,
     TextTokenizer,
+    build_by_size,
     frame_of,
 )
 
@@ -212,14 +213,10 @@ def _window(
     )
 
 
-def _build(config: StimulusConfig) -> list[Window]:
-    return word_windows(config.tokenizer, **config.size)
-
-
 WORDS = Stimulus(
     name="words",
     title="repeated long words",
-    build=_build,
+    build=partial(build_by_size, word_windows),
     rounds=Rounds.DOCUMENTS,
     contested="natural",
     for_relations=True,

@@ -28,7 +28,7 @@ class Speaker:
 
     def pick(self, words: Sequence[str]) -> str:
         """Any of the words."""
-        return words[int(self.rng.integers(len(words)))]
+        return lexicon.pick(self.rng, words)
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
