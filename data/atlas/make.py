@@ -21,8 +21,8 @@ from headscope.corpus.read import file_sha256
 from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
 from headscope.runs.site import check_site
+from headscope.views.gallery import gallery
 from headscope.views.gallery.atlas_card import ATLASES, TABLE, export_atlases
-from headscope.views.gallery.gallery_site import gallery
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

@@ -19,7 +19,7 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.effect_queries import EffectRows, EffectSums
 from headscope.measure.tally import grained
-from headscope.models.frozen_norm_path.paths import DirectPaths
+from headscope.models.frozen_norm_path import DirectPaths
 from headscope.models.frozen_norm_path.scores import (
     LayerScores,
     ScoreQueries,

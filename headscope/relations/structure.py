@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.structure import KINDS, rule_kind
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM
 from headscope.corpus.structure.numbers import NUMBER
 from headscope.corpus.window import Window

@@ -199,8 +199,8 @@ def whole_html(
     library: bool = True,
 ) -> str:
     """The same, with the library or without it."""
+    from headscope.views.report import circuitsvis_script
     from headscope.views.report.data import to_json
-    from headscope.views.report.page import circuitsvis_script
 
     # a checksum, so that the same text gives the same page, and a number for a second showing
     text = repr((title, tuple(tokens))).encode("utf-8", "backslashreplace")

@@ -11,7 +11,7 @@ from headscope.corpus.controlled.prompts import draws
 from headscope.corpus.window import Question, Window
 from headscope.measure.query_composition import effects_on, name_positions
 from headscope.models.engines.capture import capturing
-from headscope.models.frozen_norm_path.paths import direct_paths
+from headscope.models.frozen_norm_path import direct_paths
 from headscope.models.frozen_norm_path.scores import ScoreQueries, later_scores, unknown_scores
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model

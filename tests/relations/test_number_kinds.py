@@ -11,7 +11,7 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.from_tokens import window_of_tokens
-from headscope.corpus.structure.annotate import with_structure
+from headscope.corpus.structure import with_structure
 from headscope.corpus.structure.numbers import NUMBER, numbers
 from headscope.corpus.text import read_text
 from headscope.corpus.window import Window

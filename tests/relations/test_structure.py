@@ -15,7 +15,7 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.shipped import named_corpora
-from headscope.corpus.structure.annotate import MARKS
+from headscope.corpus.structure import MARKS
 from headscope.corpus.window import Window
 from headscope.relations.structure import nearest_of_kind
 from headscope.stimuli.text import TextWindows

@@ -21,8 +21,8 @@ from headscope.errors import ModelError, first_line
 from headscope.models.engines.capture import capturing
 from headscope.models.engines.log_attention import Scores
 from headscope.models.engines.probe import only_forward
+from headscope.models.frozen_norm_path import DirectPaths
 from headscope.models.frozen_norm_path.norms import FrozenNorm, frozen_norm
-from headscope.models.frozen_norm_path.paths import DirectPaths
 from headscope.models.layout.modules import attention_modules
 
 TRIED = 8
