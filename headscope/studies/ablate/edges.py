@@ -315,6 +315,6 @@ def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
         if (layer, head) in heads:
             members.setdefault((int(layer), int(head), name), []).append(relation)
     return [
-        Tag(*place, () if relations == [place[-1]] else tuple(relations))
-        for place, relations in members.items()
+        Tag(*key, () if relations == [key[-1]] else tuple(relations))
+        for key, relations in members.items()
     ]

@@ -206,9 +206,9 @@ def _count(heads: float) -> str:
 def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
     """Each head's mean lift, and a mark for each language under its code."""
     shown = languages[:MAX_COLUMNS]
-    more = f" +{len(languages) - len(shown)}" if len(languages) > len(shown) else ""
+    unlisted = f" +{len(languages) - len(shown)}" if len(languages) > len(shown) else ""
     width = max(map(len, shown))
-    codes = " ".join(code.ljust(width) for code in shown).rstrip() + more
+    codes = " ".join(code.ljust(width) for code in shown).rstrip() + unlisted
     numbers = ("mean lift", "95 %")
     table = plain_table(
         "head", "relation", *numbers, codes, right=numbers, unwrapped=("head", codes)
