@@ -151,7 +151,7 @@ def save_adapter(folder: Path) -> None:
 def command_lines(desk: Desk) -> Iterator[list[str]]:
     """Every command on every kind of model, text and run that it takes, each written elsewhere."""
     arguments = sound(desk)
-    for name in FUNCTIONS:
+    for name in sorted(FUNCTIONS, key="film".__eq__):  # a film is of a sweep that was made before
         words = [*arguments[name], *MORE.get(name, ())]
         if name in NEVER:
             yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))

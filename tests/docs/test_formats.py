@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
+from headscope.measure.precision_check import PrecisionCheck
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.study_table import STUDIES
 from headscope.studies.validation.calibrate import calibrate_planted
@@ -189,6 +190,8 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
         }  # keys are relations or files
         nested = isinstance(value, dict) and key not in open_names
         names |= {f"{key}.{inner}" for inner in value} if nested else {key}
+    # of quick runs, and of those that chose their precision
+    names |= {"preliminary", *(f"precision.{k}" for k in PrecisionCheck("bfloat16", "", 1).facts)}
     assert {row[0] for row in DESCRIBED["run.json"]} == names
 
 
