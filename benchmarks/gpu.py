@@ -18,8 +18,8 @@ from forward import RELATIONS
 from side_by_side import alternate, bare, gpt2_shape, ratio, save, scratch
 
 from headscope.corpus.window import Window
-from headscope.measure.backend import ACCELERATOR_BATCH_TOKENS
 from headscope.measure.measure import measure
+from headscope.models.batching import ACCELERATOR_BATCH_TOKENS
 from headscope.models.load import load_model
 
 LAYERS, HEADS, WIDTH = 48, 25, 1_600

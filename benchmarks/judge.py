@@ -24,7 +24,7 @@ from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.judge_heads import judge
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import RunInfo
 
 LAYERS, HEADS, RELATIONS = 32, 32, 300
 QUERIES = 20

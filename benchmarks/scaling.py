@@ -15,8 +15,8 @@ import numpy as np
 from forward import RELATIONS, classify
 from side_by_side import alternate, corpora, gpt2_shape, save, scratch, text_windows
 
-from headscope.measure.backend import BATCH_TOKENS
 from headscope.measure.measure import measure
+from headscope.models.batching import BATCH_TOKENS
 from headscope.models.load import load_model
 
 

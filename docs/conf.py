@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from generate import generate  # noqa: E402
 
-from headscope.statistics.thresholds import THRESHOLDS  # noqa: E402
+from headscope.statistics.rule_changes import THRESHOLDS  # noqa: E402
 
 project = "headscope"
 author = "The headscope authors"

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
     from headscope.relations import register as register
-    from headscope.relations.decorator import Floor as Floor
-    from headscope.relations.decorator import relation as relation
     from headscope.relations.pairs import Pairs as Pairs
     from headscope.relations.pairs import pairs as pairs
     from headscope.relations.relation import Relation as Relation
+    from headscope.relations.types import Floor as Floor
     from headscope.relations.types import HeadType as HeadType
+    from headscope.relations.types import relation as relation
     from headscope.run import Run as Run
     from headscope.run import load as load
     from headscope.run import score_patterns as score_patterns
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headscope.settings import Settings as Settings
     from headscope.studies.anatomy.published import published_shapes as published_shapes
     from headscope.studies.validation.translator import save_translator as save_translator
-    from headscope.views.gallery.gallery_site import gallery as gallery
+    from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import Study as Study
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     # end of studies
 
 _HOMES = {
-    "Floor": "headscope.relations.decorator",
+    "Floor": "headscope.relations.types",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
@@ -102,7 +102,7 @@ _HOMES = {
     "load": "headscope.run",
     "pairs": "headscope.relations.pairs",
     "register": "headscope.relations",
-    "relation": "headscope.relations.decorator",
+    "relation": "headscope.relations.types",
     "score_patterns": "headscope.run",
     "show": "headscope.views.show",
     "studies": "headscope",

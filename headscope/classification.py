@@ -14,7 +14,7 @@ from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import NothingAskedError
-from headscope.measure.backend import Backend, batch_tokens_on
+from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
@@ -22,25 +22,23 @@ from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
+from headscope.models.batching import batch_tokens_on
 from headscope.relations import RELATIONS, check_relations, check_types, relations_of
+from headscope.relations.effect import Effect, sum_names
+from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
-from headscope.relations.writes import Effect, effects_of, sum_names
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint
-from headscope.runs.finish import finish, finish_joined
-from headscope.runs.joined import join_readings
-from headscope.runs.lock import CHECKPOINT, workplace
-from headscope.runs.provenance import describe_input
-from headscope.runs.redact_paths import shorten_paths
-from headscope.runs.replace_folder import check_free
-from headscope.runs.resume import resume, run_facts
+from headscope.runs.finish import finish, finish_joined, resume, run_facts
+from headscope.runs.provenance import describe_input, join_readings
+from headscope.runs.recorded_paths import shorten_paths
 from headscope.runs.room import check_stated_room
+from headscope.runs.workplace import CHECKPOINT, check_free, workplace
 from headscope.settings import AUTO, Settings, settings_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.ranking import wanted_examples
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:

@@ -71,6 +71,15 @@ class ChoiceError(HeadscopeError):
         super().__init__(f"no {what} named {value!r:.80}; choose from: {', '.join(choices)}")
 
 
+def first_line(error: BaseException) -> str:
+    r"""The first line of another library's error; the name of its kind where it says nothing.
+
+    >>> first_line(ValueError("no such key\nTraceback …")), first_line(KeyError())
+    ('no such key', 'KeyError')
+    """
+    return str(error).strip().split("\n")[0] or type(error).__name__
+
+
 def _printable(message: str) -> str:
     """A message on one line, without what a terminal would obey, and not too long."""
     if len(message) > LONGEST:

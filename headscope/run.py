@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from headscope.corpus.window import Window
     from headscope.studies.ablate.ablate_result import Ablation
     from headscope.studies.headvis.headvis_result import HeadVis
-    from headscope.views.attention_view import AttentionView
-    from headscope.views.layer import LayerView
+    from headscope.views.attention_view import AttentionView, LayerView
 
 
 class Run(Result):
@@ -93,7 +92,7 @@ class Run(Result):
             HeadscopeError: neither a head and a text nor a layer alone; and see there.
         """
         if layer is not None and head is None and text is None:
-            from headscope.views.layer import layer_view
+            from headscope.views.attention_view import layer_view
 
             return layer_view(self, layer)
         if layer is not None or head is None or text is None:
@@ -180,7 +179,7 @@ class Run(Result):
 
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""
-        from headscope.views.report.inline import atlas_html
+        from headscope.views.html_page import atlas_html
 
         return atlas_html(self)
 

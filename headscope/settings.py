@@ -136,7 +136,7 @@ class Settings:
         _JUDGED,
     )
     """In the same forward passes, which take a fifth longer, and some 5,000 tokens of prompts more;
-    see `headscope.relations.writes`. Off by itself."""
+    see `headscope.relations.effects`. Off by itself."""
     examples: bool = _option(
         True, FLAG, "Keep patterns of the tagged heads' best and ordinary queries.", _JUDGED
     )

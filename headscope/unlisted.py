@@ -18,7 +18,7 @@ _HOMES = {
 }
 """Names for those who write head types of their own, and the module of each."""
 _OLD_HOMES = dict(home(path) for study in STUDIES for path in (study.result, study.function)) | {
-    "gallery": "headscope.views.gallery.gallery_site",
+    "gallery": "headscope.views.gallery",
     "published_shapes": "headscope.studies.anatomy.published",
     "save_translator": "headscope.studies.validation.translator",
 }

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import headscope as hs
 from headscope.corpus.read import file_sha256
-from headscope.models.names import run_name
+from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
 from headscope.runs.site import check_site
+from headscope.views.gallery import gallery
 from headscope.views.gallery.atlas_card import ATLASES, TABLE, export_atlases
-from headscope.views.gallery.gallery_site import gallery
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"

@@ -11,8 +11,14 @@ import sys
 
 from headscope.cli.app import app, position
 from headscope.cli.study_command import add_studies
-from headscope.cli.terminal import BROKEN_PIPE, ReaderGoneError, flush, ready, warn
-from headscope.cli.termination import catch_termination
+from headscope.cli.terminal import (
+    BROKEN_PIPE,
+    ReaderGoneError,
+    catch_termination,
+    flush,
+    ready,
+    warn,
+)
 from headscope.errors import HeadscopeError
 
 # modules of commands; those of studies join in the order of their table

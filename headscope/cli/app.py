@@ -8,8 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from headscope.cli.terminal import say, warn
-from headscope.cli.termination import stop_code
+from headscope.cli.terminal import say, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.studies.study_table import GROUPS, TOP
 

@@ -117,7 +117,7 @@ def gallery(
     from headscope.runs.site import check_site
 
     check_site(out, overwrite=overwrite)
-    from headscope.views.gallery.gallery_site import gallery as write
+    from headscope.views.gallery import gallery as write
 
     index = write(*runs, out=out, light=light, overwrite=overwrite, progress=shown_progress(quiet))
     say_written([index])

@@ -21,15 +21,15 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     from headscope.run import Run as Loaded
     from headscope.run import load
     from headscope.runs.folder import REPORT
-    from headscope.runs.study_tables import check_causes, save_causes
+    from headscope.runs.run_tables import CAUSE_TABLE
+    from headscope.runs.study_tables import check_study_table, save_study_table
     from headscope.studies.ablate.ablate_result import causes_table
 
     loaded = load(run)
-    check_causes(run, overwrite=overwrite)
+    check_study_table(run, CAUSE_TABLE, overwrite=overwrite)
     ablation = call.result(run=loaded)
-    path = save_causes(
-        ablation.run, run, report=Loaded.of(ablation.run).report, overwrite=overwrite
-    )
+    known = Loaded.of(ablation.run)
+    path = save_study_table(known, run, CAUSE_TABLE, report=known.report, overwrite=overwrite)
     print_rich(causes_table(ablation.causes))
     say(f"\nwritten to {path}; headscope why and {Path(run) / REPORT} show it")
 
@@ -49,7 +49,7 @@ def prune(
     if (save is None) != (keep is None):
         raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
     from headscope.measure.readable import readable
-    from headscope.measure.text_loss import MAX_LENGTH
+    from headscope.measure.study_windows import MAX_LENGTH
     from headscope.runs.resolve import the_model, the_run
     from headscope.studies.prune.smaller import (
         check_saving,
@@ -93,18 +93,22 @@ def explain(
     call.check()
     from headscope.run import Run, load
     from headscope.runs.folder import is_run
-    from headscope.runs.study_tables import check_rules, save_rules
+    from headscope.runs.run_tables import RULE_TABLE
+    from headscope.runs.study_tables import check_study_table, save_study_table
     from headscope.studies.explain.explain_view import explanation_lines
 
     folder = Path(model) if is_run(Path(model)) else None
     run = None if folder is None else load(folder)
     if folder is not None:
-        check_rules(folder, overwrite=call.overwrite)
+        check_study_table(folder, RULE_TABLE, overwrite=call.overwrite)
     explanation = call.result(model=run or model)
     files = call.write(explanation)
     if run is not None and folder is not None:
         known = Run.of(explanation.put_into(run))
-        files.append(save_rules(known, folder, report=known.report, overwrite=call.overwrite))
+        table = save_study_table(
+            known, folder, RULE_TABLE, report=known.report, overwrite=call.overwrite
+        )
+        files.append(table)
     if propose:
         say(explanation.proposals())
     else:

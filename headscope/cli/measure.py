@@ -20,8 +20,8 @@ from headscope.cli.options import (
     Overwrite,
     Printed,
     Quiet,
+    takes_settings,
 )
-from headscope.cli.settings import takes_settings
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
 from headscope.errors import HeadscopeError
@@ -60,7 +60,7 @@ def classify(
     After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
     """
     from headscope.classification import classify as run_classify
-    from headscope.models.names import run_name
+    from headscope.models.locate import run_name
     from headscope.runs.listing import clearest_head
     from headscope.views.summary import summary
 
@@ -133,7 +133,8 @@ def weights(
         raise HeadscopeError(f"{out}: this name asks for {suffix}, and --format for {format}")
     from headscope.run import Run, load
     from headscope.runs.listing import write_heads
-    from headscope.runs.study_tables import save_keys_from
+    from headscope.runs.run_tables import KEYS_FROM_TABLE
+    from headscope.runs.study_tables import save_study_table
     from headscope.studies.weights.weights_result import weight_lines
 
     folder = _kept_in(model, overwrite=overwrite) if keep else None
@@ -148,17 +149,21 @@ def weights(
         put(write_heads(rows, format.value))
     if folder is not None:
         known = Run.of(composition.put_into(load(folder)))
-        say_written([save_keys_from(known, folder, report=known.report, overwrite=overwrite)])
+        kept_file = save_study_table(
+            known, folder, KEYS_FROM_TABLE, report=known.report, overwrite=overwrite
+        )
+        say_written([kept_file])
 
 
 def _kept_in(model: str, *, overwrite: bool) -> Path:
     from headscope.runs.atlas import is_stored
-    from headscope.runs.study_tables import check_keys_from
+    from headscope.runs.run_tables import KEYS_FROM_TABLE
+    from headscope.runs.study_tables import check_study_table
 
     folder = Path(model)
     if not is_stored(folder):
         raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
-    check_keys_from(folder, overwrite=overwrite)
+    check_study_table(folder, KEYS_FROM_TABLE, overwrite=overwrite)
     return folder
 
 

@@ -10,11 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from headscope.cli.files import PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Address, Overwrite, Picture, Quiet, Workers, names_in
-from headscope.cli.settings import takes_settings
+from headscope.cli.options import (
+    Address,
+    Overwrite,
+    Picture,
+    Quiet,
+    Workers,
+    names_in,
+    takes_settings,
+)
 from headscope.cli.study_command import command_of
-from headscope.cli.terminal import message_listener, print_rich, say, shown_progress, warn
-from headscope.cli.termination import stop_code
+from headscope.cli.terminal import (
+    message_listener,
+    print_rich,
+    say,
+    shown_progress,
+    stop_code,
+    warn,
+)
 from headscope.errors import HeadscopeError
 
 _LIST = "repeatable, or separated by commas"

@@ -1,19 +1,24 @@
-"""Printing of the command line: nothing in it can steer a terminal, and what fails is one line."""
+"""Printing of the command line: nothing in it can steer a terminal, and what fails is one line.
+
+SIGTERM ends a command as Ctrl-C does: what is done is kept, and a message says how to go on.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
+import signal
 import sys
+import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from headscope.above_bars import above_bars
-from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, WriteError
 from headscope.measure.progress import Progress, ProgressOutput
+from headscope.printing import above_bars, visible
 
 PIPE_WIDTH = 100
 """Columns of prose that goes to a pipe or a file, which have no width."""
@@ -167,3 +172,44 @@ def _stdout() -> Iterator[None]:
             raise ReaderGoneError from error
         reason = error.strerror or error
         raise WriteError(f"standard output cannot be written: {reason}") from error
+
+
+INTERRUPTED = 128 + 2
+"""The exit code of a program that Ctrl-C ended."""
+TERMINATED = 128 + 15
+"""The exit code of a program that SIGTERM ended."""
+AGAIN = 2.0
+"""Seconds in which another SIGTERM says nothing new: `timeout` sends two, and what is done is being
+kept meanwhile."""
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which is taken as Ctrl-C is."""
+
+
+def catch_termination() -> None:
+    """Have SIGTERM raise a `TerminatedError`, unless something else is done about it already."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+    last = -AGAIN
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= AGAIN:
+            last = now
+            raise TerminatedError
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def stop_code(stop: BaseException) -> int:
+    """The exit code of a command that was interrupted, by what interrupted it."""
+    error: BaseException | None = stop
+    while error is not None:
+        if isinstance(error, TerminatedError):
+            return TERMINATED
+        error = error.__cause__ or error.__context__
+    return INTERRUPTED

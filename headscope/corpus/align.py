@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.corpus.agreement import agreement
-from headscope.corpus.content_words import shared_words
 from headscope.corpus.document import Document, Mention, Word
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, arrow_table
+from headscope.corpus.mention_pairs import agreement, shared_words
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
 
 _HYPHENS = frozenset("-\u2010\u2011")

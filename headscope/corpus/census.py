@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headscope.corpus.deprels import own_label
-from headscope.corpus.document import Document, Mention
+from headscope.corpus.document import Document, Mention, own_label
 from headscope.corpus.read import read_corpus
 
 _AGREE = re.compile(r"\((\w+)-\w+-(\w+)")

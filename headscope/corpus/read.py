@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from headscope.arguments import takes
-from headscope.corpus.code.python import read_python
+from headscope.corpus.code import read_python
 from headscope.corpus.compressed import uncompressed, unpack
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import corpus_place
-from headscope.corpus.structure.annotate import with_structure
+from headscope.corpus.structure import with_structure
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 

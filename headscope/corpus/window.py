@@ -13,9 +13,25 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.corpus.deprels import own_label
+from headscope.corpus.document import own_label
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
-from headscope.corpus.question import Question
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """At one token of a window: which tokens fit next, and which do not."""
+
+    kind: str
+    """What it is about, e.g. `successor`."""
+    query: int
+    """The token's position."""
+    right: Int[ndarray, " right"]
+    """Tokens that fit next, as the model numbers them."""
+    wrong: Int[ndarray, " wrong"]
+    """Tokens that would fit but for what the question is about."""
+    other: Int[ndarray, " other"] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Further ones, which are wrong for another reason; none where one kind is enough."""
+
 
 PADDING = -1
 """Behind the end of a window whose padding must be hidden: no token's number, as these are not."""

@@ -15,7 +15,6 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.measure.plan import Plan
 from headscope.measure.progress import OnProgress
-from headscope.models.batching import ACCELERATOR_BATCH_TOKENS, BATCH_TOKENS, batch_tokens_on
 from headscope.relations.relation import Relation
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from headscope.measure.loss_check import Targets
     from headscope.measure.shadow import ShadowRequest, ShadowScore
     from headscope.models.load import Model
-
-__all__ = ["ACCELERATOR_BATCH_TOKENS", "BATCH_TOKENS", "Backend", "batch_tokens_on"]
 
 
 @runtime_checkable

@@ -18,9 +18,9 @@ from headscope.measure.selection import find_all
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import QueryRows, Request, SelfEntries
 from headscope.relations.contested import MATCHED, SELF, part_name
+from headscope.relations.effect import Effect, sum_names
 from headscope.relations.pairs import Pairs
 from headscope.relations.query_sampling import turns
-from headscope.relations.writes.effect import Effect, sum_names
 from headscope.stimuli.text import TEXT
 
 EVERY = 4

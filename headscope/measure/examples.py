@@ -14,13 +14,22 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.measure.example import Example, ExampleRequest
-from headscope.measure.example_selection import ExampleQuery, choose_queries, target_keys
-from headscope.measure.excerpt import BEGINNING, excerpt, stretches_left_out
-from headscope.measure.gather import Cells
-from headscope.measure.pattern_buffer import PatternBuffer
+from headscope.measure.example import (
+    BEGINNING,
+    Example,
+    ExampleRequest,
+    excerpt,
+    stretches_left_out,
+)
+from headscope.measure.gather import Cells, PatternBuffer
 from headscope.measure.progress import OnProgress
-from headscope.measure.query_masses import Reading, masses
+from headscope.measure.query_masses import (
+    ExampleQuery,
+    Reading,
+    choose_queries,
+    masses,
+    target_keys,
+)
 from headscope.models.load import Model
 from headscope.relations.relation import Relation
 from headscope.stimuli import STIMULI

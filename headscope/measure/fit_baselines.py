@@ -25,6 +25,7 @@ from headscope.relations.contested import (
     with_parts,
 )
 from headscope.relations.cross_attention_heuristics import ACROSS, DIAGONALS
+from headscope.relations.effect import of_attention, sum_names
 from headscope.relations.heuristics import (
     ALL_RULES,
     CLASS_COUNT,
@@ -34,7 +35,6 @@ from headscope.relations.heuristics import (
 )
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import MIN_QUERIES, Relation, backward
-from headscope.relations.writes.effect import of_attention, sum_names
 from headscope.stimuli.text import EXCERPT, TEXT
 
 HOPE = 3

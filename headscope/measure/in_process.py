@@ -12,7 +12,6 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.measure.accumulate import PreparedBatch
-from headscope.measure.backend import batch_tokens_on
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.loss_check import Targets, token_losses
@@ -22,6 +21,7 @@ from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
 from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
 from headscope.measure.shadow_rows import rows_of_model
+from headscope.models.batching import batch_tokens_on
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
 from headscope.models.null_model import check_null_model, null_model

@@ -18,8 +18,8 @@ from headscope.measure.effect_queries import (
     TopKeyQueries,
 )
 from headscope.measure.tally import grained
-from headscope.models.frozen_norm_path.paths import DirectPaths, PathEnd
-from headscope.relations.writes.effect import Effect
+from headscope.models.frozen_norm_path import DirectPaths, PathEnd
+from headscope.relations.effect import Effect
 
 PREDICTED = 0.25
 """A token counts as predicted where at most this share of the text's distinct tokens is likelier

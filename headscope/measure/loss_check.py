@@ -19,7 +19,7 @@ from torch import nn
 
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.layout.dimensions import attention_kinds
 from headscope.models.load import Model
 
@@ -192,7 +192,7 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
         else:
             losses = [_masked_losses(model, network, unembed, target) for target in targets]
     except RuntimeError as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"{model.name} gives no logits: {reason:.200}") from error
     return np.concatenate(losses)
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
-from headscope.measure.batches import Batch
+from headscope.measure.batches import Batch, in_memory
 from headscope.measure.effect_queries import EffectQueries, effect_queries
 from headscope.measure.logit_effects import LogitEffectReader
-from headscope.measure.memory import in_memory
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
 from headscope.measure.query_composition import query_composition
@@ -20,9 +19,9 @@ from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.sink_columns import late_tiles
 from headscope.measure.tally import ReadState, Tally
-from headscope.models.frozen_norm_path.paths import DirectPaths, known_paths
+from headscope.models.frozen_norm_path import DirectPaths, known_paths
+from headscope.relations.effect import Effect, effects_among, of_attention, sum_names
 from headscope.relations.relation import Relation
-from headscope.relations.writes.effect import Effect, effects_among, of_attention, sum_names
 
 if TYPE_CHECKING:
     from headscope.models.load import Model

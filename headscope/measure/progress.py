@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.above_bars import print_above_bars
+from headscope.printing import print_above_bars
 
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""

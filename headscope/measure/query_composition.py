@@ -19,7 +19,7 @@ from headscope.corpus.window import Window
 from headscope.measure.batches import Batch
 from headscope.measure.effect_queries import EffectRows, EffectSums
 from headscope.measure.tally import grained
-from headscope.models.frozen_norm_path.paths import DirectPaths
+from headscope.models.frozen_norm_path import DirectPaths
 from headscope.models.frozen_norm_path.scores import (
     LayerScores,
     ScoreQueries,
@@ -27,7 +27,7 @@ from headscope.models.frozen_norm_path.scores import (
     unknown_scores,
 )
 from headscope.relations.contested import SELF
-from headscope.relations.writes.effect import Effect
+from headscope.relations.effect import Effect
 
 if TYPE_CHECKING:
     from headscope.models.load import Model

@@ -14,9 +14,10 @@ from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
 from headscope.measure.precision_check import beginning
 from headscope.measure.schedule import round_of
+from headscope.relations.effect import Effect
+from headscope.relations.effects import prompt_kinds
 from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
-from headscope.relations.writes import Effect, prompt_kinds
 from headscope.settings import Settings
 from headscope.stimuli import build_stimuli
 from headscope.stimuli.built import built_windows

@@ -16,7 +16,7 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.adapter_config import check_adapter_config
 from headscope.models.packages import check_packages, optional_package
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

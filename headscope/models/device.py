@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from headscope.attention_kind import CAUSAL, CROSS
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 TOKENS = 48
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
@@ -96,7 +96,7 @@ def _outputs(name: str, network: Any) -> Outputs:
         with torch.inference_mode(), quiet_logging():
             output = network.base_model(tokens, **options)
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise ModelError(
             f"{name}: the model fails on a short text on {embedding.device}: {reason:.300}"
         ) from error

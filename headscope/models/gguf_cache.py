@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.cache_folder import cache_root, unfinished_folder
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.packaged import cache_root, unfinished_folder
+from headscope.models.weights import quiet_logging
 
 MAX_BYTES = 2 * 2**30
 """Bytes of the largest model that is kept, in single precision."""

@@ -13,16 +13,16 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.device import check_device
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
 from headscope.models.layout.table import ENCODER_DECODERS
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
-from headscope.models.names import title_of
+from headscope.models.locate import title_of
 from headscope.models.quantised import note_in_memory
-from headscope.models.quiet_transformers import quiet_logging
 from headscope.models.tokenizer import Tokenizer
+from headscope.models.weights import quiet_logging
 
 STATE = "state_dict"
 """What the checksum of a model in memory is called, where that of a file has the file's name."""
@@ -93,7 +93,7 @@ def _from_pair(pair: tuple[Any, ...], options: LoadOptions) -> Model:
         copied = _sharing(network).eval()
         copied.set_attn_implementation("eager")
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"{name}: its modules cannot be copied: {reason:.200}") from error
     check_device(name, copied)
     with quiet_logging():
@@ -165,8 +165,8 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
     # TransformerLens takes seconds to import
     from transformer_lens.model_bridge import TransformerBridge
 
-    from headscope.models.engines.check import check_patterns
     from headscope.models.engines.lens import LensEngine
+    from headscope.models.engines.probe import check_patterns
 
     kind = type(bridge).__name__
     if not isinstance(bridge, TransformerBridge):

@@ -15,7 +15,7 @@ import torch
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import Shapes, plain_name
-from headscope.models.layout.tensors import BUFFER
+from headscope.models.layout.model_layout import BUFFER
 
 COUNTS = (
     "n_layer",

@@ -73,7 +73,7 @@ class OutputChange(Intervention):
             for layer in sorted(self.layers):
                 hook = self._before_output(layer, model.heads)
                 handle = output_projection(modules[layer]).register_forward_pre_hook(hook)
-                hooks.callback(handle.remove)
+                hooks.enter_context(handle)
             yield
 
     def _before_output(self, layer: int, heads: int) -> Callable[..., tuple[Any, ...]]:

@@ -14,26 +14,24 @@ from typing import Any
 import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.device import move_checked
-from headscope.models.encoder_decoder import decoder_start, with_stacks
-from headscope.models.encoders import LONGEST, cut_note, network_class
-from headscope.models.engines.check import check_patterns
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.kernels import fuse_activations
+from headscope.models.engines.one_stack import decoder_start, with_stacks
+from headscope.models.engines.probe import check_patterns
 from headscope.models.gguf_cache import cache_model, cached_folder
-from headscope.models.hybrids import hybrid_note
 from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions
 from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note, network_class
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.models.weights import examine, load_weights, read_config
+from headscope.models.weights import examine, load_weights, quiet_logging, read_config
 
 
 @dataclass(frozen=True)
@@ -293,7 +291,7 @@ def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
     return device
 

@@ -1,15 +1,37 @@
-"""From a model's name to the folder or file that it stands for."""
+"""From a model's name to the folder or file that it stands for, and to what its run is called.
+
+Nothing else asks the Hugging Face hub; it gives up within seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.errors import ModelError
-from headscope.models.hub import FILES, download
+from headscope.errors import ModelError, first_line
 from headscope.models.package_index import packaged_path
-from headscope.models.packaged import PACKAGED
+from headscope.models.packaged import PACKAGED, is_reserved
+from headscope.paths import real_name
+
+TIMEOUT = 5.0
+"""Seconds to wait for the hub's first answer."""
+FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+"""What a model in Hugging Face layout needs."""
+WAYS_ON = (
+    "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
+    "smollm2 and minilm come from the package index"
+)
 
 
 def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> tuple[Path, str]:
@@ -51,3 +73,96 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name}: no such folder")
     return download(name, revision, files)
+
+
+def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> tuple[Path, str]:
+    """The local folder of a hub model, and its commit; a model in the cache needs no network.
+
+    Raises:
+        ModelError: no such model or revision, no permission, or the hub cannot be reached.
+    """
+    wanted_model = f"{name} at {revision}" if revision else name
+    try:
+        # one question with a short timeout first: the download itself retries for long
+        commit = HfApi().model_info(name, revision=revision, timeout=TIMEOUT).sha
+        folder = snapshot_download(name, revision=commit, allow_patterns=list(files))
+    except HFValidationError as error:
+        raise ModelError(
+            f"{name!r} is no folder, no .gguf file and no hub name: {error}"
+        ) from error
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{wanted_model}: the hub asks for permission; log in with: hf auth login"
+        ) from error
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise ModelError(
+            f"{wanted_model}: the hub has no such model or revision; {WAYS_ON}"
+        ) from error
+    except (OSError, HfHubHTTPError, RuntimeError) as error:
+        return _from_cache(name, revision, files, error)
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
+            raise
+        return _from_cache(name, revision, files, error)
+    return Path(folder), Path(folder).name
+
+
+def _from_cache(
+    name: str, revision: str | None, files: Sequence[str], reason: Exception
+) -> tuple[Path, str]:
+    try:
+        folder = snapshot_download(
+            name, revision=revision, allow_patterns=list(files), local_files_only=True
+        )
+    except OSError as error:
+        wanted_model = f"{name!r} at {revision}" if revision else repr(name)
+        cause = first_line(reason)
+        raise ModelError(
+            f"{wanted_model} is no local folder, and the Hugging Face hub cannot be reached "
+            f"({cause}); {WAYS_ON}"
+        ) from error
+    return Path(folder), Path(folder).name
+
+
+def title_of(model: str) -> str:
+    """A model's name for people: the hub's name, or the name of the folder or file, never a path.
+
+    >>> title_of("EleutherAI/pythia-70m"), title_of("../models/tiny.gguf")
+    ('EleutherAI/pythia-70m', 'tiny.gguf')
+    """
+    path = Path(model)
+    with suppress(RuntimeError):  # a home that nobody has
+        path = path.expanduser()
+    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
+    if is_reserved(model) or not local:
+        return model
+    return path.name if path.name not in _NO_NAMES else real_name(path) or model
+
+
+def run_name(model: str) -> str:
+    """The name of a model's run folder when no other name is given.
+
+    >>> run_name("EleutherAI/pythia-1.4b"), run_name("../models/tiny.gguf")
+    ('pythia-1.4b', 'tiny')
+
+    Raises:
+        ModelError: the model's path has no name.
+    """
+    name = title_of(model).rstrip("/").rsplit("/", 1)[-1]
+    short = name[:-5] if name.lower().endswith(".gguf") else name
+    folder = next(
+        (name_or_stem for name_or_stem in (short, name) if name_or_stem not in _NO_NAMES), None
+    )
+    if folder is None:
+        raise ModelError(f"{model!r} gives a run folder no name; name one with --out")
+    return folder
+
+
+_NO_NAMES = ("", ".", "..")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL in it
+        return False

@@ -12,18 +12,18 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-from headscope.above_bars import print_above_bars
 from headscope.corpus.read import file_sha256
 from headscope.errors import ChoiceError, ModelError
-from headscope.models.cache_folder import unfinished_folder
 from headscope.models.packaged import (
     PACKAGED,
     PackagedModel,
     cached_path,
     packages_folder,
+    unfinished_folder,
     unpacked_folder,
 )
 from headscope.models.packages import is_installed
+from headscope.printing import print_above_bars
 
 _SPARE_BYTES = 50_000_000
 

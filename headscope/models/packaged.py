@@ -2,15 +2,53 @@
 
 Each is a wheel whose data files are a model. The name alone stands for it, as `mini` does: a folder
 of that name in the working directory is meant by `./NAME`.
+
+They lie in the cache folder, in which a folder takes its place when it is whole.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
 
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.models.cache_folder import cache_root
+
+UNFINISHED_AFTER = 3600.0
+"""Seconds after which what is half written is nobody's: no model is written for so long."""
+_NEW = ".new-"
+
+
+def cache_root() -> Path | None:
+    """`HEADSCOPE_CACHE`, or `~/.cache/headscope`.
+
+    None where that variable is empty: nothing is kept then.
+    """
+    stated_folder = os.environ.get("HEADSCOPE_CACHE")
+    if stated_folder == "":
+        return None
+    return Path(stated_folder or Path.home() / ".cache" / "headscope").expanduser()
+
+
+@contextmanager
+def unfinished_folder(parent: Path) -> Iterator[Path]:
+    """A new folder to write in, beside what it will become; it is gone in the end.
+
+    What processes that were killed left behind goes first.
+    """
+    for unfinished in parent.glob(f"{_NEW}*"):
+        if time.time() - unfinished.stat().st_mtime > UNFINISHED_AFTER:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    folder = Path(mkdtemp(prefix=_NEW, dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,9 +80,9 @@ class Rerunner:
 
         with ExitStack() as hooks:
             for block in self.blocks:
-                _enter(hooks, block.register_forward_pre_hook(store_input, with_kwargs=True))
+                hooks.enter_context(block.register_forward_pre_hook(store_input, with_kwargs=True))
             for output in self.outputs.values():
-                _enter(hooks, output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
+                hooks.enter_context(output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
             stream = last_stream(self.network, rows.tokens)
         heads = (by_head(layer_z, self.model.heads) for layer_z in z)
         by_layer = dict(zip(self.outputs, heads, strict=True))
@@ -114,7 +114,7 @@ class Rerunner:
         """Call a function before each block that runs within this context."""
         with ExitStack() as hooks:
             for block in self.blocks:
-                _enter(hooks, block.register_forward_pre_hook(lambda *_: pause()))
+                hooks.enter_context(block.register_forward_pre_hook(lambda *_: pause()))
             yield
 
     def _stream(self, clean: CleanRun, intervention: Intervention | None) -> Tensor:
@@ -213,7 +213,3 @@ def _skipped(block: Any, stream: Tensor, as_tuple: bool) -> Iterator[None]:
         yield
     finally:
         del block.forward
-
-
-def _enter(hooks: ExitStack, handle: Any) -> None:
-    hooks.callback(handle.remove)

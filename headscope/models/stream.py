@@ -126,7 +126,7 @@ def _inputs(engine: Any) -> Iterator[_Streams]:
                 for layer, module in modules.items():
                     hook = _store(stored, layer)
                     handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-                    hooks.callback(handle.remove)
+                    hooks.enter_context(handle)
         yield streams
 
 

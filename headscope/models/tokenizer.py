@@ -17,7 +17,7 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, Frame
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.gguf_files import lacking_tokenizer_entry
 from headscope.models.packages import missing_package
 
@@ -195,5 +195,5 @@ def load_tokenizer(name: str, path: Path) -> Any:
                 f"{name}: its metadata has no {entry}, without which there is no tokenizer; "
                 "download or convert it again"
             ) from error
-        reason = str(error).strip().split("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedConfig
+from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
 from headscope.models.config_values import check_values, find_entry, read_config_file
-from headscope.models.encoders import network_class
 from headscope.models.integrity import (
     check_counts,
     check_finite,
@@ -25,9 +28,9 @@ from headscope.models.integrity import (
     check_size,
 )
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.model_kinds import network_class
 from headscope.models.packages import missing_package
 from headscope.models.quantised import check_library, dequantised, quantised, where_quantised
-from headscope.models.quiet_transformers import quiet_logging
 
 _STRIP = {WRAPPERS.pattern: ""}
 
@@ -244,3 +247,30 @@ def _check_weights_name(name: str, stated: dict[str, Any]) -> None:
             f"{name}: its configuration names its weights by transformers_weights "
             f"({file!r:.60}); headscope reads model.safetensors, or what its index names"
         )
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """No progress bars and no advice from transformers within this context: errors are raised.
+
+    The level of its logger, its progress bars and those of the hub are afterwards what they were,
+    also when the body raises.
+    """
+    logger = logging.getLogger("transformers")
+    transformers_logging.get_verbosity()  # sets its own first level, if this is the first look
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    # a hook says nothing about what the user had set: the switch for bars has no exact way back
+    previous = transformers_logging.set_tqdm_hook(_no_bar)
+    try:
+        # the GGUF reader draws its bar whatever the settings say
+        with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        transformers_logging.set_tqdm_hook(previous)
+
+
+def _no_bar(_factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    return transformers_logging.EmptyTqdm(*args, **options)

@@ -45,7 +45,7 @@ def translations(window: Window, *, ahead: bool) -> Pairs:
 
 
 @draws_nothing
-def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+def other_source_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, the other words of the source."""
     words, queries = window.words, targets.queries
     source_words = np.flatnonzero(words.first < window.source)
@@ -77,7 +77,7 @@ RELATIONS = tuple(
         "alignment",
         name,
         partial(translations, ahead=ahead),
-        other_words,
+        other_source_words,
         TagThresholds(FLOOR, SOURCE, meaning, beat_baseline_by=BEAT_RULE_BY),
         baseline=Baseline(),
     )
@@ -104,7 +104,7 @@ DIAGONAL = Relation(
     "positional",
     "diagonal",
     on_the_diagonal,
-    other_words,
+    other_source_words,
     TagThresholds(DIAGONAL_FLOOR, DIAGONAL_SOURCE, "the source word at the same share of the way"),
 )
 """A positional relation across."""

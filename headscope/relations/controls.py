@@ -1,16 +1,21 @@
-"""How control pairs are drawn: always so that a simpler habit hits them as often as the targets."""
+"""How control pairs are drawn: always so that a simpler habit hits them as often as the targets.
+
+Rivals are for one query the other keys that a simpler habit would pick.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.corpus.window import Window
-from headscope.relations.pairs import Pairs, pairs, without
+from headscope.corpus.window import Window, WordTable
+from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs, without
+from headscope.relations.relation import draws_nothing
 
 DRAWS = 4
 """Control cells tried per query or target: more would narrow the control's noise, which is
@@ -99,3 +104,103 @@ def _below(bound: Int[ndarray, " draw"], rng: np.random.Generator) -> Int[ndarra
 def _no_targets(controls: Pairs, targets: Pairs) -> Pairs:
     """Leave out drawn cells that are targets themselves, and keys at the first token."""
     return without(controls.take(controls.key > 0), targets)
+
+
+@draws_nothing
+def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same query, other words of the target's class: for each target the next nearer and farther.
+
+    A head that likes verbs gains nothing, wherever they stand; one that likes near verbs gains
+    where no verb lies nearer than the target, which contested queries tell. Where the window has
+    no other word of the class, the words beside the target serve.
+    """
+    words = window.words
+    query, key = word_pairs(words, targets)
+    rows, rivals = [query[:0]], [key[:0]]
+    target_cells = np.sort(query * len(words) + key)
+    alone = np.ones(len(query), bool)
+    for pair in _steps(words):
+        if not alone.any():
+            break
+        is_free = alone.copy()
+        for step in pair:
+            rival = _skip(query, step[key], step, target_cells)
+            seen = window.attention_kind.sees(words.last[query] - 1, words.last[rival])
+            is_valid = is_free & (rival >= 0) & seen
+            rows.append(query[is_valid])
+            rivals.append(rival[is_valid])
+            alone &= ~is_valid
+    words_drawn = np.concatenate(rows), np.concatenate(rivals)
+    return spans(words, *words_drawn, targets, attention_kind=window.attention_kind)
+
+
+def word_pairs(words: WordTable, targets: Pairs) -> tuple[ndarray, ndarray]:
+    """The words of the targets' owners and keys, a row for each target word."""
+    key = np.searchsorted(words.first, targets.key, side="right") - 1
+    last = targets.key == words.last[key]
+    return np.searchsorted(words.last, targets.owner[last]), key[last]
+
+
+def spans(
+    words: WordTable,
+    query: Int[ndarray, " pair"],
+    key: Int[ndarray, " pair"],
+    targets: Pairs,
+    *,
+    attention_kind: AttentionKind = CAUSAL,
+) -> Pairs:
+    """Words as cells, without those that are targets: two words can share a token."""
+    if not len(query):
+        return no_pairs()
+    places = words.last[query], words.first[key], words.last[key]
+    return without(span_pairs(*places, attention_kind=attention_kind), targets)
+
+
+def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+    """Pairs of words by their rows in the window's table: those that the query word sees whole."""
+    words = window.words
+    apart = window.attention_kind.sees_apart(
+        (words.first[query], words.last[query]), (words.first[key], words.last[key])
+    )
+    query, key = query[apart], key[apart]
+    if not len(query):
+        return no_pairs()
+    places = words.last[query], words.first[key], words.last[key]
+    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
+
+
+@lru_cache(maxsize=8)
+def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
+    """The next and the previous word of each word's class, then of any."""
+    _, code = np.unique(words.upos, return_inverse=True)
+    return _neighbours(code), _neighbours(np.zeros_like(code))
+
+
+def _neighbours(code: Int[ndarray, " word"]) -> tuple[ndarray, ndarray]:
+    """The next and the previous word of the same class for each word, −1 at the ends."""
+    order = np.argsort(code, kind="stable")
+    same_code = code[order][1:] == code[order][:-1]
+    after, before = np.full((2, len(code)), -1)
+    after[order[:-1][same_code]] = order[1:][same_code]
+    before[order[1:][same_code]] = order[:-1][same_code]
+    return after, before
+
+
+def _skip(
+    query: Int[ndarray, " pair"],
+    rival: Int[ndarray, " pair"],
+    step: Int[ndarray, " word"],
+    target_cells: Int[ndarray, " pair"],
+) -> Int[ndarray, " pair"]:
+    """Go on past the query itself and words that are targets of the same query."""
+    rival = rival.copy()
+    open_rows = np.arange(len(rival))
+    while len(open_rows):
+        query_word, other = query[open_rows], rival[open_rows]
+        cell = query_word * len(step) + other
+        position = np.minimum(np.searchsorted(target_cells, cell), len(target_cells) - 1)
+        open_rows = open_rows[
+            (other >= 0) & ((other == query_word) | (target_cells[position] == cell))
+        ]
+        rival[open_rows] = step[rival[open_rows]]
+    return rival

@@ -50,7 +50,7 @@ def nominal(mentions: MentionTable) -> _Table:
     return np.asarray(~mentions.pronoun[:, None] & ~mentions.pronoun[None, :] & ~mentions.shared)
 
 
-def same_word(mentions: MentionTable) -> _Table:
+def same_lemma(mentions: MentionTable) -> _Table:
     """A mention's query may go to a mention with the same head word."""
     return np.asarray(mentions.lemma[:, None] == mentions.lemma[None, :])
 
@@ -82,7 +82,7 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     other = mentions.entity[:, None] != mentions.entity[None, :]
     candidates = _eligible(window, rule) & other & mentions.agrees
     same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
-    if rule is same_word:
+    if rule is same_lemma:
         # the same word rarely names two entities: any other mention of the kind is a rival
         candidates = _seen(window) & other & same_form
     of_query = candidates[query]
@@ -118,7 +118,7 @@ def nearest_mention(window: Window, *, rule: Antecedents) -> Int[ndarray, " posi
 
 def same_word_or_nearest(window: Window) -> Int[ndarray, " position"]:
     """At each mention the nearest one by the same word, or else the nearest that agrees with it."""
-    again = _eligible(window, same_word)
+    again = _eligible(window, same_lemma)
     known = np.asarray(again.any(1))[:, None]
     return _nearest(window, np.where(known, again, _seen(window) & window.mentions.agrees))
 
@@ -191,7 +191,7 @@ def _rows(other: str) -> tuple[Relation, ...]:
         _row("nominal", nominal, f"{other} mention by another word"),
         _row("chain", chain, chained, simple=same_word_or_nearest),
         # reported apart: these are duplicates, which a duplicate-token head finds as well
-        _row("same-word", same_word, f"{other} mention by the same word", taggable=False),
+        _row("same-word", same_lemma, f"{other} mention by the same word", taggable=False),
     )
 
 

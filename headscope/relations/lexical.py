@@ -15,9 +15,16 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.controls import DRAWS, same_distance
+from headscope.relations.controls import (
+    DRAWS,
+    same_distance,
+    spans,
+    word_cells,
+    word_pairs,
+    words_of_its_class,
+)
 from headscope.relations.heuristics import FALLING_BACK, of_class, same_class
-from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs
+from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.relations.relation import (
     Baseline,
@@ -27,7 +34,6 @@ from headscope.relations.relation import (
     TagThresholds,
     draws_nothing,
 )
-from headscope.relations.rivals import spans, word_pairs, words_of_its_class
 from headscope.relations.types import HeadType
 
 FLOOR = 0.2
@@ -78,7 +84,7 @@ def same_word(window: Window) -> Pairs:
     known = lemma * len(words) + upos
     is_same_word = (known[:, None] == known[None, :]) & of_class(words, "word")[:, None]
     query, key = np.nonzero(is_same_word)
-    return _cells(window, query, key)
+    return word_cells(window, query, key)
 
 
 @draws_nothing
@@ -140,25 +146,13 @@ def other_pieces(window: Window, targets: Pairs, rng: np.random.Generator) -> Pa
 
 def _to_words(window: Window, word: Int[ndarray, " word"]) -> Pairs:
     query = np.flatnonzero(word >= 0)
-    return _cells(window, query, word[query])
+    return word_cells(window, query, word[query])
 
 
 def _following(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
     """For each word the next later one of those in a mask, −1 where there is none."""
     mirrored = nearest(mask[::-1])[::-1]
     return np.where(mirrored >= 0, len(mask) - 1 - mirrored, -1)
-
-
-def _cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
-    words = window.words
-    apart = window.attention_kind.sees_apart(
-        (words.first[query], words.last[query]), (words.first[key], words.last[key])
-    )
-    query, key = query[apart], key[apart]
-    if not len(query):
-        return no_pairs()
-    places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 def _row(name: str, meaning: str, find: FindPairs, control: DrawControl, *same: str) -> Relation:

@@ -15,7 +15,8 @@ from numpy import ndarray
 from headscope.corpus.window import Window, WordTable
 from headscope.corpus.word_pairs import RELATIONS as NAMES
 from headscope.corpus.word_pairs import shipped_pairs
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
+from headscope.relations.controls import word_cells
+from headscope.relations.pairs import Pairs, without
 from headscope.relations.relation import (
     Baseline,
     Label,
@@ -45,7 +46,7 @@ def related_words(window: Window, name: str) -> Pairs:
     """
     later, earlier = _related_rows(window.words, name)
     # what is related to a word, the word is related to
-    return _pairs(window, np.append(later, earlier), np.append(earlier, later))
+    return word_cells(window, np.append(later, earlier), np.append(earlier, later))
 
 
 @draws_nothing
@@ -69,7 +70,7 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
         farther = [row for row in unrelated if row < key][-1:]
         key_rows += nearer + farther
         query_rows += [query] * len(nearer + farther)
-    controls = _pairs(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
+    controls = word_cells(window, np.array(query_rows, np.int64), np.array(key_rows, np.int64))
     # two words can share a token
     return without(controls, targets)
 
@@ -110,18 +111,6 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
                     key_rows.append(earlier)
         seen.setdefault((lemma, word_class), []).append(row)
     return np.array(query_rows, np.int64), np.array(key_rows, np.int64)
-
-
-def _pairs(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
-    words = window.words
-    apart = window.attention_kind.sees_apart(
-        (words.first[query], words.last[query]), (words.first[key], words.last[key])
-    )
-    query, key = query[apart], key[apart]
-    if not len(query):
-        return no_pairs()
-    places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 
 
 def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:

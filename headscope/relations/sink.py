@@ -76,7 +76,7 @@ def source_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     return keys_from(np.arange(1, window.source - 1), targets, rng)
 
 
-def earlier_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+def text_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, any earlier key but the first token; in an encoder any other of the text."""
     pool = np.arange(1, window.stop)
     return keys_from(pool, targets, rng, attention_kind=window.attention_kind)
@@ -92,7 +92,7 @@ RELATIONS = (
         "sink",
         "first-token",
         first_token,
-        earlier_keys,
+        text_keys,
         TagThresholds(FIRST_FLOOR, FIRST_SOURCE, "the first token, where heads rest"),
         has_hits=False,
     ),
@@ -100,7 +100,7 @@ RELATIONS = (
         "sink",
         "resting-column",
         resting_columns,
-        earlier_keys,
+        text_keys,
         TagThresholds(COLUMN_FLOOR, COLUMN_SOURCE, "an early position where its whole layer rests"),
         has_hits=False,
     ),
@@ -109,7 +109,7 @@ SEPARATOR = Relation(
     "sink",
     "separator",
     separator,
-    earlier_keys,
+    text_keys,
     TagThresholds(SEPARATOR_FLOOR, SEPARATOR_SOURCE, "the separator that closes the text"),
     has_hits=False,
 )

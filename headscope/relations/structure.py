@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.structure.annotate import KINDS, rule_kind
+from headscope.corpus.structure import KINDS, rule_kind
 from headscope.corpus.structure.lines import ABOVE, HEADER, ITEM
 from headscope.corpus.structure.numbers import NUMBER
 from headscope.corpus.window import Window
@@ -42,7 +42,7 @@ Of a table's row a fixed place is often right by chance, too.
 """
 
 
-def nearest_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
+def nearest_of_kind(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     """At each query of a kind what its simple rule picks, −1 where the window does not hold it.
 
     Of list items those are alike whose token is: in many tokenizers a marker that is indented is
@@ -109,7 +109,7 @@ RELATIONS = tuple(
         TagThresholds(
             FLOOR, SOURCE, _MEANINGS[kind], beat_baseline_by=BEAT_RULE_BY, beats_shadow=True
         ),
-        baseline=Baseline(partial(nearest_alike, kind=kind), by_class=False),
+        baseline=Baseline(partial(nearest_of_kind, kind=kind), by_class=False),
         matched=from_other_kinds if kind == NUMBER else None,
     )
     for kind in KINDS

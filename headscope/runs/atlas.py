@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from headscope.above_bars import print_above_bars
 from headscope.corpus.shipped import data_folder
 from headscope.errors import ChoiceError, RunError
+from headscope.printing import print_above_bars
 from headscope.runs.folder import CHECKED, RUN, SUMS, TALLY, is_run, most_bytes
 
 PREFIX = "atlas:"

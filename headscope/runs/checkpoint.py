@@ -23,11 +23,11 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.runs.fallback import claim, fallback_folders, is_own, lacks_room
 from headscope.runs.folder import remove_own
-from headscope.runs.lock import CHECKPOINT, NEW, unwritable
-from headscope.runs.packed_sums import pack, unpack
+from headscope.runs.packed_sums import pack_sums, unpack_sums
 from headscope.runs.pattern_cache import UNREADABLE
 from headscope.runs.room import free_bytes, megabytes, sums_bytes
 from headscope.runs.state_file import read_state, write_state
+from headscope.runs.workplace import CHECKPOINT, NEW, unwritable
 from headscope.stimuli.text import TextWindows
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class RunCheckpoint:
             f"{name}.{key}": array
             for name in _PASSES
             if getattr(self, name).batches
-            for key, array in pack(getattr(self, name).tally).items()
+            for key, array in pack_sums(getattr(self, name).tally).items()
         }
 
     def load(self) -> str:
@@ -271,6 +271,6 @@ def _pass(
         return ReadState(Tally.zeros(empty.relations, empty.numbers, empty.heads))
     start = f"{name}."
     pass_arrays = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-    tally = unpack(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
+    tally = unpack_sums(path, pass_arrays, empty.relations, (empty.numbers, empty.heads))
     batches, tokens, halved = (int(counts[count]) for count in _COUNTS)
     return ReadState(tally, batches, tokens, halved)

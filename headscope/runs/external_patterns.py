@@ -14,7 +14,7 @@ from headscope.arguments import described
 from headscope.corpus.document import Document
 from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
-from headscope.errors import PatternError
+from headscope.errors import PatternError, first_line
 from headscope.models.engines.engine import attends_to_hidden
 
 TOLERANCE = 1e-2
@@ -190,7 +190,7 @@ def _array(where: str, values: Any) -> Tensor:
             raise TypeError(f"numbers of the kind {array.dtype}")
         return torch.as_tensor(array, dtype=torch.float32)
     except Exception as error:
-        reason = str(error).split("\n")[0]
+        reason = first_line(error)
         raise PatternError(
             f"{where}: {described(values)} is no array of numbers [layer head query key]: "
             f"{reason:.200}"

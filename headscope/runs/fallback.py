@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headscope.errors import WriteError
-from headscope.models.cache_folder import cache_root
+from headscope.models.packaged import cache_root
 from headscope.runs.write import write_files
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -39,7 +39,7 @@ def fallback_folders(work: Path) -> list[Path]:
     A run always has the same ones, so that the next process finds them.
 
     Args:
-        work: the run folder's workplace; see `headscope.runs.lock.workplace`.
+        work: the run folder's workplace; see `headscope.runs.workplace.workplace`.
     """
     name = hashlib.sha256(os.fsencode(work)).hexdigest()[:16]
     owner = os.getuid() if hasattr(os, "getuid") else 0

@@ -28,8 +28,7 @@ from headscope.relations import RELATIONS, check_relations, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.external_patterns import Pattern, arrays_of, pattern_windows
 from headscope.statistics.judge_heads import weigh_run
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import few_documents
 
 

@@ -16,7 +16,7 @@ from headscope.corpus.shipped import named_corpora
 from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.runs.atlas import MEMBERS, SUFFIX
-from headscope.runs.relative_paths import PLACES, lies, titled
+from headscope.runs.recorded_paths import PLACES, lies, titled
 from headscope.runs.store import save
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result

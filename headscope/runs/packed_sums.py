@@ -40,7 +40,7 @@ _NO_ZIP = (*UNREADABLE, zipfile.BadZipFile, zlib.error, EOFError, NotImplemented
 Arrays = dict[str, ndarray]
 
 
-def pack(tally: Tally) -> Arrays:
+def pack_sums(tally: Tally) -> Arrays:
     """The arrays of a tally by name, without empty blocks, as planes of bytes; see `planes`."""
     arrays = _cells(tally.relations, {name: getattr(tally, name) for name in _SUMS})
     return arrays | {
@@ -49,14 +49,14 @@ def pack(tally: Tally) -> Arrays:
     }
 
 
-def unpack(
+def unpack_sums(
     path: Path, arrays: Mapping[str, ndarray], relations: tuple[str, ...], shape: tuple[Any, int]
 ) -> Tally:
     """The tally that was packed.
 
     Args:
         path: of the file, for messages.
-        arrays: what `pack` gave; sums of the profile that are not there are 0.
+        arrays: what `pack_sums` gave; sums of the profile that are not there are 0.
         relations: of the tally.
         shape: its layers, as a number or as their numbers in the model, and the heads of a layer.
 
@@ -82,7 +82,7 @@ def unpack(
 
 def write_sums(path: Path, tally: Tally, twin: Tally | None) -> None:
     """Write a run's sums, of the twin those over all blocks, which are what a tag must exceed."""
-    arrays = {name: array for name, array in pack(tally).items() if name not in _UNUSED}
+    arrays = {name: array for name, array in pack_sums(tally).items() if name not in _UNUSED}
     if twin is not None:
         totals = {name: getattr(twin, name).sum(0, keepdims=True) for name in _SUMS}
         arrays |= {_TWIN + name: a for name, a in _cells(twin.relations, totals).items()}
@@ -109,8 +109,8 @@ def read_sums(
     twin = {n.removeprefix(_TWIN): a for n, a in arrays.items() if n.startswith(_TWIN)}
     model = {name: array for name, array in arrays.items() if not name.startswith(_TWIN)}
     return (
-        unpack(path, model, relations, shape),
-        unpack(path, twin, relations, shape) if twin else None,
+        unpack_sums(path, model, relations, shape),
+        unpack_sums(path, twin, relations, shape) if twin else None,
     )
 
 

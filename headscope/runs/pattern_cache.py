@@ -19,8 +19,7 @@ from safetensors.numpy import save_file
 
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
-from headscope.measure.example import STEPS, Example
-from headscope.measure.excerpt import stretches_left_out
+from headscope.measure.example import STEPS, Example, stretches_left_out
 from headscope.runs.folder import INDEX, PATTERNS, encoded, readable_path
 from headscope.runs.write import write_file
 

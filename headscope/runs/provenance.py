@@ -1,25 +1,28 @@
-"""Facts of a run's input for `run.json`: enough to repeat it."""
+"""Facts of a run's input for `run.json`: enough to repeat it.
+
+Of a model with an encoder and a decoder the results of its readings are one run.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headscope.attention_kind import BIDIRECTIONAL
-from headscope.corpus.naming import corpus_title
-from headscope.corpus.shipped import named_corpora, shipped_corpora
-from headscope.measure.backend import batch_tokens_on
-from headscope.models.names import title_of
+from headscope.attention_kind import BIDIRECTIONAL, AttentionKind
+from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
+from headscope.errors import NothingAskedError
+from headscope.models.batching import batch_tokens_on
+from headscope.models.locate import title_of
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
-from headscope.runs.redact_paths import name_of
-from headscope.runs.relative_paths import places_of
+from headscope.runs.recorded_paths import name_of, places_of
 from headscope.runs.run_json import ATTENTION_LAYERS
 from headscope.settings import MAX_TOKENS, Settings
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.merge import join
+from headscope.statistics.result import Result, RunInfo
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -131,3 +134,40 @@ _MODEL_FACTS = (
     "dtype",
     "weights_sha256",
 )
+
+
+NOT_KEPT = (
+    "a model with an encoder and a decoder is read stack by stack and its sums are not kept on the "
+    "way: a run that is broken off begins anew, and there is no sums.npz"
+)
+UNKNOWN_LOSS = (
+    "its loss was not measured, as it predicts translations and most text is none: nothing but its "
+    "files says whether its weights are what they should be"
+)
+
+
+def join_readings(
+    model: Model,
+    results: Mapping[AttentionKind, Result | str],
+    relations: Sequence[Relation],
+    corpora: Sequence[str | Path],
+    settings: Settings,
+) -> Result:
+    """The results of a model's readings as one.
+
+    Args:
+        model: with several readings.
+        results: of each its result, or the reason why there is none.
+        relations: those of all readings.
+        corpora: the run's.
+        settings: likewise.
+
+    Raises:
+        NothingAskedError: no reading has a result.
+    """
+    if not any(isinstance(result, Result) for result in results.values()):
+        raise NothingAskedError("; ".join(dict.fromkeys(map(str, results.values()))))
+    info = describe_input(model, relations, corpora, settings)
+    by_letter = {kind.letter: result for kind, result in results.items()}
+    joined = join(by_letter, model.head_names, model.heads, info.with_notes(UNKNOWN_LOSS, NOT_KEPT))
+    return replace(joined, source=model.origin)

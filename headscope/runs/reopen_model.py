@@ -12,7 +12,7 @@ from headscope.errors import CorpusError, ModelError, RunError
 from headscope.measure.readable import readable
 from headscope.models.in_memory import STATE, open_model
 from headscope.models.load import Model
-from headscope.runs.relative_paths import PLACES, titled
+from headscope.runs.recorded_paths import PLACES, titled
 from headscope.runs.resolve import Named, run_named, the_model
 from headscope.statistics.result import Result
 

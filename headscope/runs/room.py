@@ -13,7 +13,7 @@ from headscope.measure.tally import Tally
 from headscope.paths import resolved
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from headscope.runs.lock import unwritable
+from headscope.runs.workplace import unwritable
 from headscope.runs.write import existing
 from headscope.settings import Settings
 

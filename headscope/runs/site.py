@@ -15,7 +15,7 @@ from pathlib import Path
 from headscope.errors import WriteError
 from headscope.paths import resolved
 from headscope.runs.folder import encoded
-from headscope.runs.replace_folder import check_left
+from headscope.runs.workplace import check_left
 from headscope.runs.write import check_writable, new_folder, unwritable_file, write_file
 
 

@@ -13,19 +13,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from headscope.above_bars import print_above_bars
 from headscope.errors import RunError
 from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
+from headscope.printing import print_above_bars
 from headscope.runs.atlas import Atlas, atlas_of, unpacked
-from headscope.runs.causal_effects import read_causes
-from headscope.runs.effect_table import read_effects
 from headscope.runs.folder import (
-    CAUSES,
-    EFFECTS,
     EVIDENCE,
     HEADS,
-    KEYS_FROM,
     REPORT,
     RULES,
     RUN,
@@ -37,16 +32,14 @@ from headscope.runs.folder import (
     is_run,
     readable_path,
 )
-from headscope.runs.keys_from import read_keys_from
-from headscope.runs.lock import NEW, unwritable, workplace
 from headscope.runs.means import read_means, write_means
 from headscope.runs.packed_sums import read_sums, write_sums
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
-from headscope.runs.relative_paths import inward, outward
-from headscope.runs.replace_folder import check_free, put
+from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.run_json import ATTENTION_LAYERS, SHA256, read_record, signed
-from headscope.runs.surrogate_table import read_accounts
+from headscope.runs.run_tables import RULE_TABLE, RUN_TABLES
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
+from headscope.runs.workplace import NEW, check_free, put, unwritable, workplace
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.rule_changes import changes_in_words, rule_changes
@@ -142,19 +135,21 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
         numbers = tuple(map(int, sorted(heads["layer"].unique())))
         shape = (numbers, int(heads["head"].max()) + 1)
         tally, twin = _read_tallies(folder, (*rules, *info.get("parts", ())), shape)
-    means, pictures = read_means(folder, heads)
-    study_tables = (
-        read_causes(folder),
-        read_accounts(folder),
-        read_effects(folder, info.get("effects", {})),
-        means,
-        read_keys_from(folder, heads, HeadNames.of(stacks)),
-    )
-    if study_tables[1] is not None and "rule" not in heads:
+    tables = {table.attribute: table.read(folder, heads, info) for table in RUN_TABLES}
+    if tables[RULE_TABLE.attribute] is not None and "rule" not in heads:
         raise RunError(f"{folder}: this run is damaged: {RULES} is there, but {HEADS} has no rules")
-    examples = StoredExamples(folder)
+    means, pictures = read_means(folder, heads)
     return Result(
-        heads, evidence, rules, info, tally, twin, examples, *study_tables, pictures=pictures
+        heads,
+        evidence,
+        rules,
+        info,
+        tally,
+        twin,
+        StoredExamples(folder),
+        means=means,
+        pictures=pictures,
+        **tables,
     )
 
 
@@ -192,14 +187,10 @@ def _write(run: Result, folder: Path, destination: Path, report: Callable[[], st
     """Write a run into a folder that will be moved to its place."""
     write_file(folder / EVIDENCE, encoded(table_to_csv(run.evidence)))
     write_file(folder / HEADS, encoded(table_to_csv(run.heads)))
-    if run.causes is not None:
-        write_file(folder / CAUSES, encoded(table_to_csv(run.causes)))
-    if run.effects is not None:
-        write_file(folder / EFFECTS, encoded(table_to_csv(run.effects)))
-    if run.accounts is not None:
-        write_file(folder / RULES, encoded(table_to_csv(run.accounts)))
-    if run.keys_from is not None:
-        write_file(folder / KEYS_FROM, encoded(table_to_csv(run.keys_from)))
+    for row in RUN_TABLES:
+        table = getattr(run, row.attribute)
+        if table is not None:
+            write_file(folder / row.file, encoded(table_to_csv(table)))
     if run.examples:
         write_examples(run.examples, folder)
     if run.means is not None or run.pictures:

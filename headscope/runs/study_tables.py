@@ -11,11 +11,8 @@ from headscope.errors import RunError, WriteError
 from headscope.runs.atlas import check_unpacked
 from headscope.runs.fallback import keep_files
 from headscope.runs.folder import (
-    CAUSES,
     HEADS,
-    KEYS_FROM,
     REPORT,
-    RULES,
     RUN,
     RUN_FILES,
     checksums,
@@ -23,61 +20,49 @@ from headscope.runs.folder import (
     inside,
     readable_path,
 )
-from headscope.runs.lock import NEW, unwritable, workplace
-from headscope.runs.replace_folder import check_left, put
 from headscope.runs.room import check_room
 from headscope.runs.run_json import SHA256, signed
+from headscope.runs.run_tables import RunTable
 from headscope.runs.store import record_bytes
 from headscope.runs.tables import table_to_csv
+from headscope.runs.workplace import NEW, check_left, put, unwritable, workplace
 from headscope.runs.write import check_writable, write_file
 from headscope.statistics.result import Result
 
 
-def save_causes(
-    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
+def save_study_table(
+    run: Result,
+    folder: Path,
+    table: RunTable,
+    *,
+    report: Callable[[], str],
+    overwrite: bool = False,
 ) -> Path:
-    """Put what silencing a run's heads does, and the report that shows it, into its folder.
+    """Put what a study found, and the report that shows it, into the folder of its run.
+
+    Args:
+        run: with the table.
+        folder: of the run.
+        table: which one.
+        report: draws the page again.
+        overwrite: replace a table that is there already.
+
+    Returns:
+        The table's file.
 
     Raises:
         RunError: there is no such run, it has such a table already (and `overwrite` is off), or
             the folder cannot be written.
     """
-    check_causes(folder, overwrite=overwrite)
-    if run.causes is None:
-        raise RunError("this run has no table of causes; ablate makes one")
-    _put_beside(folder, {CAUSES: table_to_csv(run.causes), REPORT: report()})
-    return folder / CAUSES
-
-
-def save_rules(
-    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
-) -> Path:
-    """Put what a run's heads do as rules, and the report that shows it, into its folder.
-
-    Raises:
-        RunError: see `save_causes`.
-    """
-    check_rules(folder, overwrite=overwrite)
-    if run.accounts is None:
-        raise RunError("this run has no table of rules; explain makes one")
-    tables = {RULES: table_to_csv(run.accounts), HEADS: table_to_csv(run.heads)}
+    check_study_table(folder, table, overwrite=overwrite)
+    content = getattr(run, table.attribute)
+    if content is None:
+        raise RunError(f"this run has no table of {table.title}; {table.study} makes one")
+    tables = {table.file: table_to_csv(content)}
+    if table.changes_heads:
+        tables[HEADS] = table_to_csv(run.heads)
     _put_beside(folder, {**tables, REPORT: report()})
-    return folder / RULES
-
-
-def save_keys_from(
-    run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool = False
-) -> Path:
-    """Put whose writes each head's keys read most, and the report that draws it, into its folder.
-
-    Raises:
-        RunError: see `save_causes`.
-    """
-    check_keys_from(folder, overwrite=overwrite)
-    if run.keys_from is None:
-        raise RunError("this run has no table of whose writes keys read; weights makes one")
-    _put_beside(folder, {KEYS_FROM: table_to_csv(run.keys_from), REPORT: report()})
-    return folder / KEYS_FROM
+    return folder / table.file
 
 
 def _put_beside(folder: Path, texts: dict[str, str]) -> None:
@@ -103,43 +88,21 @@ def _put_beside(folder: Path, texts: dict[str, str]) -> None:
             raise RunError(f"{write_error}{where}") from error
 
 
-def check_causes(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a run folder into which `save_causes` will not write, before minutes of work.
+def check_study_table(folder: Path, table: RunTable, *, overwrite: bool) -> None:
+    """Refuse a run folder into which a study's table cannot be put, before minutes of work.
 
     Raises:
-        RunError: see `save_causes`.
+        RunError: see `save_study_table`.
     """
-    _check_beside(folder, CAUSES, "ablated", overwrite=overwrite)
-
-
-def check_rules(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a run folder into which `save_rules` will not write, before minutes of work.
-
-    Raises:
-        RunError: see `save_causes`.
-    """
-    _check_beside(folder, RULES, "explained", overwrite=overwrite)
-
-
-def check_keys_from(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a run folder into which `save_keys_from` will not write.
-
-    Raises:
-        RunError: see `save_causes`.
-    """
-    _check_beside(folder, KEYS_FROM, "weighed", overwrite=overwrite)
-
-
-def _check_beside(folder: Path, name: str, done: str, *, overwrite: bool) -> None:
     check_unpacked(folder)
     try:
         check_left(folder)
         check_writable(folder)
         check_room(folder, _size(folder))
-        if not overwrite and (folder / name).exists():
+        if not overwrite and (folder / table.file).exists():
             raise RunError(
-                f"{folder / name} exists already: this run was {done} before; add --overwrite "
-                "to replace it"
+                f"{folder / table.file} exists already: this run was {table.done} before; add "
+                "--overwrite to replace it"
             )
     except (OSError, ValueError) as error:
         raise unwritable(folder, error) from error

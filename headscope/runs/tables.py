@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ import pandas as pd
 from headscope.errors import RunError
 from headscope.heads import PLAIN_NAMES, HeadNames
 from headscope.models.packages import optional_package
-from headscope.runs.folder import RUN, readable_path
+from headscope.runs.folder import RUN
 from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
@@ -125,45 +124,6 @@ def read_heads(path: Path) -> pd.DataFrame:
     if not heads["mass"].equals(heads["score"]):
         raise RunError(f"{path}: mass and score are one number by two names, and differ here")
     return heads[[name for name in columns if name in heads]]
-
-
-def read_beside(
-    folder: Path, name: str, columns: list[str], kinds: Mapping[str, str]
-) -> pd.DataFrame | None:
-    """A table that a study put into a run folder; None where it was not run.
-
-    Args:
-        folder: of the run.
-        name: of the file.
-        columns: its columns, all of them, in order.
-        kinds: what they hold where that is no fraction; only what is no text can be missing.
-
-    Raises:
-        RunError: the file is no such table, no regular file, or lies elsewhere.
-    """
-    if not os.path.lexists(folder / name):
-        return None
-    path = readable_path(folder, name)
-    missing = {column: "" for column in columns if kinds.get(column) != "str"}
-    try:
-        table = pd.read_csv(
-            path,
-            dtype={**dict.fromkeys(columns, "float64"), **kinds},
-            keep_default_na=False,
-            na_values=missing,
-        )
-    except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
-        raise RunError(f"{path}: this table is damaged: {error!s:.200}") from error
-    if list(table.columns) != columns:
-        columns_read = ", ".join(map(str, table.columns))
-        raise RunError(
-            f"{path}: this table is damaged: the columns are {columns_read:.300}, expected "
-            f"{', '.join(columns)}"
-        )
-    for column in columns:
-        if kinds.get(column) == "str":
-            table[column] = table[column].map(unguard)
-    return table
 
 
 def check_tables(

@@ -14,9 +14,9 @@ from torch import Tensor
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.heads import check_head, parse_head
-from headscope.models.hybrids import check_head_exists
 from headscope.models.intervention import Intervention
 from headscope.models.load import Model
+from headscope.models.model_kinds import check_head_exists
 from headscope.models.rerun import CleanRun, Rerunner, TokenRows, silenced
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 from headscope.statistics.result import Result

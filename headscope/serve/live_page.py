@@ -9,12 +9,12 @@ from typing import Any
 from jinja2 import Environment
 
 from headscope.relations import head_types
-from headscope.runs.redact_paths import name_of
+from headscope.runs.recorded_paths import name_of
 from headscope.serve.live import Live
 from headscope.statistics.tags import UNCLASSIFIED
 from headscope.views.html_page import REPORT, page_file, page_style
+from headscope.views.report import packed
 from headscope.views.report.data import page_data, to_json
-from headscope.views.report.page import packed
 
 SERVE = "headscope.serve"
 SCRIPTS = {

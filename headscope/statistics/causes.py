@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from headscope.statistics.columns import rows_of_head
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
 
@@ -104,7 +105,7 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
 
 def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Effects on predictions of silencing a tag's edges, then the head; a sentence each."""
-    causes = table[(table["layer"] == layer) & (table["head"] == head)]
+    causes = rows_of_head(table, layer, head)
     away = causes[causes["behaviour"] == "away"].set_index("type")["effect"]
     edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
     alone = causes[(causes["kind"] == "head") & (causes["behaviour"] != "away")]

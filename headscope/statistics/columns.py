@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 FIRST_EVIDENCE_COLUMNS = 16
 """Those that headscope 0.1.0 wrote."""
 MARGIN_COLUMNS = [
@@ -75,3 +77,8 @@ RULE_COLUMNS = [
     "ci_high",
 ]
 """A row per head and feature of its rule."""
+
+
+def rows_of_head(table: pd.DataFrame, layer: int, head: int) -> pd.DataFrame:
+    """The rows of a table that are of one head, by its columns `layer` and `head`."""
+    return table[(table["layer"] == layer) & (table["head"] == head)]

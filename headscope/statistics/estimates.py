@@ -13,12 +13,11 @@ from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
+from headscope.relations.effect import Effect
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.relations.writes.effect import Effect
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS
 from headscope.statistics.conditions import TIMES_CONTROL
-from headscope.statistics.relation_sums import RelationSums, TallySums, ratio, twin_lift
-from headscope.statistics.sign_flips import least_p
+from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
 
 Facts = Mapping[str, Mapping[str, Any]]
 """What a text says of simple rules; see `facts` of `headscope.measure.fit_baselines`."""

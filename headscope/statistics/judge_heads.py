@@ -16,8 +16,8 @@ from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
 from headscope.measure.tally import PICTURED, Tally
+from headscope.relations.effect import Effect, effects_among, of_attention
 from headscope.relations.relation import Relation, TagThresholds
-from headscope.relations.writes.effect import Effect, effects_among, of_attention
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,
@@ -30,8 +30,8 @@ from headscope.statistics.general_labels import (
     general_labels,
     tag_names,
 )
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.rule_changes import THRESHOLDS
 from headscope.statistics.split_half import (
     EFFECT_HALVES,
     HALVES,
@@ -40,7 +40,6 @@ from headscope.statistics.split_half import (
     tags_of_halves,
 )
 from headscope.statistics.tags import TAGGED, decidable_relations, head_table, verdicts
-from headscope.statistics.thresholds import THRESHOLDS
 from headscope.statistics.write_tags import effect_facts, with_writes
 from headscope.stimuli.text import TEXT
 

@@ -16,8 +16,7 @@ from headscope.measure.example import Picture
 from headscope.relations.contested import is_part
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.columns import EVIDENCE_COLUMNS, HEAD_COLUMNS
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.tags import UNCLASSIFIED
 
 

@@ -1,16 +1,20 @@
-"""Why a head has its tags: every condition with its number, near misses, causes and examples."""
+"""Why a head has its tags: every condition with its number, near misses, causes and examples.
+
+Last the sentences about a head's rule, and about its tags: those that stand by themselves.
+"""
 
 from __future__ import annotations
+
+import pandas as pd
 
 from headscope.errors import RunError
 from headscope.heads import head_name, parse_head, told_of
 from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.columns import rows_of_head
 from headscope.statistics.explain_tags import explain_tags
-from headscope.statistics.partial_sinks import partial_sink_line
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
-from headscope.statistics.surrogate_summary import account_lines, explained_by
-from headscope.statistics.unidentifiable import undecided
+from headscope.statistics.untagged import partial_sink_line, undecided
 from headscope.statistics.write_tags import write_lines
 
 _MARKS = (
@@ -84,9 +88,7 @@ def _rule(result: Result, layer: int, head: int) -> list[str]:
     """The head's rule, and which of its tags have no bits of their own in it."""
     if result.accounts is None:
         return []
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     tagged = evidence[evidence["tagged"].astype(bool)]
     tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
     lines = account_lines(result.accounts, result.heads, layer, head)
@@ -95,9 +97,7 @@ def _rule(result: Result, layer: int, head: int) -> list[str]:
 
 
 def _unsure(result: Result, layer: int, head: int) -> str:
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     tagged = evidence[evidence["tagged"].astype(bool)]
     unsure = [name for name in tagged["type"] + "/" + tagged["relation"] if result.unsure(name)]
     if not unsure:
@@ -121,9 +121,7 @@ def _examples(result: Result, layer: int, head: int) -> list[str]:
 
 def _examples_title(result: Result, layer: int, head: int) -> str:
     """Title that says what the lines below it are, and how they are marked."""
-    evidence = result.evidence[
-        (result.evidence["layer"] == layer) & (result.evidence["head"] == head)
-    ]
+    evidence = rows_of_head(result.evidence, layer, head)
     title = (
         "Examples: a query of the best tenth (decile), a middling one and one of the worst, with "
     )
@@ -134,3 +132,49 @@ def _examples_title(result: Result, layer: int, head: int) -> str:
 
 def _listed(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+MIN_UNIQUE = 0.005
+"""The least share of a head's bits that is some: less is within what a refit moves."""
+MAX_TERMS = 5
+
+
+def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int) -> list[str]:
+    """A head's rule in words, what it explains, and its features.
+
+    Args:
+        accounts: a row per head × feature; see docs/formats.md, `explain`.
+        heads: a row per head, with the columns `explained` and `rule`.
+        layer: of the head.
+        head: its number.
+    """
+    account = rows_of_head(heads, layer, head).iloc[0]
+    lines = [
+        f"{account['rule']}",
+        f"explains {account['explained']:.0%} of its bits above even attention",
+    ]
+    terms = rows_of_head(accounts, layer, head)
+    for row in terms.head(MAX_TERMS).itertuples():
+        at = f" on a {row.queries}" if row.queries else ""
+        lines.append(f"{row.feature}{at}: weight {row.weight:+.2f}, {row.unique:.1%} unique bits")
+    return lines
+
+
+def explained_by(
+    accounts: pd.DataFrame, layer: int, head: int, tags: list[str]
+) -> list[tuple[str, str]]:
+    """Tags whose relation has no bits of its own, each with the feature that has most instead.
+
+    A relation that stands in the rule with unique bits stands by itself. Positions, the first token
+    and delimiters are features under names of their own and are not asked here.
+    """
+    terms = rows_of_head(accounts, layer, head)
+    if terms.empty:
+        return []
+    alone = set(terms.loc[(terms["unique"] >= MIN_UNIQUE) & (terms["weight"] > 0), "feature"])
+    instead = terms.loc[terms["weight"] > 0, "feature"]
+    words = [tag for tag in tags if not tag.startswith(_PLAIN)]
+    return [(tag, str(instead.iloc[0])) for tag in words if tag not in alone and len(instead)]
+
+
+_PLAIN = ("positional/", "sink/", "delimiter/", "induction/")

@@ -1,15 +1,39 @@
-"""Rules that a run was judged by, compared with those that are installed."""
+"""Rules that a run was judged by, as `run.json` keeps them, and how the installed ones differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from headscope.attention_kind import KINDS
+from headscope.measure.bootstrap import LEVEL, RESAMPLES
+from headscope.measure.tally import BLOCKS, MIN_BLOCKS
 from headscope.relations import head_types
-from headscope.relations.relation import TagThresholds
+from headscope.relations.relation import MIN_QUERIES, RELIABLE, TagThresholds
+from headscope.relations.sink import PARTIAL
+from headscope.statistics.conditions import CONDITIONS, MAX_P, MAX_Q, TIMES_CONTROL
+from headscope.statistics.general_labels import TIMES_LABEL
+from headscope.statistics.relation_sums import TWIN_PERCENTILE, TWIN_QUERIES
 from headscope.statistics.result import Result
-from headscope.statistics.thresholds import THRESHOLDS
+
+THRESHOLDS: Mapping[str, Any] = {
+    "conditions": [condition.name for condition in CONDITIONS],
+    "min_queries": MIN_QUERIES,
+    "max_q_value": MAX_Q,
+    "max_contested_p": MAX_P,
+    "times_control": TIMES_CONTROL,
+    "times_label": TIMES_LABEL,
+    "partial_sink": PARTIAL,
+    "blocks": BLOCKS,
+    "min_blocks": MIN_BLOCKS,
+    "interval": LEVEL,
+    "resamples": RESAMPLES,
+    "reliable": RELIABLE,
+    "twin_percentile": TWIN_PERCENTILE,
+    "twin_queries": TWIN_QUERIES,
+}
+
 
 _LISTED = 3
 """Differences that a sentence names; the others are counted."""

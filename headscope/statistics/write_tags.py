@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from headscope.relations.writes.effect import ELSEWHERE, WRITES, Effect
-from headscope.statistics.columns import WRITE_COLUMNS
+from headscope.relations.effect import ELSEWHERE, WRITES, Effect
+from headscope.statistics.columns import WRITE_COLUMNS, rows_of_head
 from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS
 
 _HEAD = ["layer", "head"]
@@ -59,7 +59,7 @@ def write_lines(effects: pd.DataFrame | None, facts: Facts, layer: int, head: in
             "not measured: headscope classify --writes measures what a head adds to the model's "
             "predictions"
         ]
-    head_effects = effects[(effects["layer"] == layer) & (effects["head"] == head)]
+    head_effects = rows_of_head(effects, layer, head)
     head_effects = head_effects.loc[_strongest_first(head_effects)]
     tagged = head_effects[head_effects["tagged"].astype(bool)]
     other = head_effects.drop(tagged.index)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from headscope.corpus.code.python import read_python
+from headscope.corpus.code import read_python
+from headscope.corpus.controlled.lexicon import pick
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_documents
 from headscope.corpus.shipped import built_corpora
@@ -78,7 +79,7 @@ def _module(rng: np.random.Generator) -> str:
         modules = ", ".join(_shuffled(rng, others))
         above.append(f'"""To {first}, {second} and {third} with {modules}."""')
     if in_function:
-        used = ", ".join(f"{module}.{_one(rng, _MEMBERS.split())}" for module in others)
+        used = ", ".join(f"{module}.{pick(rng, _MEMBERS.split())}" for module in others)
         inner = ", ".join(f"{name}({argument}, {argument})" for name in functions)
         above.append(f"def {top}_all({argument}):\n    return {inner}, {used}")
         if rng.random() < 0.5:
@@ -96,21 +97,17 @@ def _calls(
 ) -> Iterator[str]:
     """Lines that call some functions and use some modules, by position or by keyword."""
     for _ in range(_LINES):
-        name, module = _one(rng, list(functions)), _one(rng, modules)
-        arguments = [_one(rng, names), f"{module}.{_one(rng, _MEMBERS.split())}"]
+        name, module = pick(rng, list(functions)), pick(rng, modules)
+        arguments = [pick(rng, names), f"{module}.{pick(rng, _MEMBERS.split())}"]
         if rng.random() < 0.5:
             pairs = zip(functions[name], arguments, strict=True)
             arguments = _shuffled(rng, [f"{parameter}={value}" for parameter, value in pairs])
-        yield f"    {_one(rng, names)} = {name}({arguments[0]}, {arguments[1]})"
+        yield f"    {pick(rng, names)} = {name}({arguments[0]}, {arguments[1]})"
 
 
 def _some(rng: np.random.Generator, words: str, count: int) -> list[str]:
     sample: list[str] = rng.permutation(words.split())[:count].tolist()
     return sample
-
-
-def _one(rng: np.random.Generator, words: Sequence[str]) -> str:
-    return words[int(rng.integers(len(words)))]
 
 
 def _shuffled(rng: np.random.Generator, words: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
     Rounds,
     Stimulus,
-    StimulusConfig,
     TextTokenizer,
+    build_by_size,
     cut_document,
 )
 
@@ -100,14 +101,10 @@ def _upos(form: str, values: set[str]) -> str:
 _NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
 
 
-def _build(config: StimulusConfig) -> list[Window]:
-    return fact_windows(config.tokenizer, **config.size)
-
-
 FACTS = Stimulus(
     name="facts",
     title="facts and questions",
-    build=_build,
+    build=partial(build_by_size, fact_windows),
     rounds=Rounds.DOCUMENTS,
     contested="natural",
     for_relations=True,

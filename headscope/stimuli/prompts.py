@@ -12,8 +12,7 @@ from numpy import ndarray
 
 from headscope.corpus.controlled.prompts import Prompt, draws
 from headscope.corpus.document import Document
-from headscope.corpus.question import Question
-from headscope.corpus.window import Window
+from headscope.corpus.window import Question, Window
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, Stimulus, TextTokenizer, frame_of
 
 PROMPTS = Stimulus(name="prompts")
@@ -58,7 +57,7 @@ def prompt_windows(
 
     Args:
         tokenizer: the model's.
-        kinds: of questions; see `headscope.corpus.question.Question`.
+        kinds: of questions; see `headscope.corpus.window.Question`.
         max_length: longest window in tokens; longer prompts are left out.
         seed: seeds what is sampled.
         count: documents, each with one prompt of each kind.

@@ -115,6 +115,11 @@ class Stimulus:
     """Whether ablation splits its predictions by whether they are made at a relation's queries."""
 
 
+def build_by_size(windows_of: Callable[..., list[Window]], config: StimulusConfig) -> list[Window]:
+    """Windows that depend on a tokenizer, a seed, a longest length and their number alone."""
+    return windows_of(config.tokenizer, **config.size)
+
+
 def frame_of(tokenizer: TextTokenizer) -> Frame:
     """The tokens that close a window of the tokenizer's model; a causal model has none."""
     frame: Frame = getattr(tokenizer, "frame", NO_FRAME)

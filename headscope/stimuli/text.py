@@ -12,10 +12,9 @@ from headscope.corpus.align import Cuts
 from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
 from headscope.corpus.document import Document
 from headscope.corpus.languages import foreign_notes
-from headscope.corpus.naming import names_within
 from headscope.corpus.overlong import cut_overlong, overlong_words
 from headscope.corpus.read import corpus_files, file_sha256
-from headscope.corpus.shipped import corpus_place
+from headscope.corpus.shipped import corpus_place, names_within
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.stimuli.document_order import interleave, interleave_some, ordered_documents

@@ -20,10 +20,9 @@ from headscope.corpus.aligned import (
     sentences_of,
 )
 from headscope.corpus.document import Document
-from headscope.corpus.naming import names_within
 from headscope.corpus.overlong import overlong_words
 from headscope.corpus.read import corpus_files, read_documents
-from headscope.corpus.shipped import corpus_place
+from headscope.corpus.shipped import corpus_place, names_within
 from headscope.corpus.window import START, Window, WordTable
 from headscope.stimuli.stimulus import TextTokenizer, cut_document, longest_word
 from headscope.stimuli.text import TEXT, ReadLimits, TextWindows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
     Rounds,
     Stimulus,
-    StimulusConfig,
     TextTokenizer,
+    build_by_size,
     document_windows,
 )
 
@@ -119,14 +120,10 @@ def _shuffled(pairs: list[WordPair], rng: np.random.Generator, count: int) -> li
     return [pairs[i] for _ in range(rounds) for i in rng.permutation(len(pairs))][:count]
 
 
-def _build(config: StimulusConfig) -> list[Window]:
-    return pair_windows(config.tokenizer, **config.size)
-
-
 PAIRS = Stimulus(
     name="pairs",
     title="word pairs",
-    build=_build,
+    build=partial(build_by_size, pair_windows),
     rounds=Rounds.DOCUMENTS,
     contested="natural",
     for_relations=True,

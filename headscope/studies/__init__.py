@@ -13,7 +13,7 @@ from headscope.studies.study_table import function_homes
 
 if TYPE_CHECKING:
     from headscope.studies.anatomy.published import published_shapes as published_shapes
-    from headscope.views.gallery.gallery_site import gallery as gallery
+    from headscope.views.gallery import gallery as gallery
 if TYPE_CHECKING:
     # generated: functions
     from headscope.studies.ablate.causal_table import ablate as ablate
@@ -37,7 +37,7 @@ __all__ = offer_functions(
     __name__,
     {
         **function_homes(),
-        "gallery": "headscope.views.gallery.gallery_site",
+        "gallery": "headscope.views.gallery",
         "published_shapes": "headscope.studies.anatomy.published",
     },
 )

@@ -13,10 +13,10 @@ from matplotlib.patches import BoxStyle, FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
-from headscope.corpus.visible import visible
 from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.measure.example import Example
+from headscope.printing import visible
 from headscope.statistics.result import Result
 from headscope.views.colours import colour
 from headscope.views.figures import figure_title

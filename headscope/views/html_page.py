@@ -1,16 +1,23 @@
-"""HTML pages that ask no network, put together of templates, sheets and scripts in the package."""
+"""HTML pages that ask no network, put together of templates, sheets and scripts in the package.
+
+And the atlas as a table without any script, for notebooks.
+"""
 
 from __future__ import annotations
 
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment
 
-from headscope.corpus.visible import visible
-from headscope.views.colours import is_resting, letter, type_class, type_style
+from headscope.heads import HeadNames, head_name
+from headscope.printing import visible
+from headscope.statistics.result import PRELIMINARY, Result
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.colours import colour, is_resting, letter, type_class, type_style
 
 REPORT = "headscope.views.report"
 
@@ -51,3 +58,44 @@ def style_class(type_name: str) -> str:
     'type-induction'
     """
     return f"type-{type_class(type_name)}{' resting' if is_resting(type_name) else ''}"
+
+
+def atlas_html(run: Result) -> str:
+    """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
+    rows = []
+    for layer, heads in run.heads.groupby("layer", sort=True):
+        cells = "".join(
+            _cell(row, run.head_names) for row in heads.sort_values("head").itertuples()
+        )
+        row_name = run.head_names.row(int(layer))
+        rows.append(f'<tr><th style="text-align:right">{row_name}</th>{cells}</tr>')
+    counts = run.heads["primary"].value_counts()
+    legend = " ".join(
+        f'<span style="{_style(str(name), 1.0)};padding:0 6px">{escape(letter(str(name)))} '
+        f"{escape(str(name))} {count}</span>"
+        for name, count in counts.items()
+    )
+    name = escape(str(run.info.get("model", {}).get("name", "")))
+    marked = f" ({PRELIMINARY})" if run.preliminary else ""
+    return (
+        f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{legend}'
+        f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
+    )
+
+
+def _cell(row: object, head_names: HeadNames) -> str:
+    primary, tags = str(row.primary), str(row.tags)  # type: ignore[attr-defined]
+    lift = float(row.lift)  # type: ignore[attr-defined]
+    name = head_name(row.layer, row.head, head_names)  # type: ignore[attr-defined]
+    label = tags.replace(";", ", ") or primary
+    title = f"{name}: {label}, lift {lift:.2f}"
+    style = _style(primary, min(1.0, max(0.0, lift)))
+    return (
+        f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
+        f"{escape(letter(primary))}</td>"
+    )
+
+
+def _style(name: str, strength: float) -> str:
+    share = 100 if name in NO_TYPE else 20 if is_resting(name) else round(20 + 50 * strength)
+    return f"background:color-mix(in srgb,{colour(name)} {share}%,white);color:#1b1b1f"

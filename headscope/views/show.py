@@ -14,8 +14,8 @@ from headscope.corpus.window import NOTHING, Window
 from headscope.errors import HeadscopeError
 from headscope.heads import check_head, head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
-from headscope.models.hybrids import check_head_exists
 from headscope.models.load import Model
+from headscope.models.model_kinds import check_head_exists
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named, the_model
 from headscope.stimuli.translations import joined_window

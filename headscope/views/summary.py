@@ -11,15 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import PLAIN_NAMES, HeadNames, head_name
-from headscope.runs.redact_paths import name_of
+from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
-from headscope.statistics.partial_sinks import partial_sinks
 from headscope.statistics.ranking import strongest
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tag_support import disagreements, legs_counted
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.statistics.unidentifiable import undecided
+from headscope.statistics.untagged import partial_sinks, undecided
 from headscope.views.colours import colour, is_resting, legend_groups, letter
 from headscope.views.tables import plain_table
 

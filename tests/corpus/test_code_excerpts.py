@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headscope.corpus.code import read_python
 from headscope.corpus.code.excerpts import DENSE, excerpts, without_excerpted
-from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 
 FILLER = "".join(f"def filler_{i}(value):\n    return value + {i}\n" for i in range(80))

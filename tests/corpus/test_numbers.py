@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headscope.corpus.document import Document, Word
 from headscope.corpus.read import read_corpus
-from headscope.corpus.structure.annotate import with_structure
+from headscope.corpus.structure import with_structure
 from headscope.corpus.structure.numbers import FORMS, NUMBER, numbers
 from headscope.corpus.text import read_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.corpus.sentence_context import stretches
+from headscope.measure.contested_sampling import stretches
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows

@@ -7,7 +7,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.document import Document
 from headscope.corpus.read import corpus_files, read_corpus
-from headscope.corpus.structure.annotate import KINDS, with_structure
+from headscope.corpus.structure import KINDS, with_structure
 from headscope.corpus.text import read_text
 
 

@@ -29,7 +29,7 @@ from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
 from headscope.studies.validation.verify import verify
 from headscope.views.figures import FIGURES
-from headscope.views.report.inline import atlas_html
+from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
 
 FILES = (RUN, *CHECKED)

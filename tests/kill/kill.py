@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headscope.runs.lock import CHECKPOINT
+from headscope.runs.workplace import CHECKPOINT
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 

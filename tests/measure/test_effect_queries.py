@@ -18,8 +18,9 @@ from headscope.measure.measure import BatchReader, empty_state
 from headscope.measure.plan import Plan, read_plan
 from headscope.models.frozen_norm_path import direct_paths
 from headscope.models.load import load_model
+from headscope.relations.effect import sum_names
+from headscope.relations.effects import EFFECTS
 from headscope.relations.query_sampling import turns
-from headscope.relations.writes import EFFECTS, sum_names
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from tests.helpers.models import save_model

@@ -11,12 +11,17 @@ import torch
 
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.window import Window
-from headscope.measure import pattern_buffer
-from headscope.measure.example import Example, ExampleRequest
-from headscope.measure.example_selection import choose_queries
+from headscope.measure import gather
+from headscope.measure.example import (
+    BEGINNING,
+    WIDTH,
+    Example,
+    ExampleRequest,
+    excerpt,
+    stretches_left_out,
+)
 from headscope.measure.examples import find_examples, windows_to_reread
-from headscope.measure.excerpt import BEGINNING, WIDTH, excerpt, stretches_left_out
-from headscope.measure.query_masses import Queries, Reading
+from headscope.measure.query_masses import Queries, Reading, choose_queries
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.pairs import pairs
@@ -196,7 +201,7 @@ def test_what_does_not_fit_into_memory_is_read_a_second_time_and_shows_the_same(
     found, gpt2_folder, monkeypatch
 ):
     examples, windows = found
-    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", 0)
+    monkeypatch.setattr(gather, "MAX_BYTES", 0)
     again = cut_out(gpt2_folder, list(windows.values()))
     assert len(again) == len(examples) > 20
     for example, other in zip(examples, again, strict=True):
@@ -210,7 +215,7 @@ def test_what_does_not_fit_into_memory_is_read_a_second_time_and_shows_the_same(
 
 @pytest.mark.parametrize(("most", "times"), [(2**28, 1), (0, 2)])
 def test_progress_ends_at_what_there_is_to_read(found, gpt2_folder, monkeypatch, most, times):
-    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", most)
+    monkeypatch.setattr(gather, "MAX_BYTES", most)
     _, windows = found
     told: list[tuple[int, int]] = []
     cut_out(gpt2_folder, list(windows.values()), lambda done, total: told.append((done, total)))

@@ -14,9 +14,8 @@ import torch
 
 import headscope as hs
 from headscope.errors import ModelError
-from headscope.measure.batches import Batch
+from headscope.measure.batches import Batch, give_back, in_memory
 from headscope.measure.measure import measure
-from headscope.measure.memory import give_back, in_memory
 from headscope.models import load
 from headscope.models.load import load_model
 from headscope.relations import relations_of

@@ -8,15 +8,14 @@ import torch
 
 from headscope.corpus.controlled.lists import IN_ORDER
 from headscope.corpus.controlled.prompts import draws
-from headscope.corpus.question import Question
-from headscope.corpus.window import Window
+from headscope.corpus.window import Question, Window
 from headscope.measure.query_composition import effects_on, name_positions
 from headscope.models.engines.capture import capturing
-from headscope.models.frozen_norm_path.paths import direct_paths
+from headscope.models.frozen_norm_path import direct_paths
 from headscope.models.frozen_norm_path.scores import ScoreQueries, later_scores, unknown_scores
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
-from headscope.relations.writes import prompt_kinds, s_inhibition
+from headscope.relations.effects import S_INHIBITION, prompt_kinds
 from headscope.stimuli.prompts import prompt_windows
 from headscope.studies.validation.planted_words import vocabulary
 from headscope.studies.validation.planted_writers import WIDTH, planted_heads, save_writers
@@ -137,9 +136,7 @@ def test_removing_a_planted_head_moves_a_name_mover_back_to_the_subject(layout, 
     save_writers(layout, words, words[-2:], tmp_path, noise=0.0)
     model = load_model(str(tmp_path), engine="fused")
     paths = direct_paths(model)
-    planned = prompt_windows(
-        model.tokenizer, prompt_kinds(s_inhibition.EFFECTS), 64, seed=0, count=4
-    )
+    planned = prompt_windows(model.tokenizer, prompt_kinds([S_INHIBITION]), 64, seed=0, count=4)
     asked = [(w, name_positions(w, "indirect-object")) for w in planned.windows]
     asked = [(window, named) for window, named in asked if named is not None]
     assert asked

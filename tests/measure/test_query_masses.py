@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headscope.corpus.shipped import data_folder
-from headscope.measure import pattern_buffer
+from headscope.measure import gather
 from headscope.measure.example import ExampleRequest
 from headscope.measure.examples import find_examples
 from headscope.measure.query_masses import Reading, masses
@@ -64,7 +64,7 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
 
 
 def test_progress_ends_when_everything_is_read(gpt2_folder, windows, monkeypatch):
-    monkeypatch.setattr(pattern_buffer, "MAX_BYTES", 0)  # else the sample is read once
+    monkeypatch.setattr(gather, "MAX_BYTES", 0)  # else the sample is read once
     wanted = [ExampleRequest(1, 2, BY_NAME["delimiter/sentence-end"])]
     seen: list[tuple[int, int]] = []
     examples = find_examples(

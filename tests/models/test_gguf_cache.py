@@ -10,8 +10,8 @@ import gguf
 import pytest
 import torch
 
-from headscope.models import cache_folder as cache_place
 from headscope.models import gguf_cache
+from headscope.models import packaged as cache_place
 from headscope.models.gguf_cache import cache_folder
 from headscope.models.load import load_model
 from tests.models.gguf_files import save_gguf, sizes_of

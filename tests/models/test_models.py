@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM
 from transformers.activations import NewGELUActivation
 
 from headscope.errors import ChoiceError, ModelError
-from headscope.models.engines.check import check_patterns
 from headscope.models.engines.lens import LensEngine
+from headscope.models.engines.probe import check_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.load import load_model
 from headscope.models.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from tests.models.every_layout import save_tiny
 
 CHILD = """
 import sys
-import headscope.models.engines.boot, headscope.models.engines.fused  # what importing does is not asked
+import headscope.models.engines.choose, headscope.models.engines.fused  # what importing does is not asked
 from headscope.errors import ModelError
 from headscope.models.load import load_model
 
@@ -71,7 +71,7 @@ def test_what_also_sees_is_refused_before_transformerlens_would_install_a_packag
 def test_what_transformerlens_would_call_to_install_a_package_is_out_of_its_reach(monkeypatch):
     from transformer_lens.model_bridge.sources.transformers import helpers, source
 
-    from headscope.models.engines.boot import _nothing_installed
+    from headscope.models.engines.choose import _nothing_installed
 
     def install(*args, **more):
         raise AssertionError("pip would run")

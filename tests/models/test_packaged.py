@@ -16,7 +16,7 @@ from headscope import cli
 from headscope.errors import ChoiceError, ModelError
 from headscope.models import package_index
 from headscope.models.load import load_model
-from headscope.models.names import run_name, title_of
+from headscope.models.locate import run_name, title_of
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED, PackagedModel, cached_path
 from tests.helpers.package_index import NAME, Index, build_wheel, row_of, serve_index

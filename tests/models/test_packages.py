@@ -30,7 +30,7 @@ OWN_MODULES = {
     "headscope/unlisted.py": "imports its own modules when they are used",
     "headscope/studies/study_table.py": "imports a study when it is used",
     "headscope/cli/signature.py": "reads a study's source, to make its command without importing it",
-    "headscope/runs/lock.py": "fcntl is a part of Python on some systems only",
+    "headscope/runs/workplace.py": "fcntl is a part of Python on some systems only",
     "headscope/models/packages.py": "is the module that asks",
     "headscope/models/weights.py": "hands on what transformers asks for",
     "headscope/models/tokenizer.py": "hands on what transformers asks for",

@@ -67,7 +67,7 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     from headscope.models.null_model import null_model
     from headscope.relations import relations_of
     from headscope.statistics.judge_heads import judge
-    from headscope.statistics.run_info import RunInfo
+    from headscope.statistics.result import RunInfo
     from headscope.stimuli.repeat import repeat_windows
     from headscope.stimuli.text import TextWindows
     from headscope.stimuli.word_pairs import pair_windows

@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.errors import ModelError
 from headscope.models.load import load_model, save_reinitialised
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.runs.joined import NOT_KEPT
+from headscope.runs.provenance import NOT_KEPT
 from headscope.studies.sweep.cell_plan import plan, plan_lines
 from headscope.studies.sweep.spec import read_spec
 from tests.helpers.encoders import save_hand_built

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headscope.corpus.code.python import read_python
+from headscope.corpus.code import read_python
 
 CODE = """\
 import os, sys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headscope.corpus.structure.annotate import with_structure
+from headscope.corpus.structure import with_structure
 from headscope.corpus.text import read_text
 
 TEXT = """\

@@ -15,8 +15,8 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
+from headscope.corpus.code import read_python
 from headscope.corpus.code.links import KINDS
-from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import fit_baselines

@@ -13,8 +13,7 @@ from headscope.relations import relations_of
 from headscope.relations.controls import other_keys, same_distance
 from headscope.relations.delimiter import kinds, no_delimiters
 from headscope.relations.pairs import balance, pairs, span_pairs
-from headscope.relations.syntactic import words_linked_by
-from headscope.relations.syntactic_control import same_distance_same_class
+from headscope.relations.syntactic import same_distance_same_class, words_linked_by
 from tests.relations.examples import (
     KEYS,
     KEYS_TEXT,

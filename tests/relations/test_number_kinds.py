@@ -11,11 +11,11 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.from_tokens import window_of_tokens
-from headscope.corpus.structure.annotate import with_structure
+from headscope.corpus.structure import with_structure
 from headscope.corpus.structure.numbers import NUMBER, numbers
 from headscope.corpus.text import read_text
 from headscope.corpus.window import Window
-from headscope.relations.structure import from_other_kinds, nearest_alike, same_kind
+from headscope.relations.structure import from_other_kinds, nearest_of_kind, same_kind
 from tests.helpers.looking import Look, candidate, knows, pattern, same_word, words_back
 
 WORDS = "the a tea lamp barn cook river old red saw found near wall and with mill wrote".split()
@@ -186,7 +186,7 @@ def test_queries_targets_rule_and_second_control():
         ("1995", "in 1"), ("1995", "n 19"), ("1995", " 199"), ("1995", "1990"),
         ("h $4", "th $"), ("h $4", "h $3"),
     }  # fmt: skip
-    picks = nearest_alike(window, kind=NUMBER)
+    picks = nearest_of_kind(window, kind=NUMBER)
     asked = [(query, int(picks[query])) for query in np.flatnonzero(picks >= 0).tolist()]
     assert by_word(window, iter(asked)) == {("1995", ", 5%"), ("h $4", "1995"), (", 6%", "h $4")}
     drawn = from_other_kinds(window, targets, np.random.default_rng(0))

@@ -9,6 +9,7 @@ from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.contested import ChosenBaseline, is_contested, with_parts
+from headscope.relations.controls import words_of_its_class
 from headscope.relations.heuristics import (
     CLASS_COUNT,
     CLASSES,
@@ -21,7 +22,6 @@ from headscope.relations.heuristics import (
 )
 from headscope.relations.pairs import pairs
 from headscope.relations.phrase_heuristics import PHRASE_RULES
-from headscope.relations.rivals import words_of_its_class
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}

@@ -15,9 +15,9 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.from_tokens import window_of_tokens
 from headscope.corpus.shipped import named_corpora
-from headscope.corpus.structure.annotate import MARKS
+from headscope.corpus.structure import MARKS
 from headscope.corpus.window import Window
-from headscope.relations.structure import nearest_alike
+from headscope.relations.structure import nearest_of_kind
 from headscope.stimuli.text import TextWindows
 from tests.helpers.looking import Look, candidate, knows, pattern
 from tests.relations import structure_example
@@ -54,7 +54,7 @@ def alike(kind: str) -> Look:
     """What is nearest of the right one's form, as the simple rule has it."""
 
     def look(window: Window) -> dict[int, int]:
-        picks = nearest_alike(window, kind=kind)
+        picks = nearest_of_kind(window, kind=kind)
         return {int(query): int(picks[query]) for query in np.flatnonzero(picks >= 0)}
 
     return look
@@ -132,6 +132,6 @@ def test_a_habit_is_refused(habit, tagged):
 @pytest.mark.parametrize("kind", MARKS)
 def test_the_simple_rule_picks_what_is_nearest_and_alike(kind):
     window = window_of_tokens(structure_example.TOKENS, structure_example.DOCUMENT)
-    picks = nearest_alike(window, kind=kind)
+    picks = nearest_of_kind(window, kind=kind)
     found = {int(query): int(picks[query]) for query in np.flatnonzero(picks >= 0)}
     assert found == structure_example.NEAREST[kind]

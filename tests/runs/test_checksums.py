@@ -12,8 +12,9 @@ import pytest
 from headscope.errors import RunError
 from headscope.run import load
 from headscope.runs.folder import CAUSES, REPORT, RUN, TALLY
+from headscope.runs.run_tables import CAUSE_TABLE
 from headscope.runs.store import UNSIGNED
-from headscope.runs.study_tables import save_causes
+from headscope.runs.study_tables import save_study_table
 from tests.fuzz.folders import make_run, sign_record
 
 
@@ -67,9 +68,9 @@ def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
     before = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     changed = replace(run, causes=run.causes.assign(agrees=False))
     with pytest.raises(RunError, match=r"causal\.csv exists already: .* add --overwrite"):
-        save_causes(changed, folder, report=changed.report)
+        save_study_table(changed, folder, CAUSE_TABLE, report=changed.report)
     assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
-    save_causes(changed, folder, report=changed.report, overwrite=True)
+    save_study_table(changed, folder, CAUSE_TABLE, report=changed.report, overwrite=True)
     after = {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
     assert {name for name in after if after[name] != before[name]} == {CAUSES, REPORT, RUN}
     assert load(folder, with_tally=True).causes["agrees"].tolist() == [False, False]
@@ -78,7 +79,7 @@ def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
 
 def test_causes_of_an_old_run_do_not_make_it_vouch_for_itself(old):
     run = load(old)
-    save_causes(run, old, report=run.report, overwrite=True)
+    save_study_table(run, old, CAUSE_TABLE, report=run.report, overwrite=True)
     assert load(old).info["notes"] == [UNSIGNED]
     assert "sha256" not in json.loads((old / RUN).read_text())["provenance"]
 

@@ -11,11 +11,12 @@ import pytest
 
 import headscope as hs
 from headscope.errors import RunError
-from headscope.measure import backend
+from headscope.models import batching
 from headscope.runs import study_tables as beside
 from headscope.runs.fallback import fallback_folders
-from headscope.runs.lock import CHECKPOINT
-from headscope.runs.study_tables import save_keys_from
+from headscope.runs.run_tables import KEYS_FROM_TABLE
+from headscope.runs.study_tables import save_study_table
+from headscope.runs.workplace import CHECKPOINT
 from tests.helpers.disks import disk, fill
 from tests.kill.kill import content
 
@@ -26,7 +27,7 @@ OPTIONS = {"types": ["induction", "positional"], "max_tokens": 2400, "max_length
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "BATCH_TOKENS", 240)
+        patch.setattr(batching, "BATCH_TOKENS", 240)
         yield
 
 
@@ -163,9 +164,9 @@ def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(
         run = hs.Run.of(hs.weights(str(out), source=str(gpt2_folder)).put_into(hs.load(out)))
         fill(small)
         # the disk had room when it was checked
-        monkeypatch.setattr(beside, "check_keys_from", lambda folder, overwrite: None)
+        monkeypatch.setattr(beside, "check_study_table", lambda *_, **__: None)
         with pytest.raises(RunError, match="what was to be written there is kept in ") as error:
-            save_keys_from(run, out, report=run.report)
+            save_study_table(run, out, KEYS_FROM_TABLE, report=run.report)
         kept = Path(str(error.value).rpartition(" is kept in ")[2])
         assert (kept / "keys_from.csv").read_text().startswith("layer,head,")
         assert content(out) == before

@@ -13,7 +13,7 @@ import pytest
 import headscope as hs
 from headscope.errors import RunError
 from headscope.runs import store
-from headscope.runs.lock import NEW, OLD, workplace
+from headscope.runs.workplace import NEW, OLD, workplace
 from tests.fuzz.folders import make_run
 from tests.helpers.disks import disk
 from tests.helpers.shell import headscope
@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
 def test_a_second_process_is_refused_until_the_first_ends(gpt2_folder, tmp_path):
     out = tmp_path / "run"
     code = (
-        "import sys, time; from pathlib import Path; from headscope.runs.lock import workplace\n"
+        "import sys, time; from pathlib import Path; from headscope.runs.workplace import workplace\n"
         "with workplace(Path(sys.argv[1])): print('there', flush=True); time.sleep(600)"
     )
     with subprocess.Popen(

@@ -20,8 +20,7 @@ from headscope.runs.packed_sums import from_planes, planes, read_sums, write_sum
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SHADOW_COLUMNS
 from headscope.statistics.judge_heads import judge
-from headscope.statistics.result import Result
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import Result, RunInfo
 from tests.limits import no_hang
 
 TYPES = ["positional", "induction", "syntactic"]

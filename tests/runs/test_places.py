@@ -77,7 +77,7 @@ def test_no_file_of_a_run_says_where_its_model_and_its_text_lie(home, out):
 
 
 def test_what_shares_no_folder_with_the_run_has_no_place(home, out):
-    from headscope.runs import relative_paths as places
+    from headscope.runs import recorded_paths as places
 
     run = hs.load(out)
     far = {**run.info, "places": {"model": "/elsewhere/tiny", "corpora": ["/elsewhere/texts"]}}

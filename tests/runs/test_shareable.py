@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headscope as hs
-from headscope.runs.redact_paths import name_of, shareable
+from headscope.runs.recorded_paths import name_of, shareable
 
 HOME = "/home/ann/secret"
 

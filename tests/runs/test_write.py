@@ -142,7 +142,7 @@ ELSEWHERE = {
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
     ("runs/atlas.py", "write_bytes"),
-    ("studies/validation/model_series.py", "write_text"), ("models/engines/boot.py", "save_pretrained"),
+    ("studies/validation/model_series.py", "write_text"), ("models/engines/choose.py", "save_pretrained"),
     ("models/load.py", "save_pretrained"), ("studies/validation/planted_network.py", "save_pretrained"),
     ("studies/validation/planted_words.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole

@@ -10,9 +10,8 @@ import pytest
 import uvicorn
 
 from headscope.models.load import load_model
-from headscope.serve.app import serve_app
 from headscope.serve.live import Live
-from headscope.serve.server import bind
+from headscope.serve.server import bind, serve_app
 from tests.helpers.served import Served
 
 

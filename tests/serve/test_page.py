@@ -9,8 +9,8 @@ import pytest
 
 import headscope as hs
 from headscope.runs.reopen_model import model_of
-from headscope.serve.app import serve_app
 from headscope.serve.live import Live
+from headscope.serve.server import serve_app
 from tests.browser import WATCH, axe_script
 from tests.helpers.cut import cut_on
 from tests.helpers.served import Served

@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.models.load import load_model
-from headscope.serve.app import serve_app
 from headscope.serve.live import Live
 from headscope.serve.live_page import model_titles
+from headscope.serve.server import serve_app
 from tests.browser import WATCH, axe_script
 from tests.helpers.encoders import save_hand_built
 from tests.helpers.served_page import Watched, drive

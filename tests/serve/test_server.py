@@ -12,11 +12,10 @@ import pytest
 
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.load import load_model
-from headscope.serve.app import serve_app
+from headscope.serve.answers import MOST_WAITING
 from headscope.serve.guard import MOST_BYTES
 from headscope.serve.live import Live
-from headscope.serve.server import bind, live_of
-from headscope.serve.worker import MOST_WAITING
+from headscope.serve.server import bind, live_of, serve_app
 from tests.helpers.shell import headscope
 
 TEXT = "the old keys were in the house"

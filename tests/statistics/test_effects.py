@@ -8,9 +8,9 @@ import pytest
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
+from headscope.relations.effect import Effect, no_tokens, sum_names
+from headscope.relations.effects import EFFECTS, effects_of
 from headscope.relations.relation import EffectRule, Relation, TagThresholds
-from headscope.relations.writes import EFFECTS, effects_of, sum_names
-from headscope.relations.writes.effect import Effect, no_tokens
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging
 from headscope.statistics.write_tags import effect_facts, with_writes, write_lines

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.corpus.deprels import DEPRELS, own_label
+from headscope.corpus.document import DEPRELS, own_label
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.corpus.word_pairs import RELATIONS as NAMES

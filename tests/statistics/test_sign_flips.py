@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from headscope.statistics.sign_flips import EXACT_BLOCKS, least_p, sign_flip_p
+from headscope.statistics.relation_sums import EXACT_BLOCKS, least_p, sign_flip_p
 
 
 def by_hand(differences: list[float]) -> float:

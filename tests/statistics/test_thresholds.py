@@ -14,7 +14,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.statistics import conditions
 from headscope.statistics.judge_heads import judge
-from headscope.statistics.run_info import RunInfo
+from headscope.statistics.result import RunInfo
 from headscope.statistics.tags import TAGGED, verdicts
 from headscope.statistics.threshold_sensitivity import FACTORS, in_one_line, tags_by_threshold
 from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads

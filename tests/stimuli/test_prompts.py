@@ -8,7 +8,7 @@ import pytest
 from headscope.corpus.controlled.prompts import draws
 from headscope.corpus.shipped import mini_folder
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.relations.writes import EFFECTS, prompt_kinds
+from headscope.relations.effects import EFFECTS, prompt_kinds
 from headscope.stimuli.prompts import prompt_windows
 
 

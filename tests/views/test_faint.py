@@ -13,11 +13,11 @@ from rich.console import Console
 import headscope as hs
 from headscope.errors import ChoiceError
 from headscope.runs.listing import clearest_head, list_heads
-from headscope.statistics.unidentifiable import alternatives, undecided
+from headscope.statistics.untagged import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure, layers_figure
+from headscope.views.html_page import atlas_html
 from headscope.views.report import report_html
-from headscope.views.report.inline import atlas_html
 from headscope.views.summary import head_lines, summary
 from tests.browser import visit
 

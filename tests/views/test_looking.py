@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.corpus.shipped import data_folder
-from headscope.corpus.visible import visible
 from headscope.errors import HeadscopeError, PatternError, RunError
+from headscope.printing import visible
 from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
 from headscope.views.figures import FIGURES
+from headscope.views.html_page import atlas_html
 from headscope.views.report.data import page_data
-from headscope.views.report.inline import atlas_html
 
 TYPES = ["positional", "delimiter"]
 
@@ -260,9 +260,9 @@ def test_a_view_in_a_notebook_holds_its_script_and_nothing_that_ends_it():
 
 
 def test_one_output_of_a_notebook_brings_the_script_and_the_others_are_small(monkeypatch):
-    from headscope.views import circuits
+    from headscope.views import attention_view
 
-    monkeypatch.setattr(circuits, "_brought", False)
+    monkeypatch.setattr(attention_view, "_brought", False)
     first, second = VIEW._repr_html_(), VIEW._repr_html_()
     assert len(first) > 1_000_000
     assert len(second) < 5_000
@@ -271,10 +271,10 @@ def test_one_output_of_a_notebook_brings_the_script_and_the_others_are_small(mon
 
 
 def test_views_of_a_notebook_are_drawn_by_the_one_script(monkeypatch, tmp_path):
-    from headscope.views import circuits
+    from headscope.views import attention_view
     from tests.browser import visit
 
-    monkeypatch.setattr(circuits, "_brought", False)
+    monkeypatch.setattr(attention_view, "_brought", False)
     outputs = [VIEW._repr_html_(), VIEW._repr_html_()]
     script = """await tick(1500);
       return [...$$('[id^="headscope-view"]')].map((v) => [v.querySelectorAll("canvas, img").length > 0, v.querySelectorAll("rect").length]);"""

@@ -33,7 +33,7 @@ from headscope.studies.sweep.sweep_cells import (
     read_sweep_cells,
 )
 from headscope.views.figures import atlas_figure, layers_figure
-from headscope.views.report.inline import atlas_html
+from headscope.views.html_page import atlas_html
 from headscope.views.summary import summary
 from tests.browser import visit
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from headscope.errors import RunError
+from headscope.views.report import circuitsvis_script, packed
 from headscope.views.report.data import page_data, shortened, to_json
 from headscope.views.report.mean_pictures import pack_picture
-from headscope.views.report.page import circuitsvis_script, packed
 from tests.browser import visit
 
 

@@ -1,1 +1,48 @@
-"""Source code as a corpus: what its own grammar says of it."""
+"""Python files as documents: every word and mark is a word, and its grammar is the annotation."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from bisect import bisect_right
+from pathlib import Path
+
+from headscope.corpus.code.links import arrows_of
+from headscope.corpus.code.source import SourceFile
+from headscope.corpus.document import Document, Word
+from headscope.errors import CorpusError, first_line
+
+SUFFIX = ".py"
+LONGEST = 200_000
+"""Characters of a file: a longer one is a table that a program wrote, and is not read."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def read_python(path: Path, text: str) -> Document:
+    """A file as a document: its words, a line of code as a sentence, and its arrows.
+
+    Args:
+        path: for the document's name and for messages.
+        text: the file, with line feeds alone.
+
+    Raises:
+        CorpusError: with the line, where it does not parse; or it is too long.
+    """
+    if len(text) > LONGEST:
+        raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
+    try:
+        source = SourceFile(text)
+        arrows = arrows_of(source)
+        ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
+    except SyntaxError as error:
+        reason = str(error.msg).split("\n")[0]
+        raise CorpusError(f"{path}:{error.lineno or 1}: no Python: {reason:.100}") from error
+    except (ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
+        reason = first_line(error)
+        raise CorpusError(f"{path}:1: no Python that can be read: {reason:.100}") from error
+    words = tuple(
+        Word(match.group(), match.start(), match.end(), bisect_right(ends, match.start() - 1))
+        for match in _WORD.finditer(text)
+    )
+    name = f"{path.parent.name}.{path.stem}" if path.parent.name else path.stem
+    return Document(name, text, words, source=str(path), arrows=tuple(arrows))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from headscope.corpus.code import read_python
 from headscope.corpus.code.links import KINDS
-from headscope.corpus.code.python import read_python
 from headscope.corpus.document import Document
 from headscope.corpus.gold_links import Arrow, ArrowTable
 from headscope.errors import CorpusError

@@ -28,7 +28,7 @@ class Speaker:
 
     def pick(self, words: Sequence[str]) -> str:
         """Any of the words."""
-        return words[int(self.rng.integers(len(words)))]
+        return lexicon.pick(self.rng, words)
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""
@@ -155,7 +155,7 @@ def adverb(speaker: Speaker, adverbs: list[str]) -> Node:
     return Node(form, form, "ADV")
 
 
-def pronoun(entity: str, case: str) -> Node:
+def pronoun_for(entity: str, case: str) -> Node:
     """The pronoun that refers to an entity: `nominative`, `accusative`, `possessive`."""
     agree = pronoun_class(entity)
     form = lexicon.PRONOUNS[agree][case]

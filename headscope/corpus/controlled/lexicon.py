@@ -5,6 +5,15 @@ A closed list of common words, so that a model can be built by hand over them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def pick(rng: np.random.Generator, words: Sequence[str]) -> str:
+    """One of the words, each as likely."""
+    return words[int(rng.integers(len(words)))]
+
 
 def _words(text: str) -> list[str]:
     return text.split()

@@ -9,8 +9,8 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple((a, b) for a, b in (pair.split("/") for pair in text.split()))
+def _rows(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(row.split("/")) for row in text.split())
 
 
 DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
@@ -98,27 +98,59 @@ INDIRECT_OBJECT_TEMPLATES = (
 )
 """Prompts of indirect objects, after Wang et al. 2022: two names, one of which comes again."""
 
-CAPITALS = _pairs(
-    "France/Paris England/London Italy/Rome Germany/Berlin Spain/Madrid Austria/Vienna "
-    "Russia/Moscow Japan/Tokyo Ireland/Dublin Greece/Athens Egypt/Cairo China/Beijing "
-    "Poland/Warsaw Norway/Oslo Sweden/Stockholm Portugal/Lisbon Cuba/Havana Iran/Tehran "
-    "Iraq/Baghdad Kenya/Nairobi Peru/Lima Hungary/Budapest Finland/Helsinki Turkey/Ankara"
+ADJECTIVES = _rows(
+    "big/bigger/biggest small/smaller/smallest tall/taller/tallest short/shorter/shortest "
+    "long/longer/longest fast/faster/fastest slow/slower/slowest old/older/oldest "
+    "young/younger/youngest high/higher/highest low/lower/lowest strong/stronger/strongest "
+    "weak/weaker/weakest warm/warmer/warmest cold/colder/coldest light/lighter/lightest "
+    "dark/darker/darkest hard/harder/hardest soft/softer/softest deep/deeper/deepest "
+    "wide/wider/widest rich/richer/richest poor/poorer/poorest cheap/cheaper/cheapest "
+    "clean/cleaner/cleanest thick/thicker/thickest thin/thinner/thinnest close/closer/closest "
+    "great/greater/greatest late/later/latest early/earlier/earliest easy/easier/easiest "
+    "happy/happier/happiest heavy/heavier/heaviest large/larger/largest near/nearer/nearest "
+    "new/newer/newest safe/safer/safest simple/simpler/simplest smart/smarter/smartest "
+    "broad/broader/broadest tight/tighter/tightest bright/brighter/brightest "
+    "few/fewer/fewest fine/finer/finest hot/hotter/hottest loud/louder/loudest "
+    "nice/nicer/nicest quick/quicker/quickest steep/steeper/steepest tough/tougher/toughest "
+    "good/better/best bad/worse/worst"
 )
-PAST = _pairs(
-    "go/went take/took see/saw give/gave come/came make/made find/found think/thought know/knew "
-    "say/said tell/told write/wrote speak/spoke bring/brought buy/bought fall/fell feel/felt "
-    "hold/held keep/kept leave/left lose/lost meet/met run/ran sell/sold send/sent sit/sat "
-    "sleep/slept stand/stood teach/taught win/won begin/began break/broke choose/chose draw/drew "
-    "drive/drove eat/ate fly/flew grow/grew throw/threw wear/wore"
+"""Each with its comparative and its superlative."""
+VERBS = _rows(
+    "go/went/going take/took/taking see/saw/seeing give/gave/giving come/came/coming "
+    "make/made/making find/found/finding think/thought/thinking know/knew/knowing "
+    "say/said/saying tell/told/telling write/wrote/writing speak/spoke/speaking "
+    "bring/brought/bringing buy/bought/buying fall/fell/falling feel/felt/feeling "
+    "hold/held/holding keep/kept/keeping leave/left/leaving lose/lost/losing meet/met/meeting "
+    "run/ran/running sell/sold/selling send/sent/sending sit/sat/sitting sleep/slept/sleeping "
+    "stand/stood/standing teach/taught/teaching win/won/winning begin/began/beginning "
+    "break/broke/breaking choose/chose/choosing draw/drew/drawing drive/drove/driving "
+    "eat/ate/eating fly/flew/flying grow/grew/growing throw/threw/throwing wear/wore/wearing "
+    "ask/asked/asking call/called/calling help/helped/helping look/looked/looking "
+    "move/moved/moving open/opened/opening play/played/playing start/started/starting "
+    "turn/turned/turning use/used/using walk/walked/walking want/wanted/wanting "
+    "work/worked/working build/built/building pay/paid/paying lead/led/leading"
 )
-COMPARATIVE = _pairs(
-    "big/bigger small/smaller tall/taller short/shorter long/longer fast/faster slow/slower "
-    "old/older young/younger high/higher low/lower strong/stronger weak/weaker warm/warmer "
-    "cold/colder light/lighter dark/darker hard/harder soft/softer deep/deeper wide/wider "
-    "rich/richer poor/poorer cheap/cheaper clean/cleaner thick/thicker thin/thinner close/closer "
-    "great/greater late/later"
+"""Each with its past tense and its -ing form."""
+COUNTRIES = _rows(
+    "France/Paris/French England/London/English Italy/Rome/Italian Germany/Berlin/German "
+    "Spain/Madrid/Spanish Austria/Vienna/Austrian Russia/Moscow/Russian Japan/Tokyo/Japanese "
+    "Ireland/Dublin/Irish Greece/Athens/Greek Egypt/Cairo/Egyptian China/Beijing/Chinese "
+    "Poland/Warsaw/Polish Norway/Oslo/Norwegian Sweden/Stockholm/Swedish "
+    "Portugal/Lisbon/Portuguese Cuba/Havana/Cuban Iran/Tehran/Iranian Iraq/Baghdad/Iraqi "
+    "Kenya/Nairobi/Kenyan Peru/Lima/Peruvian Hungary/Budapest/Hungarian "
+    "Finland/Helsinki/Finnish Turkey/Ankara/Turkish Syria/Damascus/Syrian "
+    "Lebanon/Beirut/Lebanese Afghanistan/Kabul/Afghan Denmark/Copenhagen/Danish "
+    "Belgium/Brussels/Belgian Canada/Ottawa/Canadian "
+    "Australia/Canberra/Australian Vietnam/Hanoi/Vietnamese Thailand/Bangkok/Thai "
+    " Jordan/Amman/Jordanian Romania/Bucharest/Romanian "
+    "Serbia/Belgrade/Serbian Scotland/Edinburgh/Scottish Wales/Cardiff/Welsh"
 )
-ANTONYMS = _pairs(
+"""Each with its capital and its people or language."""
+CAPITALS, PAST, COMPARATIVE = (
+    tuple(row[:2] for row in rows) for rows in (COUNTRIES[:24], VERBS[:40], ADJECTIVES[:30])
+)
+"""What prompts ask for; the rows after these are for questions to weights alone."""
+ANTONYMS = _rows(
     "hot/cold big/small tall/short fast/slow old/new high/low strong/weak light/dark hard/soft "
     "deep/shallow wide/narrow rich/poor clean/dirty thick/thin happy/sad good/bad early/late "
     "open/closed full/empty loud/quiet heavy/light dry/wet true/false right/wrong near/far "

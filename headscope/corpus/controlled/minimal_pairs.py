@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,7 @@ class MinimalPair:
 
 def agreement_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     """The guards near the old boat open / opens the boxes: a noun of the other number between."""
-    rng = np.random.default_rng(seed)
-
-    def pick(words: list[str]) -> str:
-        return words[int(rng.integers(len(words)))]
-
+    pick = partial(lexicon.pick, np.random.default_rng(seed))
     pairs = []
     for i in range(count):
         many = i % 2
@@ -46,11 +43,7 @@ def agreement_pairs(count: int, *, seed: int) -> list[MinimalPair]:
 
 def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     """The queen behind the monk trusted herself / himself: two candidates, one antecedent."""
-    rng = np.random.default_rng(seed)
-
-    def pick(words: list[str]) -> str:
-        return words[int(rng.integers(len(words)))]
-
+    pick = partial(lexicon.pick, np.random.default_rng(seed))
     pairs = []
     for i in range(count):
         people = [pick(lexicon.FEMALE).split("/")[0], pick(lexicon.MALE).split("/")[0]]

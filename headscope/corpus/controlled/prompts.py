@@ -81,7 +81,9 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     """
     names = [*lexicon.WOMEN, *lexicon.MEN]
     shuffled_names = [names[i] for i in rng.permutation(len(names)).tolist()]
-    location, item = (_pick(rng, deck).split("/")[0] for deck in (lexicon.PLACES, lexicon.THINGS))
+    location, item = (
+        lexicon.pick(rng, deck).split("/")[0] for deck in (lexicon.PLACES, lexicon.THINGS)
+    )
     template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
     again, due = number % 2, 1 - number % 2
     text = template.format(
@@ -178,9 +180,9 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     ('The guests beside the plate', ('open', 'carry'), ('opens', 'carries'))
     """
     many, others = number % 2, number // 2 % 2
-    subject = _pick(rng, lexicon.PEOPLE).split("/")[many]
-    other = _pick(rng, lexicon.THINGS).split("/")[others]
-    text = f"The {subject} {_pick(rng, lexicon.NEAR)} the {other}"
+    subject = lexicon.pick(rng, lexicon.PEOPLE).split("/")[many]
+    other = lexicon.pick(rng, lexicon.THINGS).split("/")[others]
+    text = f"The {subject} {lexicon.pick(rng, lexicon.NEAR)} the {other}"
     forms = [entry.split("/")[:2] for entry in lexicon.ON_THINGS]
     right, wrong = (tuple(verb[form] for verb in forms) for form in (1 - many, many))
     return [Prompt("agreement", text, right, wrong)]
@@ -219,7 +221,3 @@ def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:
             yield document, list(draw(rng, document // 2))
         for relation in range(len(RELATED)):
             yield document, related(rng, relation)
-
-
-def _pick(rng: np.random.Generator, words: Sequence[str]) -> str:
-    return words[int(rng.integers(len(words)))]

@@ -25,7 +25,7 @@ from headscope.corpus.controlled.grammar import (
     placed,
     predicate,
     prepositional,
-    pronoun,
+    pronoun_for,
     verb,
 )
 from headscope.corpus.controlled.tree import Node, write_sentence
@@ -79,7 +79,7 @@ def possessed(speaker: Speaker) -> Node:
     subject = placed(speaker, owned(speaker, owner, speaker.pick(["MALE", "FEMALE", "PEOPLE"])))
     if speaker.chance(0.5):
         return _acts(speaker, subject, owned(speaker, noun(speaker, "PLACES", plural=False)))
-    return _acts(speaker, subject, owned(speaker, pronoun(str(subject.entity), "possessive")))
+    return _acts(speaker, subject, owned(speaker, pronoun_for(str(subject.entity), "possessive")))
 
 
 def objects_joined(speaker: Speaker) -> Node:
@@ -126,11 +126,11 @@ def two_candidates(speaker: Speaker) -> Node:
         main.add("obl", prepositional(speaker, location))
     meant, other = (subject, rival) if speaker.chance(0.5) else (rival, subject)
     reason = predicate(speaker, "ON_THINGS", meant, speaker.pick(["past", "modal"]))
-    reason.before.insert(0, ("nsubj", pronoun(str(meant.entity), "nominative")))
+    reason.before.insert(0, ("nsubj", pronoun_for(str(meant.entity), "nominative")))
     reason.before.insert(0, ("mark", _because(speaker)))
     owner = meant if speaker.chance(0.5) else other
     return main.add(
-        "advcl", reason.add("obj", owned(speaker, pronoun(str(owner.entity), "possessive")))
+        "advcl", reason.add("obj", owned(speaker, pronoun_for(str(owner.entity), "possessive")))
     )
 
 
@@ -145,9 +145,9 @@ def it_or_they(speaker: Speaker) -> Node:
     main.add("obj", first).add("obl", prepositional(speaker, second))
     meant = first if speaker.chance(0.5) else second
     then = predicate(speaker, "ON_THINGS", subject, "past")
-    then.before.insert(0, ("nsubj", pronoun(str(subject.entity), "nominative")))
+    then.before.insert(0, ("nsubj", pronoun_for(str(subject.entity), "nominative")))
     then.led_by("punct", Node(",", ",", "PUNCT")).led_by("cc", Node("but", "but", "CCONJ"))
-    return main.add("conj", then.add("obj", pronoun(str(meant.entity), "accusative")))
+    return main.add("conj", then.add("obj", pronoun_for(str(meant.entity), "accusative")))
 
 
 def passive(speaker: Speaker) -> Node:
@@ -189,7 +189,7 @@ def planning(speaker: Speaker) -> Node:
     """The sister near the monk promised to bring her old violin."""
     subject = placed(speaker, _he_or_she(speaker, speaker.pick(["fs", "ms"])), attractors=0.4)
     inner = verb(speaker, "ON_THINGS", None, "base").put("mark", Node("to", "to", "PART"))
-    inner.add("obj", owned(speaker, pronoun(str(subject.entity), "possessive")))
+    inner.add("obj", owned(speaker, pronoun_for(str(subject.entity), "possessive")))
     node = predicate(speaker, "PLANNING", subject, "past").add("xcomp", inner)
     node.before.insert(0, ("nsubj", subject))
     return node
@@ -204,10 +204,10 @@ def saying(speaker: Speaker) -> Node:
     node.before.insert(0, ("nsubj", subject))
     meant, other = (topic, subject) if speaker.chance(0.5) else (subject, topic)
     inner = predicate(speaker, "ON_PEOPLE", meant)
-    inner.before.insert(0, ("nsubj", pronoun(str(meant.entity), "nominative")))
+    inner.before.insert(0, ("nsubj", pronoun_for(str(meant.entity), "nominative")))
     if speaker.chance(0.7):
         inner.before.insert(0, ("mark", Node("that", "that", "SCONJ")))
-    return node.add("ccomp", inner.add("obj", pronoun(str(other.entity), "accusative")))
+    return node.add("ccomp", inner.add("obj", pronoun_for(str(other.entity), "accusative")))
 
 
 CONSTRUCTIONS: list[Callable[[Speaker], Node]] = [

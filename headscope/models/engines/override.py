@@ -112,7 +112,7 @@ def _inputs_stored(network: Any, inputs: dict[nn.Module, Tensor]) -> Iterator[No
     with ExitStack() as hooks:
         for module in attention_by_layer(network).values():
             handle = module.register_forward_pre_hook(store, with_kwargs=True)
-            hooks.callback(handle.remove)
+            hooks.enter_context(handle)
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.engine import Engine, attends_to_hidden, stream_patterns
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.modules import attention_modules
@@ -52,7 +53,7 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
         with torch.inference_mode():
             patterns = _eager_patterns(network, tokens, dimensions)
     except Exception as error:  # a model's own code may fail in any way
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = first_line(error)
         raise ModelError(f"{name}: the model fails on a short text: {reason}") from error
     layers = dimensions.attention_layers
     if len(patterns) != len(layers):
@@ -103,7 +104,7 @@ def _eager_patterns(network: Any, tokens: Tensor, dimensions: AttentionDimension
                 handle = module.register_forward_hook(
                     lambda _, inputs, out: hybrid_patterns.append(out[1])
                 )
-                hooks.callback(handle.remove)
+                hooks.enter_context(handle)
         output = network.base_model(tokens, output_attentions=True, **only_forward(dimensions))
     patterns = hybrid_patterns if dimensions.others else getattr(output, "attentions", None) or ()
     return [pattern for pattern in patterns if pattern is not None]
@@ -144,3 +145,67 @@ def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.
         worst = float((patterns[layer] - expected).abs().nan_to_num(nan=torch.inf).max())
         if worst > slack * TOLERANCE.get(probed.dtype, 5e-2):
             raise ModelError(f"its eager attention differs from {source} by {worst:.2g}")
+
+
+ROW_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+"""How far a row's sum may be from 1: rounding of the dtype over a few dozen keys."""
+
+
+CHECKED_TOKENS = 12
+"""Of each text that is run."""
+
+
+def check_patterns(
+    engine: Engine,
+    name: str,
+    heads: int,
+    vocabulary_size: int,
+    device: str,
+    *,
+    layers: Collection[int] | None = None,
+) -> None:
+    """Run one short batch and check that what the hooks give is attention, causal but of encoders.
+
+    Args:
+        engine: runs the model.
+        name: of the model, for messages.
+        heads: of a layer.
+        vocabulary_size: of the model.
+        device: where it runs.
+        layers: the numbers of those that are to give a pattern; as many as the engine has, from 0
+            on, if None.
+
+    Raises:
+        ModelError: a layer gave no pattern, another number of heads than configured, rows that
+            do not sum to 1, or attention to later positions; the message names the layer.
+    """
+    checked: set[int] = set()
+    length = CHECKED_TOKENS
+
+    def check(layer: int, pattern: Tensor) -> None:
+        checked.add(layer)
+        title = f"{name}: layer {layer}"
+        if tuple(pattern.shape) != (2, heads, length, length):
+            raise ModelError(
+                f"{title} gave a pattern of shape {tuple(pattern.shape)}, but the configuration "
+                f"says batch 2, {heads} heads, {length} × {length}"
+            )
+        check_numbers(title, pattern)
+        row_sums = pattern.float().sum(-1)
+        excess = row_sums - 1
+        if getattr(engine, "sinks", False):
+            excess = excess.clamp_min(0)  # a sink takes a share of a row that no token has
+        worst = float(excess.abs().nan_to_num(nan=torch.inf).max())
+        if worst > ROW_TOLERANCE.get(pattern.dtype, 1e-2):
+            raise ModelError(f"{title}: rows of the pattern do not sum to 1 (off by {worst:.3g})")
+        if attends_to_hidden(pattern, engine.attention_kind):
+            raise ModelError(f"{title} attends to later positions: not a causal model")
+
+    tokens = torch.arange(2 * length).reshape(2, length) % vocabulary_size
+    stream_patterns(engine, tokens.to(device), check)
+    missing = sorted({*(range(engine.layers) if layers is None else layers)} - checked)
+    if missing:
+        raise ModelError(
+            f"{name}: no attention pattern from layer {', '.join(map(str, missing))}; "
+            "headscope reads softmax attention only"
+        )

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.adapters import EAGER, attend_by
 from headscope.models.engines.capture import NAME, capturing
 from headscope.models.engines.engine import OnLayer, Request, Tile
@@ -130,7 +130,7 @@ class EncoderDecoder:
                     source, decoder_input_ids=target, output_attentions=True, use_cache=False
                 )
         except Exception as error:  # a model's own code may fail in any way
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            reason = first_line(error)
             raise ModelError(f"the model fails on a short text: {reason}") from error
         patterns = {
             BIDIRECTIONAL: output.encoder_attentions,

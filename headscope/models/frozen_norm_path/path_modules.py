@@ -101,7 +101,7 @@ def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
     with ExitStack() as hooks:
         for module in network.modules():
             handle = module.register_forward_hook(note, with_kwargs=True)
-            hooks.callback(handle.remove)
+            hooks.enter_context(handle)
         network(tokens, use_cache=False)
     return {
         module: call

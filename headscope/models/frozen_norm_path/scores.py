@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.errors import ModelError
+from headscope.errors import ModelError, first_line
 from headscope.models.engines.capture import capturing
 from headscope.models.engines.log_attention import Scores
 from headscope.models.engines.probe import only_forward
+from headscope.models.frozen_norm_path import DirectPaths
 from headscope.models.frozen_norm_path.norms import FrozenNorm, frozen_norm
-from headscope.models.frozen_norm_path.paths import DirectPaths
 from headscope.models.layout.modules import attention_modules
 
 TRIED = 8
@@ -76,8 +76,7 @@ def unknown_scores(model: Any, paths: DirectPaths) -> str:
             later_scores(model.engine, paths, tokens, queries)
             _why_not[model.engine] = ""
         except Exception as error:  # a model's own code may fail in any way
-            reason = str(error).strip().split("\n")[0]
-            _why_not[model.engine] = reason or type(error).__name__
+            _why_not[model.engine] = first_line(error)
     return _why_not[model.engine]
 
 
@@ -186,7 +185,7 @@ def later_scores(
     with ExitStack() as hooks, torch.no_grad(), capturing(take):
         for layer, layer_modules in enumerate(modules):
             for handle in hooks_of(layer, *layer_modules):
-                hooks.callback(handle.remove)
+                hooks.enter_context(handle)
         engine.network.base_model(tokens, **only_forward(engine.dimensions))
     return layers
 

@@ -8,7 +8,6 @@ comes with every call of a layer's attention (`engines/capture.py`), but of layo
 
 from __future__ import annotations
 
-from headscope.models.layout import tensors
 from headscope.models.layout.model_layout import (
     BERT,
     C_ATTN,
@@ -22,6 +21,11 @@ from headscope.models.layout.model_layout import (
     T5,
     WQKV,
     ModelLayout,
+    gpt2_tensors,
+    gpt_neox_tensors,
+    llama_tensors,
+    mistral_tensors,
+    qwen2_tensors,
 )
 
 LAYOUTS = (
@@ -123,7 +127,7 @@ LAYOUTS = (
         "learned positions",
         projections=C_ATTN,
         output="c_proj",
-        tensors=tensors.gpt2_tensors,
+        tensors=gpt2_tensors,
         planted="9 of 9",
     ),
     ModelLayout(
@@ -141,7 +145,7 @@ LAYOUTS = (
         "EleutherAI/pythia-70m … pythia-12b",
         projections=QUERY_KEY_VALUE,
         output="dense",
-        tensors=tensors.gpt_neox_tensors,
+        tensors=gpt_neox_tensors,
         planted="9 of 9",
     ),
     ModelLayout(
@@ -172,7 +176,7 @@ LAYOUTS = (
     ModelLayout("lfm2", "LFM2", "hybrid", output="out_proj"),
     ModelLayout("lfm2_moe", "LFM2 MoE", "hybrid", output="out_proj"),
     ModelLayout("lfm3", "", "hybrid, windows"),
-    ModelLayout("llama", "SmolLM2, Llama 2 and 3", tensors=tensors.llama_tensors),
+    ModelLayout("llama", "SmolLM2, Llama 2 and 3", tensors=llama_tensors),
     ModelLayout("llama4", "Llama 4", "chunks"),
     ModelLayout("llama4_text", "Llama 4 (text)", "chunks"),
     ModelLayout("longcat_flash", "", "latent attention", projections=LATENT),
@@ -184,7 +188,7 @@ LAYOUTS = (
     ModelLayout("ministral", "", "windows"),
     ModelLayout("ministral3", "Ministral 3", "windows"),
     ModelLayout(
-        "mistral", "Mistral", "windows", tensors=tensors.mistral_tensors, planted="positional/local"
+        "mistral", "Mistral", "windows", tensors=mistral_tensors, planted="positional/local"
     ),
     ModelLayout("mixtral", "Mixtral", "windows"),
     ModelLayout(
@@ -214,7 +218,7 @@ LAYOUTS = (
     ModelLayout("phi3", "Phi-3, Phi-4", "windows", projections=QKV_PROJ),
     ModelLayout("phi4_multimodal", "", "windows", projections=QKV_PROJ),
     ModelLayout("phimoe", "Phi-3.5-MoE", "windows"),
-    ModelLayout("qwen2", "Qwen 2, Qwen 2.5", tensors=tensors.qwen2_tensors),
+    ModelLayout("qwen2", "Qwen 2, Qwen 2.5", tensors=qwen2_tensors),
     ModelLayout("qwen2_moe", "Qwen 2 MoE"),
     ModelLayout("qwen3", "Qwen 3"),
     ModelLayout("qwen3_5", "Qwen 3.5", "hybrid"),

@@ -18,9 +18,9 @@ from headscope.corpus.controlled.minimal_pairs import (
 from headscope.corpus.shipped import listed
 from headscope.errors import ChoiceError, ModelError
 from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.measure.windows_per_document import LENGTH, edge_windows
-from headscope.models.encoders import refuse_encoder
+from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.load import Model
+from headscope.models.model_kinds import refuse_encoder
 from headscope.models.rerun import WAYS_TO_SILENCE, Rerunner
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation

@@ -315,6 +315,6 @@ def tags_of(evidence: pd.DataFrame, heads: Collection[Head]) -> list[Tag]:
         if (layer, head) in heads:
             members.setdefault((int(layer), int(head), name), []).append(relation)
     return [
-        Tag(layer, head, name, () if relations == [name] else tuple(relations))
-        for (layer, head, name), relations in members.items()
+        Tag(*key, () if relations == [key[-1]] else tuple(relations))
+        for key, relations in members.items()
     ]

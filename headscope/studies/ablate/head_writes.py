@@ -20,7 +20,7 @@ from headscope.corpus.window import Window
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.readable import readable
-from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, text_windows, token_count
+from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, text_windows, token_count
 from headscope.models.batching import batch_tokens_on, in_batches, padded_tokens
 from headscope.models.layout.projections import output_matrix
 from headscope.models.loss import Advance

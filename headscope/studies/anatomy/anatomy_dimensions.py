@@ -12,8 +12,8 @@ from headscope.models.layout.dimensions import (
     read_dimensions,
     text_config,
 )
+from headscope.models.layout.model_layout import LayerTensors
 from headscope.models.layout.table import find_layout
-from headscope.models.layout.tensors import LayerTensors
 
 _FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
 """Model types whose d_ff is 4 × d_model where the configuration leaves it empty."""

@@ -15,9 +15,8 @@ from headscope.errors import HeadscopeError, ModelError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, plain_name, weight_files
-from headscope.models.hub import FILES
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.locate import locate
+from headscope.models.locate import FILES, locate
 from headscope.runs.resolve import Named
 from headscope.studies.anatomy.anatomy_dimensions import Dimensions, cache_sizes, dimensions_of
 from headscope.studies.anatomy.anatomy_result import Anatomy, AnatomyCheck

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.arguments import takes, whole
-from headscope.models.layout.tensors import GPT2, LLAMA
+from headscope.models.layout.model_layout import GPT2, LLAMA
 from headscope.studies.anatomy.anatomy_dimensions import Dimensions, cache_sizes
 from headscope.studies.anatomy.parameters import formulas
 

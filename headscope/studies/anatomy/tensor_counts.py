@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from math import prod
 
 from headscope.models.checkpoint import Shapes
-from headscope.models.layout.model_layout import Split
+from headscope.models.layout.model_layout import BUFFER, Split
 from headscope.models.layout.table import LAYOUTS
-from headscope.models.layout.tensors import BUFFER
 from headscope.studies.anatomy.anatomy_dimensions import Dimensions
 
 

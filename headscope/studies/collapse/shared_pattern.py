@@ -20,7 +20,7 @@ from headscope.arguments import either, takes
 from headscope.errors import ChoiceError, ModelError
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.readable import readable
-from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
+from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.engines.override import AttentionCall
 from headscope.models.intervention import Intervention, Pattern, PatternReplaced
 from headscope.models.layout.modules import attention_by_layer

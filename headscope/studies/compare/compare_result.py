@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from headscope.corpus.visible import visible
 from headscope.errors import RunError
 from headscope.heads import HeadNames, head_name
+from headscope.printing import visible
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.compare.changes import changed

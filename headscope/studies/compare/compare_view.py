@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.corpus.visible import visible
 from headscope.heads import head_name
+from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import layers_of
 from headscope.studies.compare.compare_result import Comparison

@@ -18,7 +18,7 @@ from headscope.heads import head_name, parse_head
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
-from headscope.measure.windows_per_document import LENGTH, edge_windows
+from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.loss import network_of
 from headscope.relations import relations_of
 from headscope.runs.reopen_model import Again, model_of, text_of

@@ -15,8 +15,8 @@ from torch import Tensor
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
-from headscope.measure.memory import give_back
-from headscope.measure.windows_per_document import evenly
+from headscope.measure.batches import give_back
+from headscope.measure.study_windows import evenly
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.layout.modules import attention_by_layer
 from headscope.models.load import Model

@@ -18,7 +18,7 @@ from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
 from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.listing import chosen_heads
-from headscope.runs.redact_paths import name_of
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.runs.site import HEADVIS, check_site, new_site

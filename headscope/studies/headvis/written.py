@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.corpus.visible import visible
 from headscope.corpus.window import Window
+from headscope.printing import visible
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head
 from headscope.studies.headvis.cells import SparseCells, distance_histogram, edges, token_table

@@ -20,7 +20,7 @@ from rich.text import Text
 from headscope.corpus.window import Window
 from headscope.heads import head_name
 from headscope.measure.bootstrap import LEVEL, resample
-from headscope.measure.text_loss import RESAMPLES
+from headscope.measure.study_windows import RESAMPLES
 from headscope.models.load import Model
 from headscope.models.loss import TextLoss
 from headscope.views.study import Study

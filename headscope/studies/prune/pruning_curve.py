@@ -18,7 +18,7 @@ from headscope.errors import CorpusError, RunError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.readable import readable
-from headscope.measure.text_loss import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
+from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import Model
 from headscope.models.loss import Advance, TextLoss, loss, network_of

@@ -27,7 +27,7 @@ from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import find_projections
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_loss, network_of
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 from headscope.runs.write import check_writable, new_folder
 from headscope.studies.prune.pruning_curve import masked_loss
 

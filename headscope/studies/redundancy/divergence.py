@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.progress import OnProgress
-from headscope.measure.windows_per_document import evenly
+from headscope.measure.study_windows import evenly
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
 

@@ -20,8 +20,8 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.study_windows import evenly
 from headscope.measure.tally import MIN_BLOCKS
-from headscope.measure.windows_per_document import evenly
 from headscope.models.load import Model
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run

@@ -16,7 +16,7 @@ from headscope.errors import ModelError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.readable import readable
-from headscope.measure.text_loss import rise, token_count
+from headscope.measure.study_windows import rise, token_count
 from headscope.models.layout.model_layout import LATENT
 from headscope.models.layout.modules import attention_by_layer
 from headscope.models.layout.projections import find_projections

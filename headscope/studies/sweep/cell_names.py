@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headscope.corpus.naming import unlike
-from headscope.models.names import run_name
-from headscope.runs.redact_paths import name_of
-from headscope.runs.relative_paths import lies, seen_from
+from headscope.corpus.shipped import unlike
+from headscope.models.locate import run_name
+from headscope.runs.recorded_paths import lies, name_of, seen_from
 
 
 @dataclass

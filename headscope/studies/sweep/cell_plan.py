@@ -16,11 +16,11 @@ from rich.text import Text
 from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.errors import HeadscopeError
-from headscope.measure.backend import batch_tokens_on
 from headscope.measure.in_process import InProcess
 from headscope.measure.measure import BatchReader
 from headscope.measure.run_windows import windows_of
 from headscope.measure.schedule import Choose, Step, schedule
+from headscope.models.batching import batch_tokens_on
 from headscope.models.load import Model
 from headscope.models.null_model import WindowSample
 from headscope.relations import check_types, relations_of

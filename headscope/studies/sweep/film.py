@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from headscope.corpus.visible import visible
 from headscope.errors import RunError
 from headscope.heads import head_name
+from headscope.printing import visible
 from headscope.runs.resolve import the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.studies.sweep.counts import complete_cells

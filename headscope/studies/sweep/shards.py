@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.errors import HeadscopeError
-from headscope.measure.backend import batch_tokens_on
+from headscope.errors import HeadscopeError, first_line
 from headscope.measure.measure import empty_state
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
+from headscope.models.batching import batch_tokens_on
 from headscope.studies.sweep.cell_order import Turns
 from headscope.studies.sweep.shard_worker import (
     Failed,
@@ -94,7 +94,7 @@ class Shards:
             with own_termination():
                 ray.init(address=self._address or "local", **logging, **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0]
+            reason = first_line(error)
             raise HeadscopeError(
                 f"Ray at {self._address or 'this machine'} cannot be used: {reason:.300}; "
                 "--engine-workers 0 runs without it"

@@ -13,8 +13,7 @@ import pandas as pd
 from headscope.errors import ModelError, RunError
 from headscope.relations import head_types
 from headscope.runs.folder import encoded, is_run
-from headscope.runs.redact_paths import shorten_paths
-from headscope.runs.relative_paths import lies
+from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.runs.store import load
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import place_of, unwritable_file, write_files

@@ -21,7 +21,7 @@ from headscope.models.layout.projections import (
     projection_biases,
     projections,
 )
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 NORMS = {"gpt2": "ln_1", "gpt_neox": "input_layernorm", "llama": "input_layernorm"}
 """The norm before a layer's attention, by layout."""

@@ -18,7 +18,7 @@ from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import file_sha256, read_corpus
 from headscope.corpus.shipped import data_folder
-from headscope.corpus.structure.annotate import MARKS, rule_kind
+from headscope.corpus.structure import MARKS, rule_kind
 from headscope.corpus.structure.built import structure_corpus
 from headscope.corpus.word_pairs import read_pairs
 from headscope.errors import HeadscopeError

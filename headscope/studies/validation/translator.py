@@ -15,7 +15,7 @@ from torch import nn
 from headscope.arguments import takes
 from headscope.corpus.aligned import aligned_files, read_translations
 from headscope.corpus.shipped import data_folder
-from headscope.models.quiet_transformers import quiet_logging
+from headscope.models.weights import quiet_logging
 
 ALIGNED = data_folder() / "aligned"
 ACROSS = {

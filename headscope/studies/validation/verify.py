@@ -15,7 +15,7 @@ from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.heads import head_name
 from headscope.measure.progress import OnProgress, Progress, progress_bar
-from headscope.relations.writes.effect import WRITES
+from headscope.relations.effect import WRITES
 from headscope.runs.reopen_model import Again
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result

@@ -1,1 +1,169 @@
-"""Many runs as one site of pages that ask no network."""
+"""Many runs as one site of pages that ask no network, with tables for other programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from headscope.arguments import FLAG, PATH, takes
+from headscope.errors import RunError
+from headscope.measure.progress import Progress, progress_bar
+from headscope.paths import resolved
+from headscope.runs.atlas import is_stored
+from headscope.runs.folder import REPORT, RUN, encoded
+from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.runs.site import check_site, new_site
+from headscope.runs.tables import table_to_csv
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE
+from headscope.views.gallery.card import Card, card_of, functions_first
+from headscope.views.html_page import fill_page, page_file
+from headscope.views.report import report_html
+
+INDEX, HEADS, RUNS = "index.html", "heads.csv", "runs.csv"
+_LONGEST = 60  # characters of a folder's name: far below what any file system takes
+
+
+@takes(runs=A_RUN, out=PATH, light=FLAG)
+def gallery(
+    *runs: Result | str | Path,
+    out: str | Path,
+    light: bool = False,
+    overwrite: bool = False,
+    progress: Progress = True,
+) -> Path:
+    """Write many runs as a static site: an index, each run's report, and one table of all heads.
+
+    Args:
+        runs: run folders, or runs.
+        out: the site's folder; what is written there asks no network.
+        light: leave circuitsvis out of the reports.
+        overwrite: replace a gallery that is there; what it did not write stays.
+        progress: True for a bar where a person waits, False for none, or a function that is called
+            with the runs done and all.
+
+    Returns:
+        The index.
+
+    Raises:
+        RunError: no run, one of them twice, or one that cannot be read.
+        WriteError: the folder holds something else, or nothing can be written there.
+    """
+    folder = Path(out)
+    check_site(folder, overwrite=overwrite)
+    _check_runs(runs)
+    names = run_names(runs)
+    cards = []
+    bar = progress_bar(progress, "writing reports", unit="runs", loads=False)
+    with new_site(folder, overwrite=overwrite) as new, bar as on_progress:
+        # one run in memory at a time: a report needs all of its evidence, a card its heads alone
+        for run, name, folder_name in zip(runs, names, folder_names(names), strict=True):
+            result = the_run(run)
+            cards.append(card_of(result, name, folder_name))
+            page = report_html(result, light=light, home=f"../{INDEX}")
+            write_file(new / folder_name / REPORT, encoded(page))
+            on_progress(len(cards), len(runs))
+        pages = {INDEX: gallery_html(cards), HEADS: heads_csv(cards), RUNS: runs_csv(cards)}
+        for name, text in pages.items():
+            write_file(new / name, encoded(text))
+        write_file(new / ".nojekyll", b"")  # GitHub Pages serves the files as they are
+    return folder / INDEX
+
+
+def gallery_html(cards: Sequence[Card]) -> str:
+    """The index of a gallery, a card for each run, as one HTML page that asks no network.
+
+    It says everything without its script, which searches and sorts.
+    """
+    here = "headscope.views.gallery"
+    return fill_page(
+        here,
+        "page.html",
+        "gallery.css",
+        cards=cards,
+        types=types_of(cards),
+        models=len({card.model for card in cards}),
+        total=sum(card.total for card in cards),
+        script=page_file(here, "gallery.js"),
+    )
+
+
+def folder_names(names: Sequence[str]) -> list[str]:
+    """A folder for each run that any web server and file system takes, all of them different.
+
+    >>> folder_names(["mini", "a b/ü", "Mini", "heads.csv", "…"])
+    ['mini', 'a-b', 'Mini-2', 'heads.csv-2', 'run']
+    """
+    used = {INDEX, HEADS, RUNS, "gallery.json"}
+    folders = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9._]+", "-", name)[:_LONGEST].strip("-._") or "run"
+        folder, number = plain, 2
+        while folder.lower() in used:  # some file systems know no capitals
+            folder, number = f"{plain}-{number}", number + 1
+        used.add(folder.lower())
+        folders.append(folder)
+    return folders
+
+
+def _check_runs(runs: Sequence[Result | str | Path]) -> None:
+    """Refuse before the first report is made what can be seen without reading any run."""
+    if not runs:
+        raise RunError("a gallery takes one run or more, and none came")
+    seen = set[Path]()
+    for run in runs:
+        if isinstance(run, Result):
+            continue
+        if not is_stored(run):
+            raise RunError(f"{run!s:.300} is no run folder: it has no {RUN}")
+        run_folder = resolved(Path(run))
+        if run_folder in seen:
+            raise RunError(f"{run!s:.300} was given twice")
+        seen.add(run_folder)
+
+
+def heads_csv(cards: Sequence[Card]) -> str:
+    """A row per head of every run: `run`, `model`, `revision`, the head's name, then `heads.csv`.
+
+    A column that only some runs have is empty in the others.
+    """
+    tables = [
+        card.heads.reset_index().assign(run=card.name, model=card.model, revision=card.revision)
+        for card in cards
+    ]
+    columns = dict.fromkeys(column for table in tables for column in table.columns)
+    first = ["run", "model", "revision", "name"]
+    table = pd.concat(tables, ignore_index=True)
+    return table_to_csv(table[[*first, *(c for c in columns if c not in first)]])
+
+
+def runs_csv(cards: Sequence[Card]) -> str:
+    """A row per run with its heads of each primary type; empty where that was not measured."""
+    types = types_of(cards)
+    rows = [
+        {
+            "run": card.name,
+            "folder": card.folder,
+            "model": card.model,
+            "revision": card.revision,
+            "corpus": card.text,
+            "tokens": card.tokens,
+            "layers": card.layers,
+            "heads": card.total,
+            **{name: card.count(name) for name in types},
+        }
+        for card in cards
+    ]
+    numbers = dict.fromkeys(("tokens", *types), "Int64")
+    return table_to_csv(pd.DataFrame(rows).astype(numbers))
+
+
+def types_of(cards: Sequence[Card]) -> list[str]:
+    """Types that heads of any run are drawn as or could have earned, in the order of the legend."""
+    types = {share.type for card in cards for share in card.shares}
+    types |= {name for card in cards for name in card.countable}
+    return functions_first(types | {*NO_TYPE})

@@ -24,8 +24,8 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
+from headscope.views.gallery import folder_names
 from headscope.views.gallery.card import Card, card_of
-from headscope.views.gallery.gallery_site import folder_names
 
 ATLASES = Site("folder of atlases", "atlases.json")
 TABLE, CARD = "atlases.csv", "README.md"

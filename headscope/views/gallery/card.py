@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from headscope.corpus.naming import corpus_title
-from headscope.runs.redact_paths import shareable
+from headscope.corpus.shipped import corpus_title
+from headscope.runs.recorded_paths import shareable
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.views.colours import legend_groups, letter

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from headscope.errors import RunError
 from headscope.measure.example import Example
-from headscope.runs.redact_paths import shareable
+from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.ranking import best_heads, strongest
@@ -27,9 +27,8 @@ from headscope.statistics.threshold_sensitivity import (
     in_one_line,
     tags_by_threshold,
 )
-from headscope.statistics.unidentifiable import undecided
-from headscope.views.report.condition_table import ladders
-from headscope.views.report.head_sentences import head_sentences
+from headscope.statistics.untagged import undecided
+from headscope.views.report.head_sentences import head_sentences, ladders
 from headscope.views.report.mean_pictures import mean_pictures, shown_cells
 from headscope.views.report.relation_sentences import in_words, instances_of, spoken, types_in_words
 

@@ -1,4 +1,7 @@
-"""Lines of plain words on what a head writes, whether it matters and what its account is."""
+"""Lines of plain words on what a head writes, whether it matters and what its account is.
+
+And the conditions that a tag asks for, one by one, with the numbers of a head.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import Any
 import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
-from headscope.statistics.columns import GENERAL
-from headscope.statistics.partial_sinks import partial_sink_lines
+from headscope.statistics.columns import GENERAL, rows_of_head
+from headscope.statistics.conditions import CONDITIONS
 from headscope.statistics.result import Result
+from headscope.statistics.tags import with_rules
+from headscope.statistics.untagged import partial_sink_lines
 
 _MATTERS = {
     BREAKS: "It matters",
@@ -38,10 +43,6 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     return lines
 
 
-def _head_rows(table: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
-    return table[(table["layer"] == row["layer"]) & (table["head"] == row["head"])]
-
-
 def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
     """Sentences on the general labels of heads' tags, each once, by layer and head."""
     if GENERAL not in tags:
@@ -57,7 +58,7 @@ def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
 def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
     if run.effects is None:
         return []
-    effects = _head_rows(run.effects, row)
+    effects = rows_of_head(run.effects, row["layer"], row["head"])
     tested = effects[effects["ci_low"].notna()]
     if tested.empty:
         return []
@@ -82,7 +83,7 @@ def _write(run: Result, effect: dict[Any, Any]) -> str:
 def _matters(causes: pd.DataFrame | None, row: dict[Any, Any]) -> list[str]:
     if causes is None:
         return []
-    head_causes = _head_rows(causes, row)
+    head_causes = rows_of_head(causes, row["layer"], row["head"])
     tested = head_causes[
         head_causes["kind"].isin(["head", "tag"]) & head_causes["verdict"].isin(list(_MATTERS))
     ]
@@ -114,3 +115,42 @@ def _account(run: Result, row: dict[Any, Any]) -> list[str]:
 
 def _kinds(count: int) -> str:
     return f"{count} kind{'' if count == 1 else 's'}"
+
+
+def ladders(run: Result) -> list[dict[str, Any]]:
+    """Relations that each head has a tag by or is shown by, with their conditions.
+
+    A condition is its name, what it says of the head, and whether it holds.
+    """
+    examples_of = {(e.layer, e.head, e.relation) for e in run.examples if e.relation}
+    evidence = run.evidence
+    table = with_rules(evidence, run.rules)  # of all rows: some conditions are of another's
+    places = zip(table["layer"].tolist(), table["head"].tolist(), table["id"], strict=True)
+    with_examples = pd.Series(
+        [row_id in examples_of for row_id in places], index=table.index, dtype=bool
+    )
+    table = table[with_examples | table["tagged"].astype(bool)]
+    if table.empty:
+        return []
+    table = table.sort_values(["tagged", "lift"], ascending=False, kind="stable")
+    applicable = {
+        c.name: None if c.applies is None else c.applies(table).astype(bool) for c in CONDITIONS
+    }
+    fails = {c.name: c.fails(table) for c in CONDITIONS}
+    return [
+        {
+            "layer": int(row["layer"]),
+            "head": int(row["head"]),
+            "relation": row["id"],
+            "steps": [
+                [
+                    c.name,
+                    c.account(row, fails=bool(fails[c.name].iloc[i])),
+                    int(not fails[c.name].iloc[i]),
+                ]
+                for c in CONDITIONS
+                if (where := applicable[c.name]) is None or where.iloc[i]
+            ],
+        }
+        for i, row in enumerate(table.to_dict("records"))
+    ]

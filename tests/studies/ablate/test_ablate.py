@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -23,8 +24,8 @@ from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows, silenced
 from headscope.relations import relations_of
 from headscope.run import load
-from headscope.runs.causal_effects import read_causes
 from headscope.runs.folder import CAUSES
+from headscope.runs.run_tables import CAUSE_TABLE
 from headscope.statistics.causes import (
     BREAKS,
     CAUSE_COLUMNS,
@@ -238,7 +239,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run):
     done = headscope("ablate", mini_run, "--heads", name, "--how", "zero", "--queries", "24", "-q")
     assert done.returncode == 0, done.stderr
     assert "induction" in done.stdout
-    table = read_causes(mini_run)
+    table = CAUSE_TABLE.read(mini_run, pd.DataFrame(), {})
     assert table is not None
     assert set(table["heads"]) == {name}
     lines = cause_lines(table, int(row["layer"]), int(row["head"]))
@@ -275,7 +276,7 @@ def test_a_damaged_table_of_causes_is_named(mini_run, tmp_path):
     shutil.copytree(mini_run, folder)
     (folder / CAUSES).write_text("kind,effect\nhead,a lot\n")
     with pytest.raises(RunError, match=r"causal.csv: this table is damaged"):
-        read_causes(folder)
+        CAUSE_TABLE.read(folder, pd.DataFrame(), {})
 
 
 def test_controls_are_distinct_and_alike_in_depth_and_size(mini_run):
@@ -330,11 +331,11 @@ def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner, tokeniz
 def test_a_table_of_causes_of_an_older_headscope_is_read(mini_run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(mini_run, folder)
-    table = read_causes(mini_run)
+    table = CAUSE_TABLE.read(mini_run, pd.DataFrame(), {})
     assert table is not None
     old = table[table["kind"] == "head"][CAUSE_COLUMNS[:FIRST_CAUSE_COLUMNS]]
     old.to_csv(folder / CAUSES, index=False)
-    found = read_causes(folder)
+    found = CAUSE_TABLE.read(folder, pd.DataFrame(), {})
     assert found is not None
     assert list(found.columns) == columns_of("causal.csv")
     assert set(found["verdict"]) <= {BREAKS, NO_CAUSE, ""}

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.errors import ChoiceError
 from headscope.measure.block_assignment import assign_blocks
-from headscope.measure.windows_per_document import edge_windows
+from headscope.measure.study_windows import edge_windows
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
 from headscope.relations import relations_of

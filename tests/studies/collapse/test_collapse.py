@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
-from headscope.measure.text_loss import rise, text_windows
+from headscope.measure.study_windows import rise, text_windows
 from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import projections
 from headscope.models.load import load_model

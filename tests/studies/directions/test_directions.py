@@ -8,7 +8,7 @@ import torch
 
 import headscope as hs
 from headscope.errors import ChoiceError, CorpusError, HeadscopeError
-from headscope.measure.windows_per_document import edge_windows
+from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.directions.contrast import head_windows, held_by, pairs_of

@@ -10,7 +10,7 @@ from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
 from headscope.statistics.columns import RULE_COLUMNS
-from headscope.statistics.surrogate_summary import account_lines, explained_by
+from headscope.statistics.reasons import account_lines, explained_by
 from tests.helpers.formats import columns_of
 
 GOLD = data_folder() / "corpora" / "gold.conllu"

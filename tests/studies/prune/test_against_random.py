@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headscope.measure.text_loss import TextLoss
+from headscope.measure.study_windows import TextLoss
 from headscope.studies.prune.prune_result import (
     IMPORTANCE,
     OVER_RANDOM,

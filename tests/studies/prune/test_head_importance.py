@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.measure.text_loss import text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model

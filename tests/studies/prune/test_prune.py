@@ -9,7 +9,7 @@ import torch
 
 import headscope as hs
 from headscope.errors import CorpusError, RunError
-from headscope.measure.text_loss import text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
 from headscope.models.loss import loss

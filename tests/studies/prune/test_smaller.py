@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.errors import HeadscopeError, ModelError
-from headscope.measure.text_loss import text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model

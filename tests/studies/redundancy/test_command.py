@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import CorpusError, HeadscopeError, RunError
-from headscope.measure.windows_per_document import evenly
+from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
 from headscope.studies.redundancy.redundancy_result import name_points

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
-from headscope.measure.windows_per_document import evenly
+from headscope.measure.study_windows import evenly
 from headscope.studies.redundancy.divergence import (
     Divergences,
     divergence_sums,

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.measure.text_loss import text_windows
+from headscope.measure.study_windows import text_windows
 from headscope.models.engines.log_attention import PLAIN, ScoreTerms
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from headscope.cli import app
 from headscope.corpus.census import census
 from headscope.corpus.controlled.sentences import controlled_corpus
-from headscope.corpus.deprels import own_label
+from headscope.corpus.document import own_label
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import built_corpora, data_folder, mini_folder
 from headscope.corpus.word_pairs import shipped_pairs

@@ -10,7 +10,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
-from headscope.runs.keys_from import read_keys_from
+from headscope.runs.run_tables import KEYS_FROM_TABLE
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
 
@@ -72,4 +72,4 @@ def test_heads_that_the_run_does_not_have_are_named(folder, command, was, become
     with pytest.raises(RunError, match=r"keys_from\.csv: this file is not the one"):
         hs.load(folder)
     with pytest.raises(RunError, match=said):
-        read_keys_from(folder, run.heads, run.head_names)
+        KEYS_FROM_TABLE.read(folder, run.heads, run.info)

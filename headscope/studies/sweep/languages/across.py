@@ -220,8 +220,8 @@ def _general(held: pd.DataFrame) -> pd.Series:
     """The label that a tag has in most languages that hold it: a general one's, or none."""
     if held.empty:
         return _nothing()
-    relations = shown_relations(held)
-    labels = held.assign(label=relations.where(relations != held["relation"], ""))
+    names = shown_relations(held)
+    labels = held.assign(label=names.where(names != held["relation"], ""))
     # of as many the general one, which says less
     counts = labels.groupby([*_KEY, "label"]).size().rename("count").reset_index()
     counts = counts.sort_values(["count", "label"], ascending=False, kind="stable")

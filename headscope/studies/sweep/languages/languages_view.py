@@ -192,8 +192,8 @@ def _relations(counts: pd.DataFrame) -> Table:
     )
     for label in order.index[:LISTED]:
         cells = [_count(value) for value in counts.loc[label, columns]]
-        share = f"{held[label]} of {able[label]}"
-        table.add_row(label[1], share, *cells, *[""] * len(overflow))
+        held_of_able = f"{held[label]} of {able[label]}"
+        table.add_row(label[1], held_of_able, *cells, *[""] * len(overflow))
     if len(order) > LISTED:
         table.add_row(f"and {len(order) - LISTED} more")
     return table
@@ -205,14 +205,10 @@ def _count(heads: float) -> str:
 
 def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
     """Each head's mean lift, and a mark for each language under its code."""
-    listed_languages = languages[:MAX_COLUMNS]
-    overflow = (
-        f" +{len(languages) - len(listed_languages)}"
-        if len(languages) > len(listed_languages)
-        else ""
-    )
-    width = max(map(len, listed_languages))
-    codes = " ".join(code.ljust(width) for code in listed_languages).rstrip() + overflow
+    columns = languages[:MAX_COLUMNS]
+    unlisted = f" +{len(languages) - len(columns)}" if len(languages) > len(columns) else ""
+    width = max(map(len, columns))
+    codes = " ".join(code.ljust(width) for code in columns).rstrip() + unlisted
     numbers = ("mean lift", "95 %")
     table = plain_table(
         "head", "relation", *numbers, codes, right=numbers, unwrapped=("head", codes)
@@ -224,7 +220,7 @@ def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
             row["relation"],
             f"{row['lift']:.2f}",
             f"{row['ci_low']:.2f} … {row['ci_high']:.2f}",
-            " ".join(marks.get(code, "").ljust(width) for code in listed_languages).rstrip(),
+            " ".join(marks.get(code, "").ljust(width) for code in columns).rstrip(),
         )
     if len(held) > LISTED:
         table.add_row("", f"and {len(held) - LISTED} more")

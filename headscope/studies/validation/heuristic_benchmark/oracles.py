@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
-from headscope.corpus.deprels import own_label
+from headscope.corpus.document import own_label
 from headscope.corpus.window import MentionTable, Window
 from headscope.corpus.word_pairs import RELATIONS as PAIRS
 from headscope.corpus.word_pairs import shipped_pairs

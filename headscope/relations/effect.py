@@ -65,7 +65,7 @@ class Effect(Relation):
     rule: EffectRule = field(kw_only=True)
     top_key: TopKeyCondition | None = None
     prompt: str = ""
-    """The kind of questions that ask for it; see `headscope.corpus.question.Question`."""
+    """The kind of questions that ask for it; see `headscope.corpus.window.Question`."""
     moved: bool = False
     """Only what comes from other positions than the query's own counts: the head must move what it
     writes there, and not raise what earlier layers predict there already. Of an effect on scores

@@ -1,0 +1,42 @@
+"""What is printed: untrusted text that can be seen, and lines above the bars of progress."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+
+def visible(token: str) -> str:
+    r"""A token as text that can be seen and does no harm: no control or direction marks.
+
+    >>> visible("a b"), visible("\n"), visible("\x1b"), visible("")
+    ('a b', '↵', '⟨1b⟩', '∅')
+    """
+    characters = []
+    for char in token:
+        if char == "\n":
+            characters.append("↵")
+        elif char == "\t":
+            characters.append("⇥")
+        elif not char.isprintable() and char != " ":
+            characters.append(f"⟨{ord(char):x}⟩")
+        else:
+            characters.append(char)
+    return "".join(characters) or "∅"
+
+
+def above_bars() -> AbstractContextManager[Any]:
+    """Within it lines can be printed to standard error; bars go away before and come back after."""
+    if "tqdm" not in sys.modules:
+        return nullcontext()
+    from tqdm import tqdm
+
+    lines: AbstractContextManager[Any] = tqdm.external_write_mode(file=sys.stderr)
+    return lines
+
+
+def print_above_bars(line: str) -> None:
+    """Print a line to standard error, wherever that goes."""
+    with above_bars():
+        print(line, file=sys.stderr, flush=True)
