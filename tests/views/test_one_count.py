@@ -121,7 +121,8 @@ def of_repr(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 
 def of_heads(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     listed = shell("heads", folder)
-    by_word = {name: sum(f" {name} " in line for line in listed.splitlines()) for name in (NI, UN)}
+    begins = {NI: f"  {NI}: no tag", UN: "  no tag, closest to"}
+    by_word = {name: listed.count(words) for name, words in begins.items()}
     for name, count in by_word.items():
         own = json.loads(shell("heads", folder, "--type", name, "--format", "json"))
         assert [row["primary"] for row in own] == [name] * count
@@ -161,7 +162,7 @@ def of_the_report(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
         name: counts[name] for name in (NI, UN)
     }
     assert f"{counts[NI]} {NI} (this text" in found["findings"]
-    assert f"{counts[UN]} {UN}." in found["findings"]
+    assert f"{counts[UN]} {UN} (no tag)." in found["findings"]
     return counts
 
 
