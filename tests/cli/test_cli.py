@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,13 @@ def test_classify_prints_a_summary_and_writes_the_run_folder(run):
     printed = (run / "stdout").read_text()
     assert "2 layers × 4 heads" in printed
     assert f"written to {run}" in printed
-    assert f"headscope why {run} HEAD" in printed
+    (head,) = re.findall(rf"next: headscope why {re.escape(str(run))} (L\dH\d) says", printed)
+    assert (
+        head
+        in pd.read_csv(run / "heads.csv", index_col=None)
+        .apply(lambda row: f"L{row['layer']}H{row['head']}", axis=1)
+        .tolist()
+    )
     files = {path.name for path in run.iterdir()} - {"stdout"}
     assert files >= {"run.json", "evidence.csv", "heads.csv", "sums.npz", "report.html"}
     assert list(pd.read_csv(run / "evidence.csv").columns) == columns_of("evidence.csv")
