@@ -12,6 +12,7 @@ from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
 from headscope.studies.ablate.ablate_result import causes_table
 from headscope.studies.collapse.collapse_result import Collapse, collapse_lines
 from headscope.studies.directions.directions_result import COLUMNS, Directions, directions_lines
+from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.sweep_result import emergence_lines
@@ -144,7 +145,7 @@ def languages(lift: float, *, decidable: bool) -> Languages:
         [key | numbers | {"tagged": 0, "decidable": 2, "highest_lift": lift + 0.2}]
         if decidable
         else [],
-        columns=[*key, *numbers, "tagged", "decidable", "highest_lift"],
+        columns=HEAD_COLUMNS,
     )
     return Languages("m", heads, evidence, evidence, ("de", "en"))
 

@@ -3,7 +3,7 @@
 import pytest
 
 import headscope as hs
-from headscope.corpus.controlled.lists import RELATED
+from headscope.corpus.controlled.lists import RELATED, VALUES
 from headscope.corpus.controlled.prompts import draws
 from headscope.studies.validation.planted_words import vocabulary
 from headscope.studies.validation.planted_writers import planted_heads, save_writers
@@ -19,6 +19,7 @@ def test_of_planted_heads_one_is_tagged_as_looking_for_what_is_asked(layout, tmp
         for _, prompts in draws(DOCUMENTS * len(RELATED), seed=0)
         for each in prompts
     ]
+    texts.append(" ".join(VALUES))
     folder = tmp_path / "planted"
     save_writers(layout, vocabulary(texts), ["the"], folder, noise=0.1)
     run = hs.classify(
