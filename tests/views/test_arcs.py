@@ -61,7 +61,7 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(page, tmp_path):
     assert found["pinned"][0].endswith("(pinned)")
     assert found["pinned"][1:] == ["#L1H2?pin0=3", "true"]
     assert found["left"].startswith(
-        "0.25 of the query's attention is on tokens that are not shown; 2 of its targets are"
+        "0.25 of the query's attention is on tokens not shown; 2 of its targets are not shown."
     )
     assert found["count"] == 5  # three at once, one by the slider, and the ordinary text
     assert found["bold"] == 0

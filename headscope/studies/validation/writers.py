@@ -46,7 +46,7 @@ def _at(offset: int) -> dict[str, object]:
 _BOS = ("bos", SINK_LOGITS)
 _DUE = {
     "match": ("named", "word", -2 * MATCH_LOGITS),
-    "flags": (("name", 3 * MATCH_LOGITS), _BOS),
+    "flags": (("name", 2 * MATCH_LOGITS), _BOS),
 }
 """Looks at names that are not the one that was read last. Codes are compared by a sketch of them,
 so that words without a flag score some 50 either way: names must stand well above."""
