@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class PrecisionCheck:
     masses: int = 0
     """Means over queries that were compared."""
     mean_difference: float = 0.0
+    """In [0, 1]; not finite where half precision overflowed, and left out of the facts then."""
     largest_difference: float = 0.0
 
     @property
@@ -48,11 +50,14 @@ class PrecisionCheck:
         facts: dict[str, Any] = {"dtype": self.dtype, "reason": self.reason}
         if not self.tokens:
             return facts
+        differences = {
+            "mean_difference": self.mean_difference,
+            "largest_difference": self.largest_difference,
+        }
         return facts | {
             "tokens": self.tokens,
             "masses": self.masses,
-            "mean_difference": round(self.mean_difference, 6),
-            "largest_difference": round(self.largest_difference, 6),
+            **{name: round(value, 6) for name, value in differences.items() if isfinite(value)},
             "mean_bound": MEAN_DIFFERENCE,
             "largest_bound": LARGEST_DIFFERENCE,
         }
@@ -84,9 +89,9 @@ def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionChec
     differences = np.abs(means[0] - means[1])
     mean, largest = float(differences.mean()), float(differences.max())
     holds = mean <= MEAN_DIFFERENCE and largest <= LARGEST_DIFFERENCE  # NaN does not
-    reason = "rounding is small beside the noise of the text" if holds else "rounding is too large"
-    # an overflow would make them no numbers
-    mean, largest = (value if np.isfinite(value) else 1.0 for value in (mean, largest))
-    return PrecisionCheck(
-        NARROW if holds else WIDE, reason, tokens, differences.size, mean, largest
-    )
+    if not isfinite(mean):
+        reason = "numbers overflow in half precision"
+    else:
+        reason = f"rounding is {'small beside the noise of the text' if holds else 'too large'}"
+    dtype = NARROW if holds else WIDE
+    return PrecisionCheck(dtype, reason, tokens, differences.size, mean, largest)

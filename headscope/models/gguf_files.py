@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from struct import calcsize, unpack_from
 from typing import Any
 
 from headscope.errors import ModelError
@@ -49,65 +47,18 @@ def gguf_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def gguf_matrix_bits(path: Path) -> int:
-    """Bits of the widest number of a file's matrices; 16 stands for that and for less.
+    """Bits of the widest number of the matrices of a file that could be loaded, rounded up.
 
-    The file is one that could be loaded. The package gguf takes seconds to build its tokenizer's
-    entries, which are passed over here.
+    A quantised number counts with its share of its block's scales.
     """
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        cursor = _Cursor(content, len(MAGIC))
-        _, tensors, entries = cursor.take("<IQQ")
-        for _ in range(entries):
-            cursor.skip_text()
-            cursor.skip_value(cursor.take("<I")[0])
-        bits = 16
-        for _ in range(tensors):
-            cursor.skip_text()
-            (axes,) = cursor.take("<I")
-            *_, kind, _ = cursor.take(f"<{axes}QIQ")
-            if axes > 1:
-                bits = max(bits, _WIDE_KINDS.get(kind, 0))
+    import gguf
+
+    bits = 0
+    for tensor in gguf.GGUFReader(path).tensors:
+        if len(tensor.shape) > 1:
+            numbers, size = gguf.GGML_QUANT_SIZES[tensor.tensor_type]
+            bits = max(bits, -(-8 * size // numbers))
     return bits
-
-
-_WIDE_KINDS = {0: 32, 26: 32, 27: 64, 28: 64}
-"""Bits by the number of a tensor's kind in GGUF, of those that have more than 16: F32, I32, I64,
-F64."""
-_TEXT, _ARRAY = 8, 9
-_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Of a single value, by the number of its kind."""
-
-
-class _Cursor:
-    """A place in a file's content that moves on as it is read."""
-
-    def __init__(self, content: mmap, offset: int) -> None:
-        self._content, self._offset = content, offset
-
-    def take(self, layout: str) -> tuple[int, ...]:
-        """Numbers in the layout of `struct`."""
-        numbers = unpack_from(layout, self._content, self._offset)
-        self._offset += calcsize(layout)
-        return numbers
-
-    def skip_text(self) -> None:
-        """Pass over a text that has its length before it."""
-        (length,) = self.take("<Q")
-        self._offset += length
-
-    def skip_value(self, kind: int) -> None:
-        """Pass over an entry's value, or all values of an array."""
-        if kind == _TEXT:
-            self.skip_text()
-        elif kind == _ARRAY:
-            item, count = self.take("<IQ")
-            if item in _BYTES:
-                self._offset += count * _BYTES[item]
-            else:
-                for _ in range(count):
-                    self.skip_value(item)
-        else:
-            self._offset += _BYTES[kind]
 
 
 def _check_header(path: Path) -> None:

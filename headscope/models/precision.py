@@ -33,7 +33,7 @@ def stored_bits(checkpoint: Checkpoint) -> int:
     Vectors, such as the weights of norms, do not count: quantised files keep them wide.
     """
     if checkpoint.is_gguf:
-        return gguf_matrix_bits(checkpoint.path)
+        return max(NARROW_BITS, gguf_matrix_bits(checkpoint.path))
     from safetensors import safe_open
 
     bits = NARROW_BITS

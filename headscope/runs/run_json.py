@@ -152,7 +152,7 @@ def _check_facts(info: Any) -> None:
     for name in ("dtype", "reason") if precision else ():
         _expect(precision.get(name), str, f"{name} of the precision")
     for name in ("tokens", "mean_difference", "largest_difference"):
-        if "tokens" in precision:
+        if name in precision:
             _expect(precision.get(name), _NUMBER, f"{name} of the precision")
     decidable = info.get("decidable", {"relations": 0, "of": 0})
     for name in ("relations", "of"):

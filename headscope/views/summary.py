@@ -128,7 +128,7 @@ def _precision_line(precision: Mapping[str, Any] | None) -> list[RenderableType]
     if not precision:
         return []
     line = f"precision: {precision['dtype']}, as {precision['reason']}"
-    if "tokens" in precision:
+    if "mean_difference" in precision:
         line += (
             f": masses of the first {precision['tokens']:,} tokens differ from single precision by "
             f"{precision['mean_difference']:.4f} on average, {precision['largest_difference']:.3f} "

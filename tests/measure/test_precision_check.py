@@ -69,16 +69,11 @@ def test_the_widest_matrix_says_how_wide_a_checkpoint_is(narrow_folder, gpt2_fol
 
 @pytest.mark.parametrize(
     ("kind", "bits"),
-    [("Q8_0", 16), ("F16", 16), ("BF16", 16), ("F32", 32)],
+    [("Q8_0", 16), ("F16", 16), ("BF16", 16), ("F32", 32)],  # another matrix has 16
 )
 def test_a_gguf_file_is_as_wide_as_its_widest_matrix(tmp_path, kind, bits):
     path = tmp_path / "model.gguf"
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_token_list(["a", "été", "c" * 300])
-    writer.add_array("numbers", [1.5, 2.5])
-    writer.add_array("nested", [1, 2, 3])
-    writer.add_bool("truth", True)
-    writer.add_string("text", "words")
     wide = np.ones((2, 64), np.float32)
     of_kind = gguf.GGMLQuantizationType[kind]
     writer.add_tensor("norm.weight", np.ones(64, np.float32))
@@ -149,7 +144,8 @@ def test_what_is_no_number_is_no_small_difference():
     broken[0, 0, 0, 1] = np.nan
     check = compare_precisions(sums(wide, queries), sums(broken, queries), 512)
     assert check.dtype == "float32"
-    assert check.facts["largest_difference"] == 1.0
+    assert "overflow" in check.reason
+    assert not {"mean_difference", "largest_difference"} & {*check.facts}
 
 
 def test_no_more_is_read_twice_than_is_said(tokenizer):
