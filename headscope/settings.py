@@ -36,10 +36,10 @@ QUICK_TOKENS = 8_000
 BY_QUICK: dict[str, tuple[Any, Any]] = {
     "max_tokens": (MAX_TOKENS, QUICK_TOKENS),
     "dtype": ("float32", AUTO),
+    "twin": (True, False),
+    "built": (True, False),
 }
 """Settings whose default is another in a quick run: that of a full run, and that of a quick one."""
-NOT_QUICK = ("twin", "built")
-"""Settings that are off in a quick run."""
 
 
 def _types(value: Any) -> tuple[str, ...]:
@@ -108,10 +108,10 @@ class Settings:
         None, whole(1), "Documents of text to read at most; as many as there are by default.", _READ
     )
     built: bool = _option(
-        True,
+        None,
         FLAG,
         "Ask sentences made for it too where a text hardly tells a relation from a simple rule; "
-        "they are English.",
+        "they are English. On; off with --quick.",
         _READ,
     )
     """Of Universal Dependencies' files in other languages they are never asked."""
@@ -126,7 +126,10 @@ class Settings:
         loads=True,
     )
     twin: bool = _option(
-        True, FLAG, "Compare with the model's shuffled twin, which learned nothing.", _JUDGED
+        None,
+        FLAG,
+        "Compare with the model's shuffled twin, which learned nothing. On; off with --quick.",
+        _JUDGED,
     )
     """On an eighth of the text; each tag must beat what the twin shows by chance."""
     writes: bool = _option(
@@ -201,8 +204,6 @@ class Settings:
         for name in BY_QUICK:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, _default(name, self.quick))
-        for name in NOT_QUICK if self.quick else ():
-            object.__setattr__(self, name, False)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as `run.json` states them: all on which a run's numbers or files depend.
@@ -238,8 +239,7 @@ class Settings:
         for setting in fields(self):
             value, flag = getattr(self, setting.name), setting.name.replace("_", "-")
             default = _default(setting.name, self.quick)
-            is_implied = self.quick and setting.name in NOT_QUICK
-            if value == default or is_implied or not OPTIONS[setting.name].counts:
+            if value == default or not OPTIONS[setting.name].counts:
                 continue
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"

@@ -131,7 +131,7 @@ def _fit_baselines(
     searched = tokens * (SEARCHED_CODE if code else SEARCHED)
     remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)
     if settings.quick:
-        remaining_text, budget = iter(()), 0
+        remaining_text = iter(())
     baselines = fit_baselines([*first, *synthetic], relations, remaining_text, built, budget=budget)
     return first, stream, baselines
 

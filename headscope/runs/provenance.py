@@ -109,11 +109,9 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
         added += [f"more relations of the type {', '.join(shortened)}"] if shortened else []
     if settings.max_tokens < MAX_TOKENS:
         added.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
-    return [
-        *added,
-        "text and built sentences for contested queries",
-        "the twin (null model: the weights shuffled) and shadows, which a tag must beat",
-    ]
+    built = "" if settings.built else " and built sentences"
+    twin = "" if settings.twin else "the twin (null model: the weights shuffled) and "
+    return [*added, f"text{built} for contested queries", f"{twin}shadows, which a tag must beat"]
 
 
 def _with_named_adapter(settings: Settings) -> Settings:

@@ -9,7 +9,7 @@ import pytest
 
 import headscope as hs
 from headscope.relations import QUICK
-from headscope.settings import Settings
+from headscope.settings import Settings, settings_of
 from tests.helpers.shell import headscope
 
 KEYS = ["layer", "head", "type", "relation"]
@@ -107,6 +107,14 @@ def test_why_heads_report_and_notebook_mark_them_too(printed, quick, full):
     assert "(preliminary)" in quick._repr_html_()
     assert "(preliminary)" in repr(quick)
     assert "preliminary" not in full._repr_html_() + repr(full)
+
+
+def test_what_it_leaves_out_can_be_asked_for():
+    asked = Settings(quick=True, twin=True)
+    assert (asked.twin, asked.built) == (True, False)
+    assert list(asked.words()) == ["--quick", "--twin"]
+    assert not settings_of(Settings(), {"quick": True}).twin
+    assert settings_of(Settings(quick=True), {"quick": False}).twin
 
 
 def test_the_command_that_repeats_it_is_short(quick):
