@@ -59,6 +59,9 @@ def classify(
 
     After a kill or Ctrl-C the same command goes on from the sums kept in .NAME.partial beside it.
     """
+    from headscope.measure.readable import readable
+
+    readable(corpus or None, seed=settings.seed)  # before torch is imported, which takes seconds
     from headscope.classification import classify as run_classify
     from headscope.models.locate import run_name
     from headscope.runs.listing import clearest_head

@@ -22,10 +22,10 @@ _ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}
 
 def by_phrase(upos: ndarray) -> Iterator[tuple[str, Int[ndarray, " word"]]]:
     """Rules by name, with what each picks at each word of these parts of speech."""
+    near_word = {name: nearest(np.isin(upos, classes)) for name, classes in _CLASSES.items()}
     for anchor, anchor_class in _ANCHORS.items():
         anchor_word = nearest(upos == anchor_class)
-        for name, classes in _CLASSES.items():
-            near = nearest(np.isin(upos, classes))
+        for name, near in near_word.items():
             yield f"{name}-before-{anchor}", np.where(anchor_word >= 0, near[anchor_word], -1)
 
 

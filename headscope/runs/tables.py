@@ -27,6 +27,7 @@ from headscope.statistics.columns import (
     GENERAL,
     HEAD_COLUMNS,
     MARGIN_COLUMNS,
+    MATCHED_ERROR,
     SHADOW_COLUMNS,
     WRITE_COLUMNS,
 )
@@ -93,7 +94,8 @@ def read_evidence(path: Path) -> pd.DataFrame:
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    later = ([GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
+    first, *known = [MATCHED_ERROR], [GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS
+    later = (first, *known, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
     evidence = _read(path, EVIDENCE_COLUMNS, later)
     if "verdict" not in evidence:
         evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)

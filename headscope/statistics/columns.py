@@ -18,6 +18,8 @@ SHADOW_COLUMNS = [
 """Those of a head's shadow, in the order of `headscope.measure.shadow.ShadowScore`."""
 GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
+MATCHED_ERROR = "matched_error"
+"""The column that says how sure the lift over the second control is."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -29,6 +31,7 @@ EVIDENCE_COLUMNS = [
     *MARGIN_COLUMNS,
     *SHADOW_COLUMNS,
     GENERAL,
+    MATCHED_ERROR,
 ]
 """A row per head and relation."""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from headscope.statistics.columns import MATCHED_ERROR
 from headscope.statistics.heuristic_words import rule_in_words
 
 MAX_Q = 0.01
@@ -238,10 +239,23 @@ CONDITIONS = (
     Condition(
         "second control",
         lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
-        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × control {r['matched']:.3f} elsewhere",
+        lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × second control {r['matched']:.3f}",
         lambda t: t["matched"].notna(),
-        means="mass on words of the same class, at the same distance from other queries",
+        means="mass on other keys of a simpler habit: of syntax, words of the same class at the "
+        "same distance from other queries",
         margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
+    ),
+    Condition(
+        "second lift",
+        lambda t: t["mass"] - t["matched"] > t[MATCHED_ERROR],
+        lambda r: (
+            f"lift over the second control {r['mass'] - r['matched']:.3f} ± {r[MATCHED_ERROR]:.3f},"
+            " must lie above 0"
+        ),
+        lambda t: t[MATCHED_ERROR].notna(),
+        means="mass − second control, with half its 95 % interval over documents",
+        margin=lambda t: _within(t["mass"] - t["matched"], t[MATCHED_ERROR]),
+        says_interval=True,
     ),
     Condition(
         "chance",

@@ -15,7 +15,7 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
 from headscope.relations.effect import Effect
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
 
@@ -67,7 +67,7 @@ def weigh(
       `contested_least_p`: the smallest that so many blocks can give.
     - `mass_error`, `control_error`, `hit_error`, `contested_error`: half the width of Student's
       95 % interval of the mass, of mass − 1.5 × control, of the hit rate, and of
-      `contested_mass` − 1.5 × `rival`.
+      `contested_mass` − 1.5 × `rival`; `matched_error` likewise of mass − matched.
     - `twin_p999`: 99.9th percentile of the lift over the heads of the shuffled twin.
     - `chance`: the mass of a head that spreads its attention evenly.
 
@@ -158,9 +158,11 @@ def _attention_columns(
         "baseline_rate": facts.get("baseline_rate", np.nan),
         "best_offset_rate": facts.get("best_offset_rate", np.nan),
         "matched": np.nan,
+        MATCHED_ERROR: np.nan,
     }
     if matched := tally_sums.of(relation, MATCHED):
         columns["matched"] = matched.mean(matched.control)
+        columns[MATCHED_ERROR] = matched.margin_of_error(matched.excess)
     return columns | _contested_columns(relation, tally_sums, facts, bounded, columns["hit_rate"])
 
 

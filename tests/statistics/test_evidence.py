@@ -126,6 +126,7 @@ CONTESTED = GOOD | {
     "contested_rule_rate": 0.3, "matched": 0.1, "contested_p": 0.001, "contested_least_p": 0.00024,
     "contested_hit_low": 0.42, "contested_hit_high": 0.58, "contested_high": 0.4,
     "mass_error": 0.02, "control_error": 0.02, "hit_error": 0.02, "contested_error": 0.02,
+    "matched_error": 0.05,
 }  # fmt: skip
 
 
@@ -172,7 +173,8 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
             "there hit rate 0.390 [0.310, 0.580], any simple rule 0.300 + 0.10",
         ),
         ({"contested_hit_low": 0.3}, "there hit rate 0.500 [0.300, 0.580]"),
-        ({"matched": 0.4}, "1.5 × control 0.400 elsewhere"),
+        ({"matched": 0.4}, "1.5 × second control 0.400"),
+        ({"matched_error": 0.4}, "lift over the second control 0.400 ± 0.400, must lie above 0"),
     ],
 )
 def test_where_the_simple_rule_is_wrong_a_head_must_know_better(change, condition):

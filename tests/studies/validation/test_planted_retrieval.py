@@ -21,8 +21,8 @@ def test_of_planted_heads_one_is_tagged_as_looking_for_what_is_asked(layout, tmp
     ]
     texts.append(" ".join(VALUES))
     folder = tmp_path / "planted"
-    # of another seed the noise may make a head that looks at both values of a person prefer one
-    save_writers(layout, vocabulary(texts), ["the"], folder, noise=0.1, seed=1)
+    # the noise makes the head of both values prefer the right one, by 0.54 to 0.34 in GPT-2's layout
+    save_writers(layout, vocabulary(texts), ["the"], folder, noise=0.1)
     run = hs.classify(
         str(folder), types=["retrieval"], max_tokens=4_000, twin=False, examples=False
     )
