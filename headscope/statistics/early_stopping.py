@@ -240,7 +240,8 @@ def projected(
     if sums.queries(matched := part_name(name, MATCHED)):
         second = TIMES_CONTROL * sums.mean(matched, "control")
         yield "second control", sums.margin(name, "target", second)
-        yield "second lift", sums.lift(matched)
+        if sums.decides(matched, 1):  # in fewer blocks it has no interval, and is not asked
+            yield "second lift", sums.lift(matched)
     if rule.times_chance is not None:
         yield "chance", sums.margin(name, "target", rule.times_chance * sums.chance(name))
     if has_baseline and sums.decides(contested, MIN_QUERIES):

@@ -113,7 +113,10 @@ def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]
     """The relations that the text can decide; nothing in runs of an older headscope."""
     if decidable is None:
         return []
-    sentence = "this text has queries enough (50 or more) to decide {relations} of {of} relations"
+    sentence = (
+        "this text can decide {relations} of {of} relations: those with 50 queries or more, in "
+        "enough documents, and enough contested ones"
+    )
     return [Text(sentence.format_map(decidable))]
 
 
