@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.effect_queries import EffectQueries, EffectSums
+from headscope.measure.gather import WindowPatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.mean_pattern import PictureCells, picture_cells
 from headscope.measure.profile import ProfileRows
@@ -104,7 +105,10 @@ class BatchSums:
 
 
 def read_batch(
-    model: Model, prepared: PreparedBatch, effect_reader: LogitEffectReader | None = None
+    model: Model,
+    prepared: PreparedBatch,
+    effect_reader: LogitEffectReader | None = None,
+    patterns: WindowPatterns | None = None,
 ) -> BatchSums:
     """Run a batch; nothing is added to any tally yet, as a run may break off at any layer.
 
@@ -112,6 +116,7 @@ def read_batch(
         model: the model to run.
         prepared: the batch.
         effect_reader: reads what its heads write, where a run measures effects.
+        patterns: keeps the patterns of the batch's only window.
     """
     batch, selection = prepared.batch, prepared.selection
     requests, attention = prepared.requests, prepared.attention
@@ -122,11 +127,15 @@ def read_batch(
 
     def on_layer(layer: int, all_rows: Iterable[Any]) -> None:
         rows = iter(all_rows)
+        attention_rows: Iterable[tuple[PatternRegion, Any]]
+        attention_rows = zip(attention, islice(rows, len(attention)), strict=False)
+        if patterns is not None:
+            attention_rows = _kept(attention_rows, prepared, partial(patterns.add, layer), model)
         sums.layers[row_of[layer]] = layer_sums(
             prepared,
             profile,
             row_of[layer],
-            zip(attention, islice(rows, len(attention)), strict=False),
+            attention_rows,
             logarithms=model.engine.logarithms,
             sinks=getattr(model.engine, "sinks", False),
         )
@@ -143,6 +152,21 @@ def read_batch(
     with effect_reader.watching() as end:
         model.engine.run(prepared.tokens, requests, on_layer, on=True)
     return replace(sums, effects=[effect_reader.sums(end)])
+
+
+def _kept(
+    rows: Iterable[tuple[PatternRegion, Any]],
+    prepared: PreparedBatch,
+    keep: Callable[..., None],
+    model: Model,
+) -> Iterator[tuple[PatternRegion, Any]]:
+    """The same rows; those with cells, which are all of a short window's, are kept as they pass."""
+    first = len(prepared.late_rows)
+    with_cells = range(first, first + len(prepared.cell_requests))
+    for number, (request, values) in enumerate(rows):
+        if number in with_cells:
+            keep(request, values, logarithms=model.engine.logarithms)
+        yield request, values
 
 
 def add_counts(tally: Tally, batch: Batch, selection: Selection | None) -> None:

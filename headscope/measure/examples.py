@@ -1,8 +1,9 @@
 """Examples of what a head does: a query from each tenth of its queries by mass, and a text.
 
 What a head does on its best examples rarely matches what it does on all text, so both are shown.
-A sample of the run's windows is read again for the heads that are asked for. Their patterns are
-kept meanwhile; where that needs too much memory it is read twice, first for the masses.
+They are cut out of the patterns of a sample of the run's windows. Those of text are kept while the
+run reads them, the others are read again; where all need too much memory the sample is read twice,
+first for the masses.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headscope.measure.example import (
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.gather import Cells, PatternBuffer
+from headscope.measure.gather import Cells, KeptPatterns, PatternBuffer
 from headscope.measure.progress import OnProgress
 from headscope.measure.query_masses import (
     ExampleQuery,
@@ -48,6 +49,7 @@ def find_examples(
     batch_tokens: int,
     seed: int,
     progress: OnProgress = lambda done, total: None,
+    kept: KeptPatterns | None = None,
 ) -> list[Example]:
     """Examples of the heads that are asked for, in the order of the heads.
 
@@ -60,6 +62,7 @@ def find_examples(
         seed: seeds which of several equal queries are shown.
         progress: called with the tokens read and those to read; the sample, then those of its
             windows that examples are cut out of.
+        kept: patterns of windows that were kept when they were read.
     """
     sample = list(windows_to_reread(windows))
     if not requests or not sample:
@@ -67,7 +70,11 @@ def find_examples(
     reading = Reading(model, sample, relations, batch_tokens, progress)
     buffer = PatternBuffer(sample, ((want.layer, want.head) for want in requests), model.heads)
     rng = np.random.default_rng(seed)
-    found_masses = masses(reading, requests, buffer if buffer.fits else None)
+    source: PatternBuffer | Reading = reading
+    if buffer.fits:
+        reading.fill(buffer, kept)
+        source = buffer
+    found_masses = masses(reading, requests, source)
     choices = [
         choice
         for want, queries in zip(requests, found_masses, strict=True)
@@ -77,7 +84,7 @@ def find_examples(
     if text is not None:
         heads = dict.fromkeys((want.layer, want.head) for want in requests)
         choices += [ExampleQuery(*head, None, "ordinary", float("nan"), text, -1) for head in heads]
-    return _cut_out(reading, choices, buffer if buffer.fits else reading)
+    return _cut_out(reading, choices, source)
 
 
 def windows_to_reread(windows: Sequence[Window]) -> Iterator[Window]:

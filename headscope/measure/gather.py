@@ -1,13 +1,13 @@
 """Selected cells of some windows' patterns: one gather a layer, and no exponential of the rest.
 
-Or whole patterns of a sample, kept while it is read, so that it need not be read again.
+Or whole patterns of a sample, kept while a run reads it, so that it need not be read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,8 +17,12 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches, in_memory
-from headscope.models.engines.engine import Rows, full_tile
-from headscope.models.load import Model
+from headscope.models.engines.engine import Rows, Tile, full_tile
+from headscope.relations.query_sampling import LONG
+from headscope.stimuli.text import TEXT
+
+if TYPE_CHECKING:
+    from headscope.models.load import Model
 
 T = TypeVar("T")
 
@@ -154,6 +158,11 @@ class PatternBuffer:
             for member, cells in zip(members, flat, strict=True):
                 yield Cells(layer, head, cells, PatternKey(layer, head, member))
 
+    def take(self, window: int, patterns: WindowPatterns) -> None:
+        """Keep the heads' patterns of a window."""
+        for layer, head in self._heads:
+            self._patterns[PatternKey(layer, head, window)] = patterns.of_layer(layer)[head]
+
     def store(self, key: PatternKey, values: Float[ndarray, " cell"]) -> None:
         """Keep what was asked for."""
         self._patterns[key] = values.astype(np.float16)
@@ -179,6 +188,102 @@ class PatternBuffer:
         start, last = np.cumsum(row_ends)[query] - row_ends[query], row_ends[query] - 1
         seen = pattern[start + np.minimum(key, last)].astype(np.float32)
         return np.where(key <= last, seen, np.float32(0))
+
+
+class WindowPatterns:
+    """All heads' patterns of a window in half precision, of each query the keys that it sees."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self._row_ends = _row_ends(window)
+        self._parts: dict[int, list[Float[ndarray, "head cell"]]] = {}
+
+    def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
+        """Keep the rows of a tile; those of a layer come one after the other."""
+        ends = self._row_ends[tile.queries]
+        starts = np.arange(len(ends)) * rows.shape[-1]
+        flat = np.repeat(starts - np.cumsum(ends) + ends, ends) + np.arange(ends.sum())
+        seen = rows[0].flatten(1).index_select(1, torch.from_numpy(flat).to(rows.device))
+        values = seen.exp() if logarithms else seen
+        self._parts.setdefault(layer, []).append(values.half().cpu().numpy())
+
+    def of_layer(self, layer: int) -> Float[ndarray, "head cell"]:
+        """The patterns of a layer's heads, row after row."""
+        parts = self._parts[layer]
+        if len(parts) > 1:
+            self._parts[layer] = parts = [np.concatenate(parts, axis=1)]
+        return parts[0]
+
+
+class KeptPatterns:
+    """Patterns of the windows of a sample, kept as they are read, as far as there is room.
+
+    These windows are read one by one, so that each has the same patterns when it is read again.
+    """
+
+    def __init__(self, sample: Sequence[Window]) -> None:
+        """Before anything is read.
+
+        Args:
+            sample: windows; those of a stream change as it passes.
+        """
+        self._sample = sample
+        self._patterns: dict[int, WindowPatterns] = {}
+
+    def wants(self, window: Window) -> bool:
+        """True of a window of the sample that is read by itself."""
+        return is_read_alone(window) and any(one is window for one in self._sample)
+
+    def begin(self, window: Window, per_cell: int) -> WindowPatterns | None:
+        """What keeps a window's patterns; None where it is not wanted or there is no room.
+
+        Args:
+            window: what is read next.
+            per_cell: heads of all layers.
+        """
+        if not self.wants(window):
+            return None
+        kept = [one.window for one in self._patterns.values() if self.wants(one.window)]
+        self._patterns = {id(one): self._patterns[id(one)] for one in kept}
+        cells = sum(map(_count, [*kept, window]))
+        if cells * per_cell * np.dtype(np.float16).itemsize > MAX_BYTES:
+            return None
+        self._patterns[id(window)] = WindowPatterns(window)
+        return self._patterns[id(window)]
+
+    def of(self, window: Window) -> WindowPatterns | None:
+        """The patterns of a window that was read; None where they were not kept."""
+        return self._patterns.get(id(window))
+
+
+def is_read_alone(window: Window) -> bool:
+    """True of a window that makes a batch by itself wherever it is of a sample.
+
+    Of text, of which samples have most, and of which every row is read.
+    """
+    return window.stimulus == TEXT.name and len(window) <= LONG
+
+
+def read_patterns(model: Model, window: Window) -> WindowPatterns:
+    """The patterns of a window, the same as if they had been kept when it was read by itself.
+
+    Raises:
+        ModelError: it does not fit into memory.
+    """
+
+    def read(batch: Batch) -> WindowPatterns:
+        tokens, patterns = batch.tokens(), WindowPatterns(window)
+        tiles = model.engine.layout(*tokens.shape)
+
+        def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+            for tile, values in zip(tiles, rows, strict=True):
+                patterns.add(layer, tile, values, logarithms=model.engine.logarithms)
+
+        model.engine.run(tokens.to(model.device), tiles, on_layer)
+        return patterns
+
+    (patterns,) = in_memory(Batch([window], np.zeros(1, np.int64), {}), read)
+    return patterns
 
 
 def _count(window: Window) -> int:

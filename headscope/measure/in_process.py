@@ -14,6 +14,7 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
+from headscope.measure.gather import KeptPatterns
 from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
@@ -37,6 +38,8 @@ class InProcess:
 
     def __init__(self) -> None:
         self._model: Model | None = None
+        self._patterns: KeptPatterns | None = None
+        """Of the windows that were read last, until examples are cut out of them."""
         self._opened: tuple[Any, dict[str, Any]] | None = None
 
     @property
@@ -65,11 +68,12 @@ class InProcess:
 
     def close(self) -> None:
         """Let go of the model."""
-        self._model, self._opened = None, None
+        self._model, self._opened, self._patterns = None, None, None
 
     def read(self, plan: Plan) -> None:
         """Read a plan by the opened model; see `headscope.measure.plan.read_plan`."""
         model, prepared_before = self.model, dict[int, PreparedBatch]()
+        self._patterns = plan.patterns
         if plan.twin is not None:
             check_null_model(model.engine)
         reader = BatchReader(model, plan.relations, plan.seed)
@@ -81,7 +85,7 @@ class InProcess:
                 for step, prepared in (
                     prepared_steps if model.device == "cpu" else prefetched(prepared_steps)
                 ):
-                    yield reader.read(step, prepared)
+                    yield reader.read(step, prepared, None if twin else plan.patterns)
 
         read_plan(plan, read, batch_tokens=batch_tokens_on(model.device))
 
@@ -114,6 +118,7 @@ class InProcess:
         progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
+        kept, self._patterns = self._patterns, None
         return find_examples(
             self.model,
             windows,
@@ -122,6 +127,7 @@ class InProcess:
             seed=seed,
             progress=progress,
             batch_tokens=batch_tokens_on(self.model.device),
+            kept=kept,
         )
 
 

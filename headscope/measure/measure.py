@@ -11,6 +11,7 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
 from headscope.measure.batches import Batch, in_memory
 from headscope.measure.effect_queries import EffectQueries, effect_queries
+from headscope.measure.gather import KeptPatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
@@ -70,8 +71,15 @@ class BatchReader:
         )
         return queries and queries.to(self.model.device)
 
-    def read(self, step: Step, prepared: PreparedBatch) -> BatchResult:
+    def read(
+        self, step: Step, prepared: PreparedBatch, kept: KeptPatterns | None = None
+    ) -> BatchResult:
         """Run a batch; where it does not fit into memory, its halves.
+
+        Args:
+            step: the batch in its place.
+            prepared: the same with its cells.
+            kept: keeps the patterns of windows that are read by themselves.
 
         Raises:
             ModelError: a window does not fit into memory.
@@ -83,7 +91,11 @@ class BatchReader:
             effect_reader = None
             if self.paths is not None and ready.effects is not None:
                 effect_reader = LogitEffectReader(self.paths, ready.effects, self.effects)
-            sums = read_batch(self.model, ready, effect_reader)
+            patterns = None
+            if kept is not None and len(batch.windows) == 1 and ready.selection is not None:
+                heads = self.model.heads * len(self.model.attention_layers)
+                patterns = kept.begin(batch.windows[0], heads)
+            sums = read_batch(self.model, ready, effect_reader, patterns)
             if self.paths is None:
                 return sums
             on_scores = query_composition(self.model, self.paths, batch, self.effects)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.schedule import Choose, Step, round_of, rounds_of, split
+from headscope.measure.gather import KeptPatterns
+from headscope.measure.schedule import IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
 from headscope.relations.contested import MATCHED, SELF, is_part, part_name
@@ -88,6 +89,8 @@ class Plan:
     listener: ReadListener = NO_LISTENER
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
+    patterns: KeptPatterns | None = None
+    """Keeps the patterns of some windows as they are read; None where no examples are asked for."""
 
     @property
     def without_text(self) -> set[str]:
@@ -140,9 +143,8 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         read: reads steps.
         batch_tokens: tokens of one forward pass.
     """
-    share: Choose = lambda windows: set()
-    if plan.twin is not None:
-        share = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+    stimuli = plan.twin_stimuli if plan.twin is not None else ()
+    share = WindowSample(seed=plan.seed, stimuli=stimuli)
     shared: list[Step] = []
     read_before, planned = plan.model.batches, 0
 
@@ -157,7 +159,8 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
             else:
                 yield step
 
-    rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share)
+    is_alone: IsAlone = (lambda window: False) if plan.patterns is None else plan.patterns.wants
+    rounds = rounds_of(plan.rounds(), batch_tokens=batch_tokens, share=share, is_alone=is_alone)
     for number, steps in enumerate(rounds):
         _add(
             read(unread(steps), False),

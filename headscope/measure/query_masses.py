@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,7 +17,16 @@ from numpy.random import Generator
 
 from headscope.corpus.window import Window
 from headscope.measure.example import STEPS, ExampleRequest
-from headscope.measure.gather import Cells, CellsOf, PatternBuffer, PatternKey, T, read_cells
+from headscope.measure.gather import (
+    Cells,
+    CellsOf,
+    KeptPatterns,
+    PatternBuffer,
+    T,
+    is_read_alone,
+    read_cells,
+    read_patterns,
+)
 from headscope.measure.progress import OnProgress
 from headscope.models.load import Model
 from headscope.relations.pairs import Pairs, no_pairs
@@ -50,21 +59,39 @@ class Reading:
         known = self.sample[window].stimulus in scored.stimuli
         return scored.pairs(self.sample[window]) if known else no_pairs()
 
-    def only_once(self) -> None:
-        """It will not be read a second time."""
-        self._total //= PASSES
+    def fill(self, buffer: PatternBuffer, kept: KeptPatterns | None) -> None:
+        """Read into a buffer the patterns of the sample, but for those that were kept before."""
+        missing = []
+        for i, window in enumerate(self.sample):
+            patterns = None if kept is None else kept.of(window)
+            if patterns is None:
+                missing.append(i)
+            else:
+                buffer.take(i, patterns)
+        self._total = sum(len(self.sample[i]) for i in missing)
+        for i in missing:
+            if is_read_alone(self.sample[i]):
+                buffer.take(i, read_patterns(self.model, self.sample[i]))
+                self._advance(len(self.sample[i]))
+        together = [i for i in missing if not is_read_alone(self.sample[i])]
+        for key, values in self._cells(together, buffer.all_cells):
+            buffer.store(key, values)
 
     def read(self, members: Sequence[int], cells_of: CellsOf[T]) -> Iterator[tuple[T, ndarray]]:
         """The attention in the cells that are asked for in the chosen windows of the sample."""
-        windows = [self.sample[i] for i in members]
-        self._total -= sum(map(len, self.sample)) - sum(map(len, windows))
-        return read_cells(
-            self.model,
-            windows,
-            lambda rows, length: cells_of([members[i] for i in rows], length),
-            batch_tokens=self._batch_tokens,
-            progress=self._advance,
-        )
+        self._total -= sum(map(len, self.sample)) - sum(len(self.sample[i]) for i in members)
+        return self._cells(members, cells_of)
+
+    def _cells(self, members: Sequence[int], cells_of: CellsOf[T]) -> Iterator[tuple[T, ndarray]]:
+        together = [i for i in members if not is_read_alone(self.sample[i])]
+        for group in (*([i] for i in members if i not in together), together):
+            yield from read_cells(
+                self.model,
+                [self.sample[i] for i in group],
+                lambda rows, length, group=group: cells_of([group[i] for i in rows], length),
+                batch_tokens=self._batch_tokens,
+                progress=self._advance,
+            )
 
     def _advance(self, tokens: int) -> None:
         self._done += tokens
@@ -72,7 +99,7 @@ class Reading:
 
 
 class Queries(NamedTuple):
-    """Queries with the attention on their targets, in the order in which they were read."""
+    """Queries with the attention on their targets."""
 
     mass: Float[ndarray, " query"]
     window: Int[ndarray, " query"]
@@ -93,18 +120,20 @@ class _TargetCells(NamedTuple):
 
 
 def masses(
-    reading: Reading, requests: Sequence[ExampleRequest], buffer: PatternBuffer | None = None
+    reading: Reading, requests: Sequence[ExampleRequest], source: PatternBuffer | Reading
 ) -> list[Queries]:
     """For each requested head and relation the mass of every query of the sample.
+
+    Attention counts in half precision, as it is kept, wherever it comes from.
 
     Args:
         reading: of the sample.
         requests: heads and relations.
-        buffer: keeps the patterns of these heads, if given; nothing is read a second time then.
+        source: the patterns, or the sample itself, which is read for them.
     """
     heads = reading.model.heads
 
-    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[Any]]:
+    def cells_of(members: Sequence[int], length: int) -> Iterator[Cells[tuple[int, _TargetCells]]]:
         cells_by_relation = {
             relation: _target_cells(
                 [reading.targets(i, relation) for i in members], members, heads, length
@@ -115,19 +144,19 @@ def masses(
             cells = cells_by_relation[want.relation]
             if len(cells.flat):
                 yield Cells(want.layer, want.head, cells.flat, (number, cells))
-        if buffer is not None:
-            yield from buffer.all_cells(members, length)
 
     parts: list[list[Queries]] = [[_NONE] for _ in requests]
-    if buffer is not None:
-        reading.only_once()
-    for what, values in reading.read(range(len(reading.sample)), cells_of):
-        if buffer is not None and isinstance(what, PatternKey):
-            buffer.store(what, values)
-            continue
-        number, cells = what
-        parts[number].append(Queries(np.bincount(cells.term, values), cells.window, cells.query))
-    return [Queries(*map(np.concatenate, zip(*queries, strict=True))) for queries in parts]
+    for (number, cells), values in source.read(range(len(reading.sample)), cells_of):
+        mass = np.bincount(cells.term, values.astype(np.float16))
+        parts[number].append(Queries(mass, cells.window, cells.query))
+    return [_in_order(queries) for queries in parts]
+
+
+def _in_order(parts: Sequence[Queries]) -> Queries:
+    """All queries, window by window, in whatever order these were read."""
+    queries = Queries(*map(np.concatenate, zip(*parts, strict=True)))
+    order = np.lexsort((queries.query, queries.window))
+    return Queries(*(column[order] for column in queries))
 
 
 def _target_cells(

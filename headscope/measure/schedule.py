@@ -17,6 +17,7 @@ from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import Rounds
 
 Choose = Callable[[Sequence[Window]], set[int]]
+IsAlone = Callable[[Window], bool]
 EQUAL = 4_096
 """Keys at which attention takes as long as the model's matrices."""
 
@@ -72,6 +73,7 @@ def rounds_of(
     *,
     batch_tokens: int,
     share: Choose,
+    is_alone: IsAlone = lambda window: False,
 ) -> Iterator[Iterator[Step]]:
     """The same in several rounds; each round must be taken before the next.
 
@@ -80,22 +82,30 @@ def rounds_of(
             those of other stimuli.
         batch_tokens: see `schedule`.
         share: likewise.
+        is_alone: says which windows are batches by themselves.
     """
     for chunks_of_round in chunks(rounds):
-        yield _steps(chunks_of_round, batch_tokens, share)
+        yield _steps(chunks_of_round, batch_tokens, share, is_alone)
 
 
-def _steps(chunks_of_round: Iterable[Chunk], batch_tokens: int, share: Choose) -> Iterator[Step]:
+def _steps(
+    chunks_of_round: Iterable[Chunk], batch_tokens: int, share: Choose, is_alone: IsAlone
+) -> Iterator[Step]:
     for chunk in chunks_of_round:
         shared = share(chunk.windows)
         opens: Chunk | None = chunk
         for again in (True, False):
-            rows = np.array([i for i in range(len(chunk.windows)) if (i in shared) == again], int)
-            windows = [chunk.windows[i] for i in rows]
-            profiled = {row: chunk.profiled[i] for row, i in enumerate(rows) if i in chunk.profiled}
-            for batch in batches(windows, chunk.blocks[rows], profiled, tokens=batch_tokens):
-                yield Step(batch, opens, again)
-                opens = None
+            places = [i for i in range(len(chunk.windows)) if (i in shared) == again]
+            alone = [i for i in places if is_alone(chunk.windows[i])]
+            for rows in ([i for i in places if i not in alone], *([i] for i in alone)):
+                windows = [chunk.windows[i] for i in rows]
+                profiled = {
+                    row: chunk.profiled[i] for row, i in enumerate(rows) if i in chunk.profiled
+                }
+                blocks = chunk.blocks[np.array(rows, int)]
+                for batch in batches(windows, blocks, profiled, tokens=batch_tokens):
+                    yield Step(batch, opens, again)
+                    opens = None
 
 
 def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Iterator[Window]]:

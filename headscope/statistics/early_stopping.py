@@ -92,9 +92,7 @@ class StoppingRule:
             if STIMULI[name].rounds is Rounds.DOCUMENTS
         }
         self.rounds = {TEXT.name: [*self._shares, 1.0]} | {
-            name: [1.0]
-            if read_all
-            else [*(end / count for end in _round_ends(count)), 1.0]
+            name: [1.0] if read_all else [*(end / count for end in _round_ends(count)), 1.0]
             for name, count in self._documents.items()
         }
         """Of each stimulus the share that has been read after each round."""

@@ -21,6 +21,7 @@ from headscope.measure.example import (
     stretches_left_out,
 )
 from headscope.measure.examples import find_examples, windows_to_reread
+from headscope.measure.measure import empty_state
 from headscope.measure.query_masses import Queries, Reading, choose_queries
 from headscope.models.load import load_model
 from headscope.relations import relations_of
@@ -224,3 +225,58 @@ def test_progress_ends_at_what_there_is_to_read(found, gpt2_folder, monkeypatch,
     assert sum(told[i][0] > told[i - 1][0] for i in range(1, len(told))) == len(told) - 1
     once = sum(map(len, windows_to_reread(list(windows.values()))))
     assert (times - 1) * once < sample <= times * once
+
+
+def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, found, monkeypatch):
+    from headscope.measure import query_masses
+    from headscope.measure.measure import BatchReader
+    from headscope.measure.plan import Plan, read_plan
+
+    model = load_model(str(gpt2_folder))
+    windows = [w for w in found[1].values() if w.stimulus == "text"]
+    kept = gather.KeptPatterns(windows[:3])
+    reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
+
+    def read(steps, twin):
+        for step in steps:
+            sizes.append(len(step.batch.windows))
+            yield reader.read(step, reader.prepare(step.batch), kept)
+
+    plan = Plan(windows, [], RELATIONS, 0, empty_state(model, RELATIONS), patterns=kept)
+    read_plan(plan, read, batch_tokens=1024)
+    assert sizes.count(1) >= 3
+    assert max(sizes) > 1
+    for window in windows[:3]:
+        again, patterns = gather.read_patterns(model, window), kept.of(window)
+        for layer in range(model.layers):
+            assert np.array_equal(again.of_layer(layer), patterns.of_layer(layer))
+            seen = len(window) * (len(window) + 1) // 2
+            assert patterns.of_layer(layer).shape == (model.heads, seen)
+    assert kept.of(windows[3]) is None
+    # text that was kept is not read again
+    monkeypatch.setattr(query_masses, "read_patterns", None)
+    wanted = [ExampleRequest(1, 2, 0)]
+    options = {"batch_tokens": 512, "seed": 0}
+    examples = find_examples(model, windows[:3], RELATIONS, wanted, kept=kept, **options)
+    monkeypatch.undo()
+    plain = find_examples(model, windows[:3], RELATIONS, wanted, **options)
+    assert [e.positions for e in examples] == [e.positions for e in plain] != []
+    assert all(
+        np.array_equal(*(e.pattern for e in both)) for both in zip(examples, plain, strict=True)
+    )
+
+
+def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_sample(monkeypatch):
+    first, second, third = (Window(str(i), np.arange(4), ("a",) * 4) for i in range(3))
+    sample = [first, second]
+    kept = gather.KeptPatterns(sample)
+    monkeypatch.setattr(gather, "MAX_BYTES", 2 * 10 * 6 * 2)  # two windows of 10 cells, 6 heads
+    assert kept.begin(first, 6) is kept.of(first) is not None
+    assert kept.begin(third, 6) is None
+    assert kept.begin(second, 6) is not None
+    sample.append(third)
+    assert kept.begin(third, 6) is None
+    sample[0] = third
+    assert kept.begin(third, 6) is not None
+    assert kept.of(first) is None
+    assert not kept.wants(Window("r", np.arange(4), ("a",) * 4, stimulus="repeat"))

@@ -40,7 +40,7 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     model = load_model(str(gpt2_folder), engine=engine)
     seen: list[tuple[int, int]] = []
     reading = Reading(model, windows, RELATIONS, 160, lambda *counts: seen.append(counts))
-    found = masses(reading, wanted)
+    found = masses(reading, wanted, reading)
     plain = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager").eval()
     slow: list[dict[tuple[int, int], float]] = [{} for _ in wanted]
     for place, window in enumerate(windows):
@@ -55,8 +55,9 @@ def test_masses_are_those_of_a_slow_loop_over_the_models_own_attention(
     assert len(slow[0]) > 100
     assert len(set(map(len, windows))) > 1
     for queries, sums in zip(found, slow, strict=True):
+        # patterns count in half precision
         places = list(zip(queries.window.tolist(), queries.query.tolist(), strict=True))
-        assert dict(zip(places, queries.mass, strict=True)) == pytest.approx(sums, abs=1e-5)
+        assert dict(zip(places, queries.mass, strict=True)) == pytest.approx(sums, abs=1e-3)
         assert len(places) == len(sums)
     total = sum(map(len, windows))
     assert seen[-1] == (total, 2 * total)  # one more reading follows
