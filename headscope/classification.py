@@ -182,6 +182,8 @@ class _Measured:
     again: Sequence[Window]
     """Windows that shadows may be fitted on."""
     listener: Count
+    stimulus_tokens: dict[str, int]
+    """Tokens that the model read of each stimulus."""
 
 
 def _open(task: _Task, target: _Target | None) -> Model:
@@ -362,7 +364,7 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     )
     read = [window for window in windows.synthetic if was_read(window, stopped)]
     again = [*first.windows, *(window for window in others if was_read(window, stopped))]
-    return _Measured(info, [*sample.windows, *read], again, listener)
+    return _Measured(info, [*sample.windows, *read], again, listener, dict(plan.stimulus_tokens))
 
 
 def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measured) -> Result:
@@ -398,7 +400,11 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
         )
         result = replace(result, examples=tuple(examples))
         task.clock.lap("examples")
-    spent = {"tokens": checkpoint.model.tokens, "seconds": task.clock.laps}
+    spent = {
+        "tokens": checkpoint.model.tokens,
+        "stimulus_tokens": measured.stimulus_tokens,
+        "seconds": task.clock.laps,
+    }
     info = result.info | {"provenance": result.info["provenance"] | spent}
     return replace(result, info=info, source=loaded.model.origin)
 

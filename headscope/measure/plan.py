@@ -6,8 +6,9 @@ from the last sums that were kept, wherever its model is held.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
@@ -91,6 +92,8 @@ class Plan:
     """None: all is read in one round."""
     patterns: KeptPatterns | None = None
     """Keeps the patterns of some windows as they are read; None where no examples are asked for."""
+    stimulus_tokens: Counter[str] = field(default_factory=Counter)
+    """Tokens that the model has read of each stimulus, those of an earlier process included."""
 
     @property
     def without_text(self) -> set[str]:
@@ -152,6 +155,8 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         nonlocal planned
         for step in steps:
             planned += 1
+            for window in step.batch.windows:
+                plan.stimulus_tokens[window.stimulus] += len(window)
             if step.shared:
                 shared.append(replace(step, opens=None))  # the twin's blocks are never merged
             if planned <= read_before:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -151,6 +152,10 @@ def _summed(parts: Sequence[Result]) -> dict[str, Any]:
     """Sums over what the stacks read."""
     provenance = dict(parts[0].info["provenance"])
     provenance["tokens"] = sum(part.info["provenance"]["tokens"] for part in parts)
+    tokens = Counter[str]()
+    for part in parts:
+        tokens.update(part.info["provenance"]["stimulus_tokens"])
+    provenance["stimulus_tokens"] = dict(tokens)
     laps: dict[str, float] = {}
     files: dict[str, str] = {}
     for part in parts:

@@ -58,7 +58,9 @@ def test_run_json_holds_what_is_needed_to_repeat_the_run(run, gpt2_folder):
     assert info["settings"]["max_tokens"] == 3000
     assert info["engine"] == "fused"
     assert info["relations"]["induction/repeat"]["floor"] == 0.4
-    assert set(info["provenance"]) == {"versions", "time", "seconds", "tokens", "sha256"}
+    spent = info["provenance"]
+    assert set(spent) == {"versions", "time", "seconds", "tokens", "stimulus_tokens", "sha256"}
+    assert sum(spent["stimulus_tokens"].values()) == spent["tokens"]
 
 
 def test_the_lens_engine_gives_the_same_evidence(run, gpt2_folder, tmp_path):
