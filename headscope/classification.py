@@ -304,7 +304,7 @@ def _prepare(
 def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     """Read the windows by the model and its twin, and check the model's loss on the text."""
     from headscope.measure.examples import QUICK_WINDOWS, Sample
-    from headscope.measure.gather import KeptPatterns
+    from headscope.measure.gather import SamplePatterns
     from headscope.measure.loss_check import TokenCounts, check_loss
     from headscope.measure.shadow import FirstWindows
 
@@ -333,7 +333,7 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
         save_checkpoint=checkpoint.keep,
         listener=listener,
         stopping=None if settings.all else stopping,
-        patterns=KeptPatterns(sample.windows) if settings.examples else None,
+        patterns=SamplePatterns(sample.windows) if settings.examples else None,
     )
     task.backend.read(plan)
     task.clock.lap("twin" if settings.twin else "measure")

@@ -130,7 +130,7 @@ def read_batch(
         attention_rows: Iterable[tuple[PatternRegion, Any]]
         attention_rows = zip(attention, islice(rows, len(attention)), strict=False)
         if patterns is not None:
-            attention_rows = _kept(attention_rows, prepared, partial(patterns.add, layer), model)
+            attention_rows = _stored(attention_rows, prepared, partial(patterns.add, layer), model)
         sums.layers[row_of[layer]] = layer_sums(
             prepared,
             profile,
@@ -154,7 +154,7 @@ def read_batch(
     return replace(sums, effects=[effect_reader.sums(end)])
 
 
-def _kept(
+def _stored(
     rows: Iterable[tuple[PatternRegion, Any]],
     prepared: PreparedBatch,
     keep: Callable[..., None],

@@ -22,7 +22,7 @@ from headscope.measure.example import (
     excerpt,
     stretches_left_out,
 )
-from headscope.measure.gather import Cells, KeptPatterns, PatternBuffer
+from headscope.measure.gather import Cells, PatternBuffer, SamplePatterns
 from headscope.measure.progress import OnProgress
 from headscope.measure.query_masses import (
     ExampleQuery,
@@ -49,7 +49,7 @@ def find_examples(
     batch_tokens: int,
     seed: int,
     progress: OnProgress = lambda done, total: None,
-    kept: KeptPatterns | None = None,
+    sample_patterns: SamplePatterns | None = None,
 ) -> list[Example]:
     """Examples of the heads that are asked for, in the order of the heads.
 
@@ -62,7 +62,7 @@ def find_examples(
         seed: seeds which of several equal queries are shown.
         progress: called with the tokens read and those to read; the sample, then those of its
             windows that examples are cut out of.
-        kept: patterns of windows that were kept when they were read.
+        sample_patterns: patterns of windows that were kept when they were read.
     """
     sample = list(windows_to_reread(windows))
     if not requests or not sample:
@@ -72,7 +72,7 @@ def find_examples(
     rng = np.random.default_rng(seed)
     source: PatternBuffer | Reading = reading
     if buffer.fits:
-        reading.fill(buffer, kept)
+        reading.fill(buffer, sample_patterns)
         source = buffer
     found_masses = masses(reading, requests, source)
     choices = [

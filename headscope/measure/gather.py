@@ -215,7 +215,7 @@ class WindowPatterns:
         return parts[0]
 
 
-class KeptPatterns:
+class SamplePatterns:
     """Patterns of the windows of a sample, kept as they are read, as far as there is room.
 
     These windows are read one by one, so that each has the same patterns when it is read again.
@@ -243,9 +243,9 @@ class KeptPatterns:
         """
         if not self.wants(window):
             return None
-        kept = [one.window for one in self._patterns.values() if self.wants(one.window)]
-        self._patterns = {id(one): self._patterns[id(one)] for one in kept}
-        cells = sum(map(_count, [*kept, window]))
+        windows = [one.window for one in self._patterns.values() if self.wants(one.window)]
+        self._patterns = {id(one): self._patterns[id(one)] for one in windows}
+        cells = sum(map(_count, [*windows, window]))
         if cells * per_cell * np.dtype(np.float16).itemsize > MAX_BYTES:
             return None
         self._patterns[id(window)] = WindowPatterns(window)

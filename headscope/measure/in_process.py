@@ -14,7 +14,7 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import PreparedBatch
 from headscope.measure.example import Example, ExampleRequest
 from headscope.measure.examples import find_examples
-from headscope.measure.gather import KeptPatterns
+from headscope.measure.gather import SamplePatterns
 from headscope.measure.loss_check import Targets, token_losses
 from headscope.measure.measure import BatchReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
@@ -38,7 +38,7 @@ class InProcess:
 
     def __init__(self) -> None:
         self._model: Model | None = None
-        self._patterns: KeptPatterns | None = None
+        self._patterns: SamplePatterns | None = None
         """Of the windows that were read last, until examples are cut out of them."""
         self._opened: tuple[Any, dict[str, Any]] | None = None
 
@@ -118,7 +118,7 @@ class InProcess:
         progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of some heads; see `headscope.measure.examples.find_examples`."""
-        kept, self._patterns = self._patterns, None
+        sample_patterns, self._patterns = self._patterns, None
         return find_examples(
             self.model,
             windows,
@@ -127,7 +127,7 @@ class InProcess:
             seed=seed,
             progress=progress,
             batch_tokens=batch_tokens_on(self.model.device),
-            kept=kept,
+            sample_patterns=sample_patterns,
         )
 
 

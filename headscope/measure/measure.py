@@ -11,7 +11,7 @@ from headscope.corpus.window import Window
 from headscope.measure.accumulate import BatchSums, PreparedBatch, read_batch
 from headscope.measure.batches import Batch, in_memory
 from headscope.measure.effect_queries import EffectQueries, effect_queries
-from headscope.measure.gather import KeptPatterns
+from headscope.measure.gather import SamplePatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
@@ -72,14 +72,14 @@ class BatchReader:
         return queries and queries.to(self.model.device)
 
     def read(
-        self, step: Step, prepared: PreparedBatch, kept: KeptPatterns | None = None
+        self, step: Step, prepared: PreparedBatch, sample_patterns: SamplePatterns | None = None
     ) -> BatchResult:
         """Run a batch; where it does not fit into memory, its halves.
 
         Args:
             step: the batch in its place.
             prepared: the same with its cells.
-            kept: keeps the patterns of windows that are read by themselves.
+            sample_patterns: keeps the patterns of windows that are read by themselves.
 
         Raises:
             ModelError: a window does not fit into memory.
@@ -92,9 +92,13 @@ class BatchReader:
             if self.paths is not None and ready.effects is not None:
                 effect_reader = LogitEffectReader(self.paths, ready.effects, self.effects)
             patterns = None
-            if kept is not None and len(batch.windows) == 1 and ready.selection is not None:
+            if (
+                sample_patterns is not None
+                and len(batch.windows) == 1
+                and ready.selection is not None
+            ):
                 heads = self.model.heads * len(self.model.attention_layers)
-                patterns = kept.begin(batch.windows[0], heads)
+                patterns = sample_patterns.begin(batch.windows[0], heads)
             sums = read_batch(self.model, ready, effect_reader, patterns)
             if self.paths is None:
                 return sums

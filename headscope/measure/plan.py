@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
-from headscope.measure.gather import KeptPatterns
+from headscope.measure.gather import SamplePatterns
 from headscope.measure.schedule import IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
@@ -90,7 +90,7 @@ class Plan:
     listener: ReadListener = NO_LISTENER
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
-    patterns: KeptPatterns | None = None
+    patterns: SamplePatterns | None = None
     """Keeps the patterns of some windows as they are read; None where no examples are asked for."""
     stimulus_tokens: Counter[str] = field(default_factory=Counter)
     """Tokens that the model has read of each stimulus, those of an earlier process included."""

@@ -5,9 +5,9 @@ Queries that are shown are one from each tenth of a head's, the best of the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +20,8 @@ from headscope.measure.example import STEPS, ExampleRequest
 from headscope.measure.gather import (
     Cells,
     CellsOf,
-    KeptPatterns,
     PatternBuffer,
+    SamplePatterns,
     T,
     is_read_alone,
     read_cells,
@@ -59,11 +59,11 @@ class Reading:
         known = self.sample[window].stimulus in scored.stimuli
         return scored.pairs(self.sample[window]) if known else no_pairs()
 
-    def fill(self, buffer: PatternBuffer, kept: KeptPatterns | None) -> None:
+    def fill(self, buffer: PatternBuffer, sample_patterns: SamplePatterns | None) -> None:
         """Read into a buffer the patterns of the sample, but for those that were kept before."""
         missing = []
         for i, window in enumerate(self.sample):
-            patterns = None if kept is None else kept.of(window)
+            patterns = None if sample_patterns is None else sample_patterns.of(window)
             if patterns is None:
                 missing.append(i)
             else:
@@ -88,7 +88,7 @@ class Reading:
             yield from read_cells(
                 self.model,
                 [self.sample[i] for i in group],
-                lambda rows, length, group=group: cells_of([group[i] for i in rows], length),
+                partial(_cells_in, group, cells_of),
                 batch_tokens=self._batch_tokens,
                 progress=self._advance,
             )
@@ -96,6 +96,13 @@ class Reading:
     def _advance(self, tokens: int) -> None:
         self._done += tokens
         self._progress(self._done, self._total)
+
+
+def _cells_in(
+    group: Sequence[int], cells_of: CellsOf[T], rows: Sequence[int], length: int
+) -> Iterable[Cells[T]]:
+    """The cells of some windows of a group, by their numbers in the sample."""
+    return cells_of([group[i] for i in rows], length)
 
 
 class Queries(NamedTuple):

@@ -149,12 +149,12 @@ class StoppingRule:
         """`text_read` of `run.json`, when so many tokens of text were read."""
         text = self._stopped.get(TEXT.name)
         # at the first look at a stimulus it can lose tags and win none
-        looks = [
+        tests = [
             self._rounds_read(name) - (name != TEXT.name and len(shares) > 1)
             for name, shares in self.rounds.items()
         ]
         changes = None if text is None else text.expected_changes
-        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, *looks)}
+        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, *tests)}
         record["expected_changes"] = changes
         for stimulus, count in self._documents.items():
             stop = self._stopped.get(stimulus)

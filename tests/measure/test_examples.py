@@ -234,7 +234,7 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
 
     model = load_model(str(gpt2_folder))
     windows = [w for w in found[1].values() if w.stimulus == "text"]
-    kept = gather.KeptPatterns(windows[:3])
+    kept = gather.SamplePatterns(windows[:3])
     reader, sizes = BatchReader(model, RELATIONS, 0), list[int]()
 
     def read(steps, twin):
@@ -257,7 +257,7 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
     monkeypatch.setattr(query_masses, "read_patterns", None)
     wanted = [ExampleRequest(1, 2, 0)]
     options = {"batch_tokens": 512, "seed": 0}
-    examples = find_examples(model, windows[:3], RELATIONS, wanted, kept=kept, **options)
+    examples = find_examples(model, windows[:3], RELATIONS, wanted, sample_patterns=kept, **options)
     monkeypatch.undo()
     plain = find_examples(model, windows[:3], RELATIONS, wanted, **options)
     assert [e.positions for e in examples] == [e.positions for e in plain] != []
@@ -269,7 +269,7 @@ def test_what_a_run_kept_of_a_window_is_what_it_would_read_again(gpt2_folder, fo
 def test_patterns_are_kept_as_far_as_there_is_room_and_the_window_is_of_the_sample(monkeypatch):
     first, second, third = (Window(str(i), np.arange(4), ("a",) * 4) for i in range(3))
     sample = [first, second]
-    kept = gather.KeptPatterns(sample)
+    kept = gather.SamplePatterns(sample)
     monkeypatch.setattr(gather, "MAX_BYTES", 2 * 10 * 6 * 2)  # two windows of 10 cells, 6 heads
     assert kept.begin(first, 6) is kept.of(first) is not None
     assert kept.begin(third, 6) is None
