@@ -58,7 +58,7 @@ def languages_lines(comparison: Languages) -> RenderableType:
             _heads(held, languages),
             Text(f"\n{_conclusion(held)}", style="bold"),
             Text(_verdicts(held)),
-            *_kept(comparison.agreement),
+            *_shared(comparison.agreement),
         ]
     if comparison.failed:
         parts.append(
@@ -140,22 +140,22 @@ def _correlations(agreement: pd.DataFrame) -> Table:
     return table
 
 
-def _kept(agreement: pd.DataFrame) -> list[RenderableType]:
-    """Of each relation with tags the share that another language keeps, beside chance."""
-    rows = agreement[agreement["kept"].notna()].sort_values(["held", "kept"], ascending=False)
+def _shared(agreement: pd.DataFrame) -> list[RenderableType]:
+    """Of each relation with tags the share that another language gives too, beside chance."""
+    rows = agreement[agreement["shared"].notna()].sort_values(["tags", "shared"], ascending=False)
     if rows.empty:
         return []
-    titles = ("tags", "kept", "95 %", "shuffled", "p")
+    titles = ("tags", "shared", "95 %", "shuffled", "p")
     table = plain_table("relation", *titles, right=titles)
     for row in rows.head(LISTED).itertuples():
-        ends = "" if np.isnan(row.kept_low) else f"{row.kept_low:.2f} … {row.kept_high:.2f}"
+        ends = "" if np.isnan(row.shared_low) else f"{row.shared_low:.2f} … {row.shared_high:.2f}"
         table.add_row(
             row.relation,
-            f"{row.held:.0f}",
-            f"{row.kept:.2f}",
+            f"{row.tags:.0f}",
+            f"{row.shared:.2f}",
             ends,
-            f"{row.kept_shuffled:.2f}",
-            f"{row.kept_p:.3f}",
+            f"{row.shared_shuffled:.2f}",
+            f"{row.shared_p:.3f}",
         )
     if len(rows) > LISTED:
         table.add_row(f"and {len(rows) - LISTED} more")

@@ -12,7 +12,7 @@ from numpy import ndarray
 from headscope.measure.bootstrap import LEVEL, resample
 from headscope.statistics.tags import OPEN
 
-KEPT_COLUMNS = ["held", "kept", "kept_low", "kept_high", "kept_shuffled", "kept_p"]
+SHARED_COLUMNS = ["tags", "shared", "shared_low", "shared_high", "shared_shuffled", "shared_p"]
 PERMUTATIONS = 999
 FEWEST_LANGUAGES = 3
 _KEY = ["layer", "head", "id"]
@@ -60,17 +60,18 @@ def at_least(count: int, chances: Float[ndarray, " language"]) -> float:
     return float(min(1.0, exactly[count:].sum()))
 
 
-def kept_numbers(rows: pd.DataFrame, *, seed: int) -> dict[str, float]:
-    """How much of a relation's tags other languages keep.
+def shared_numbers(rows: pd.DataFrame, *, seed: int) -> dict[str, float]:
+    """How much of a relation's tags other languages share.
 
-    - `held`: tags, over heads and languages.
-    - `kept`: of the heads that hold the tag in one language, the share that another language gives
-      it too, over all pairs of languages that decide it for that head, in [0, 1].
-    - `kept_low`, `kept_high`: its 95 % interval over resampled languages; NaN of fewer than three.
-    - `kept_shuffled`: the mean of `kept` with each language's heads in an order of its own within
-      their layers; `kept_p`: the share of these that keep as much, at least 0.001.
+    - `tags`: their number, over heads and languages.
+    - `shared`: of the heads that hold the tag in one language, the share that another language
+      gives it too, over all pairs of languages that decide it for that head, in [0, 1].
+    - `shared_low`, `shared_high`: its 95 % interval over resampled languages; NaN of fewer than
+      three.
+    - `shared_shuffled`: the mean of `shared` with each language's heads in an order of its own
+      within their layers; `shared_p`: the share of these that reach as much, at least 0.001.
 
-    All but `held` are NaN where no head holds the tag in a language beside another one.
+    All but `tags` are NaN where no head holds the tag in a language beside another one.
 
     Args:
         rows: a row per head × language of one relation, with `tagged` and `verdict`.
@@ -83,28 +84,28 @@ def kept_numbers(rows: pd.DataFrame, *, seed: int) -> dict[str, float]:
     tagged = by_language["tagged"].eq(True).to_numpy(bool).T
     verdicts = by_language["verdict"]
     decided = (verdicts.notna() & ~verdicts.isin(OPEN)).to_numpy(bool).T | tagged
-    numbers = dict.fromkeys(KEPT_COLUMNS, float("nan")) | {"held": float(tagged.sum())}
-    kept = float(kept_share(tagged, decided))
-    if np.isnan(kept):
+    numbers = dict.fromkeys(SHARED_COLUMNS, float("nan")) | {"tags": float(tagged.sum())}
+    share = float(share_of_tags(tagged, decided))
+    if np.isnan(share):
         return numbers
     layer = by_language["tagged"].index.get_level_values("layer").to_numpy()
     rng = np.random.default_rng([seed, 2])
     shuffled = np.array([_shuffled_share(tagged, decided, layer, rng) for _ in range(PERMUTATIONS)])
     languages = len(tagged)
     if languages >= FEWEST_LANGUAGES:
-        shares = kept_share(tagged, decided, resample(languages, rng))
+        shares = share_of_tags(tagged, decided, resample(languages, rng))
         sides = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-        numbers["kept_low"], numbers["kept_high"] = np.nanquantile(shares, sides)
-    p_value = (1 + int((shuffled >= kept).sum())) / (1 + PERMUTATIONS)
+        numbers["shared_low"], numbers["shared_high"] = np.nanquantile(shares, sides)
+    p_value = (1 + int((shuffled >= share).sum())) / (1 + PERMUTATIONS)
     mean = float(np.nanmean(shuffled))
-    return numbers | {"kept": kept, "kept_shuffled": mean, "kept_p": p_value}
+    return numbers | {"shared": share, "shared_shuffled": mean, "shared_p": p_value}
 
 
-def kept_share(tagged: Heads, decided: Heads, weights: Languages | None = None) -> Any:
+def share_of_tags(tagged: Heads, decided: Heads, weights: Languages | None = None) -> Any:
     """Of tags in one language, the share that another gives, over pairs that decide; NaN of none.
 
     >>> tagged = np.array([[True, False], [True, False], [False, True]])
-    >>> float(kept_share(tagged, np.ones((3, 2), bool)))  # 2 of 6 pairs of a tag and a language
+    >>> float(share_of_tags(tagged, np.ones((3, 2), bool)))  # 2 of 6 pairs of a tag and a language
     0.3333333333333333
 
     Args:
@@ -126,5 +127,5 @@ def _shuffled_share(
 ) -> float:
     orders = np.stack([np.lexsort((rng.random(len(layer)), layer)) for _ in tagged])
     return float(
-        kept_share(*(np.take_along_axis(each, orders, axis=1) for each in (tagged, decided)))
+        share_of_tags(*(np.take_along_axis(each, orders, axis=1) for each in (tagged, decided)))
     )

@@ -17,7 +17,7 @@ from headscope.measure.bootstrap import resample
 from headscope.studies.sweep.languages.across import held_labels, label_counts
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.languages.lift_agreement import mean_correlation, shuffle
-from headscope.studies.sweep.languages.tag_agreement import kept_numbers, kept_share
+from headscope.studies.sweep.languages.tag_agreement import share_of_tags, shared_numbers
 from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 
@@ -147,11 +147,11 @@ def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
     console.print(languages_lines(found))
     said = console.export_text()
     assert "the same 24 documents in every language" in said
-    correlation, line, kept = (each for each in said.splitlines() if each.startswith(SUBJECT))
+    correlation, line, shared = (each for each in said.splitlines() if each.startswith(SUBJECT))
     assert line.split() == [SUBJECT, "4", "of", "4", "–", "2", "2", "1", "1"]
     assert correlation.split()[1] == "4"
     # six tags: of one head in four languages, of the other in two; 12 + 2 of 12 + 6 pairs keep them
-    assert kept.split()[1:3] == ["6", "0.78"]
+    assert shared.split()[1:3] == ["6", "0.78"]
     line = next(each for each in said.splitlines() if each.startswith("L0H2"))
     titles = next(each for each in said.splitlines() if each.startswith("head "))
     assert titles.split()[-5:] == ["ar", "en", "fr", "ja", "zh"]
@@ -200,27 +200,27 @@ def test_tags_of_one_head_are_kept_and_tags_dealt_out_within_a_layer_are_not():
     alike, dealt = np.zeros((2, 8, 24), bool)
     alike[:, 5] = True
     dealt[np.arange(8), 4 + np.arange(8) % 4] = True
-    same = kept_numbers(tags_of(alike, layer), seed=0)
-    apart = kept_numbers(tags_of(dealt, layer), seed=0)
-    assert (same["held"], same["kept"], same["kept_low"], same["kept_high"]) == (8, 1, 1, 1)
-    assert same["kept_p"] == pytest.approx(0.001)
+    same = shared_numbers(tags_of(alike, layer), seed=0)
+    apart = shared_numbers(tags_of(dealt, layer), seed=0)
+    assert (same["tags"], same["shared"], same["shared_low"], same["shared_high"]) == (8, 1, 1, 1)
+    assert same["shared_p"] == pytest.approx(0.001)
     # each of eight tags is kept by one of the seven other languages
-    assert apart["kept"] == pytest.approx(1 / 7)
-    assert apart["kept_p"] > 0.5
+    assert apart["shared"] == pytest.approx(1 / 7)
+    assert apart["shared_p"] > 0.5
     for numbers in (same, apart):  # a quarter of the layer's heads holds it
-        assert numbers["kept_shuffled"] == pytest.approx(0.25, abs=0.02)
+        assert numbers["shared_shuffled"] == pytest.approx(0.25, abs=0.02)
 
 
 def test_a_language_that_cannot_tell_or_refuses_narrowly_keeps_nothing_and_loses_nothing():
     tagged = np.array([[True, False], [True, False], [False, False], [False, False]])
     verdict = np.full(tagged.shape, "no", object)
     layer = np.zeros(2, int)
-    assert kept_numbers(tags_of(tagged, layer, verdict), seed=0)["kept"] == pytest.approx(2 / 6)
+    assert shared_numbers(tags_of(tagged, layer, verdict), seed=0)["shared"] == pytest.approx(2 / 6)
     verdict[2:, 0] = "narrowly refused", "not identifiable"
-    assert kept_numbers(tags_of(tagged, layer, verdict), seed=0)["kept"] == 1
+    assert shared_numbers(tags_of(tagged, layer, verdict), seed=0)["shared"] == 1
     verdict[1:, 0] = "not identifiable"
-    alone = kept_numbers(tags_of(tagged & [[True], [False]] * 2, layer, verdict), seed=0)
-    assert np.isnan(alone["kept"])
+    alone = shared_numbers(tags_of(tagged & [[True], [False]] * 2, layer, verdict), seed=0)
+    assert np.isnan(alone["shared"])
 
 
 def test_the_interval_of_what_is_kept_never_pairs_a_language_with_itself():
@@ -231,7 +231,7 @@ def test_the_interval_of_what_is_kept_never_pairs_a_language_with_itself():
     pairs = [(a, b) for a, b in np.ndindex(4, 4) if a != b]
     both = sum(weights[a] * weights[b] * (tagged[a] & tagged[b]).sum() for a, b in pairs)
     of = sum(weights[a] * weights[b] * (tagged[a] & decided[b]).sum() for a, b in pairs)
-    assert kept_share(tagged, decided, weights[None])[0] == pytest.approx(both / of)
+    assert share_of_tags(tagged, decided, weights[None])[0] == pytest.approx(both / of)
 
 
 def spoken(language: str, *rows: tuple[str, str, str]) -> pd.DataFrame:
