@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ CLARK = "bert-base"
 """The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
 TELLING = 3
 HALF = 0.5
+FOLDED = 76
+"""Characters of a line of an example: pages are no wider."""
 _SIMPLE = ("positional", "lexical")
 """Types that state a simple habit."""
 _LAST = ("sink", *_SIMPLE)
@@ -247,9 +250,9 @@ def _head(run: hs.Run, row: pd.Series) -> str:
 
 
 def excerpt(example: Example) -> str:
-    """An example in one line: `[[query]]`, `«target»`, and the attention on the targets."""
-    words = [*_marked(example)]
-    return f"{''.join(words).strip()}   ({example.mass:.2f} on «…»)"
+    """An example: `[[query]]`, `«target»`, and the attention on the targets; lines are folded."""
+    line = f"{''.join(_marked(example)).strip()}   ({example.mass:.2f} on «…»)"
+    return textwrap.fill(line, FOLDED, break_long_words=False, break_on_hyphens=False)
 
 
 def _marked(example: Example) -> Iterator[str]:
