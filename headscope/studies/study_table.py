@@ -366,6 +366,12 @@ STUDIES: tuple[StudyRow, ...] = (
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
     ),
     StudyRow(
+        name="why",
+        function="answers.head_answers:why",
+        result="answers.answers_result:HeadAnswers",
+        tables=(Table("why"),),
+    ),
+    StudyRow(
         name="zoo",
         function="validation.heuristic_benchmark.benchmark:zoo",
         result="validation.heuristic_benchmark.benchmark_result:Zoo",
