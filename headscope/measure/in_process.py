@@ -42,10 +42,10 @@ class InProcess:
     @property
     def model(self) -> Model:
         """The opened model, as far as it is read."""
-        return self._read_part(self._whole)
+        return self._read_part(self._whole_model)
 
     @property
-    def _whole(self) -> Model:
+    def _whole_model(self) -> Model:
         if self._model is None:
             raise RuntimeError("open comes first")
         return self._model
@@ -65,7 +65,7 @@ class InProcess:
 
     def narrow(self) -> Model:
         """The opened model in half precision, in place; see `precision.narrowed`."""
-        self._model = narrowed(self._whole)
+        self._model = narrowed(self._whole_model)
         if self._opened is not None:
             name, options = self._opened
             self._opened = name, {**options, "dtype": NARROW}
@@ -95,7 +95,7 @@ class InProcess:
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
-        return token_losses(self._whole, targets)
+        return token_losses(self._whole_model, targets)
 
     def score_shadows(
         self,

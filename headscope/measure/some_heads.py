@@ -37,7 +37,7 @@ class SomeHeads(InProcess):
         progress: OnProgress = lambda done, total: None,
     ) -> list[Example]:
         """Examples of these heads alone; see `headscope.measure.examples.find_examples`."""
-        is_whole = self.model is self._whole
+        is_whole = self.model is self._whole_model
         own_requests = [
             want for want in requests if is_whole or (want.layer, want.head) in self.heads
         ]

@@ -101,9 +101,9 @@ class Answer:
         """The relation of largest lift that the text cannot tell from a rule, if there is any."""
         rows = self.rows[self.rows["verdict"] == UNIDENTIFIABLE]
         rows = rows.sort_values("lift", ascending=False, kind="stable")
-        more = f" (and {len(rows) - 1} more)" * (len(rows) > 1)
+        others = f" (and {len(rows) - 1} more)" * (len(rows) > 1)
         names = rows[["relation", "baseline"]].head(1).itertuples(index=False)
-        return [f"{UNIDENTIFIABLE}: {alternatives(*pair)}{more}" for pair in names]
+        return [f"{UNIDENTIFIABLE}: {alternatives(*pair)}{others}" for pair in names]
 
     def lines(self) -> Iterator[str]:
         """The five lines, all but the first with a word before them that says what they hold."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from headscope.arguments import NAME, maybe, takes
@@ -107,13 +108,11 @@ class HeadAnswers(Study):
         table = self.table.iloc[::-1]
         figure = Figure(figsize=(6.4, 1.2 + 0.42 * len(table)), layout="constrained")
         axes = figure.subplots()
-        places = range(len(table))
-        axes.barh([place + 0.2 for place in places], table["mass"], 0.4, label="mass")
-        axes.barh(
-            [place - 0.2 for place in places], table["control"], 0.4, label="control", color="0.7"
-        )
+        bars = np.arange(len(table))
+        axes.barh(bars + 0.2, table["mass"], 0.4, label="mass")
+        axes.barh(bars - 0.2, table["control"], 0.4, label="control", color="0.7")
         labels = [f"{row.Index}  {row.relation}" for row in table.itertuples()]
-        axes.set_yticks(list(places), labels)
+        axes.set_yticks(bars, labels)
         axes.set_xlim(0, 1)
         axes.set_xlabel("share of attention")
         axes.legend(frameon=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from headscope.arguments import FLAG, NAME, NAMES, Kind, either, maybe, takes
 from headscope.errors import HeadscopeError, ModelError, RunError
 from headscope.heads import check_head
-from headscope.measure.progress import Progress, silent
+from headscope.measure.progress import Progress
 from headscope.measure.readable import readable
 from headscope.relations import QUICK, relations_of
 from headscope.relations.relation import Relation
@@ -44,7 +44,6 @@ def why(
     claim: str | None = None,
     measure: bool = False,
     progress: Progress = True,
-    tell: Callable[[str], None] = silent,
     **changes: Any,
 ) -> HeadAnswers:
     """Say in five lines each what some heads do, with one of their best queries.
@@ -62,7 +61,6 @@ def why(
         measure: read the model, though its atlas ships.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the tokens done and the tokens in all.
-        tell: called with a line for the user.
         changes: settings of a model that is read, such as `max_tokens=20_000`; see `hs.Settings`.
 
     Raises:
@@ -87,7 +85,7 @@ def why(
     if run is None:
         settings = settings_of(Settings(quick=True), changes)
         reading = _Reading(model, corpus, settings, asked_claim)
-        run = reading.run(names, progress=progress, tell=tell)
+        run = reading.run(names, progress=progress)
     if asked_claim is not None:
         asked_claim.check_asked(run)
     places = tuple(dict.fromkeys(head_in(run, name) for name in names))
@@ -143,9 +141,7 @@ class _Reading:
         self.model, self.settings, self.claim = model, settings, claim
         self.corpus = readable(corpus, seed=settings.seed)
 
-    def run(
-        self, names: Sequence[str], *, progress: Progress, tell: Callable[[str], None]
-    ) -> Result:
+    def run(self, names: Sequence[str], *, progress: Progress) -> Result:
         """The run of these heads' layers.
 
         Raises:
@@ -171,7 +167,6 @@ class _Reading:
             settings=self.settings,
             relations=self._relations(opened),
             progress=progress,
-            tell=tell,
             backend=backend,
         )
 
