@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import cached_property
 
 import pandas as pd
 
 from headscope.attention_kind import KINDS
 from headscope.errors import ChoiceError, RunError
 from headscope.heads import relation_of
-from headscope.relations import head_types, relations_of
+from headscope.relations import check_types, relations_of
+from headscope.relations.relation import Relation
 from headscope.statistics.conditions import QUERIES, Row, open_in_words
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.result import Result
@@ -19,37 +20,38 @@ from headscope.statistics.tags import UNIDENTIFIABLE, evidence_order
 HOLDS, ANOTHER, NO_ACCOUNT = "holds", "another type", "no account"
 CLAIM_VERDICTS = (HOLDS, ANOTHER, UNIDENTIFIABLE, NO_ACCOUNT)
 """The verdicts on a head and a name that it was given."""
-NEAREST = 3
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A head type, or one of its relations as `type/relation`."""
+    """A head type, or one of its relations or general labels as `type/relation`."""
 
     name: str
 
     @property
     def type(self) -> str:
-        """The head type."""
+        """The head type that it is of."""
         return self.name.partition("/")[0]
 
+    @cached_property
+    def relations(self) -> dict[str, None]:
+        """Full names of the relations that the name speaks of, in the order of the table."""
+        every = [
+            relation for kind in KINDS.values() for relation in relations_of([self.type], kind)
+        ]
+        if "/" not in self.name:
+            return dict.fromkeys(relation.id for relation in every)
+        return dict.fromkeys(r.id for r in every if self.name in (r.id, *_general_names(r)))
+
     def check(self) -> None:
-        """Refuse what is neither a head type nor one of its relations.
+        """Refuse what is neither a head type nor one of its relations or general labels.
 
         Raises:
-            ChoiceError: it is neither; the nearest names come first in the message.
+            ChoiceError: it is none.
         """
-        types = [*head_types()]
-        relations = dict.fromkeys(
-            relation.id for kind in KINDS.values() for relation in relations_of(None, kind)
-        )
-        if self.name in types or self.name in relations:
-            return
-        of_the_type = [name for name in relations if name.startswith(f"{self.type}/")]
-        known = of_the_type if "/" in self.name and of_the_type else [*types, *relations]
-        near = get_close_matches(self.name, known, NEAREST)
-        choices = dict.fromkeys([*near, *(of_the_type if known is of_the_type else types)])
-        raise ChoiceError("head type or type/relation", self.name, choices)
+        check_types([self.type])
+        if not self.relations:
+            raise ChoiceError("relation", self.name, Claim(self.type).relations)
 
     def check_asked(self, run: Result) -> None:
         """Refuse a name that a run did not ask of its heads.
@@ -57,24 +59,17 @@ class Claim:
         Raises:
             RunError: it asked for no such type or relation.
         """
-        relations = sorted({relation_of(name) for name in run.rules})
-        types = sorted({name.partition("/")[0] for name in relations})
-        if self.type not in types:
+        asked_relations = dict.fromkeys(relation_of(name) for name in run.rules)
+        if not self.relations.keys() & asked_relations.keys():
+            types = dict.fromkeys(name.partition("/")[0] for name in asked_relations)
             raise RunError(
-                f"this run of {run.name} did not ask for {self.type}, but for {', '.join(types)}"
-            )
-        of_the_type = [name for name in relations if name.startswith(f"{self.type}/")]
-        if "/" in self.name and self.name not in of_the_type:
-            raise RunError(
-                f"this run of {run.name} did not ask for {self.name}, but for "
-                f"{', '.join(of_the_type)}"
+                f"this run of {run.name} did not ask for {self.name}; its head types are "
+                f"{', '.join(types)}"
             )
 
     def is_of(self, rows: pd.DataFrame) -> pd.Series:
         """Marks the rows of evidence that the name speaks of."""
-        if "/" not in self.name:
-            return rows["type"] == self.name
-        return (rows["type"] + "/" + rows["relation"].map(relation_of)) == self.name
+        return (rows["type"] + "/" + rows["relation"].map(relation_of)).isin([*self.relations])
 
     def verdict(self, rows: pd.DataFrame) -> tuple[str, pd.Series | None]:
         """The verdict on a head, and the row of its evidence that says why; None where none does.
@@ -95,6 +90,12 @@ class Claim:
         if (claimed["verdict"] == UNIDENTIFIABLE).any() or len(undecided) == len(claimed):
             return UNIDENTIFIABLE, undecided.iloc[0]
         return (ANOTHER, tagged.iloc[0]) if len(tagged) else (NO_ACCOUNT, claimed.iloc[0])
+
+
+def _general_names(relation: Relation) -> list[str]:
+    """The full names of the labels above a relation's own."""
+    names = () if relation.label is None else relation.label.general
+    return [f"{relation.type}/{name}" for name in names]
 
 
 def _has_queries(rows: pd.DataFrame) -> pd.Series:

@@ -71,6 +71,14 @@ def test_a_relation_is_told_from_another_of_its_type(planted):
     }
 
 
+def test_a_general_label_holds_of_a_head_with_one_of_its_relations():
+    answers = hs.studies.why(
+        "atlas:smollm2", ["L10H1", "L16H0"], claim="syntactic/argument:dep>head", progress=False
+    )
+    assert answers.table["claim_verdict"].tolist() == [HOLDS, ANOTHER]
+    assert answers.table["relation"].iloc[0] == "syntactic/obj:dep>head"
+
+
 def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted):
     verdicts = claimed(planted, "lexical", "nearest verb", "uniform")
     assert verdicts == {"nearest verb": HOLDS, "uniform": NO_ACCOUNT}
@@ -206,11 +214,11 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
         (MINI, "L9H9", {}, RunError, r"no head L9H9 in .*; they go up to L5H7"),
         (MINI, "nine", {}, HeadscopeError, "'nine' is not a head; write L5H1 or 5.1"),
         (MINI, [], {}, ArgumentError, r"heads is an empty list, expected names of heads"),
-        (MINI, "L0H0", {"claim": "inductoin"}, ChoiceError, r"choose from: induction, "),
-        ("mini", "L0H0", {"claim": "positional/ofset-1"}, ChoiceError, r"from: positional/offset-1,"),
+        (MINI, "L0H0", {"claim": "inductoin"}, ChoiceError, r"inductoin' \(is induction meant\?\); choose from: sink, "),
+        ("mini", "L0H0", {"claim": "positional/ofset-1"}, ChoiceError, r"\(is positional/offset-1 meant\?\); choose"),
         (MINI, "L0H0", {"claim": "alignment"}, HeadscopeError, "not asked of heads with causal"),
         ("atlas:mini", "L9H9", {}, RunError, "no head L9H9 in this run; they go up to L5H7"),
-        ("atlas:mini", "L0H0", {"claim": "alignment"}, RunError, "did not ask for alignment, but"),
+        ("atlas:mini", "L0H0", {"claim": "alignment"}, RunError, "did not ask for alignment; its head types are"),
         ("atlas:mini", "L0H0", {"measure": True}, RunError, "measure: a run is read as it is"),
         ("atlas:mini", "L0H0", {"seed": 3}, RunError, "seed: a run is read as it is"),
         (MINI, "L0H0", {"corpus": "nowhere.txt"}, CorpusError, "nowhere.txt: no such corpus file"),
@@ -275,7 +283,7 @@ def test_the_command_measures_a_folder_and_prints_a_table_for_programs(tmp_path)
     ("words", "message"),
     [
         (["mini"], "no head is named; write one such as L5H1, or --heads FILE"),
-        (["mini", "L0H0", "--as", "poetic"], "no head type or type/relation named 'poetic'"),
+        (["mini", "L0H0", "--as", "poetic"], "no head type named 'poetic'"),
         (["mini", "L0H0", "--heads", "nowhere"], "nowhere: cannot be read"),
         (["atlas:mini", "L0H0", "--twin"], "twin: a run is read as it is; give the name of its"),
         (["nine", "nine"], "'nine' is not a head"),
