@@ -294,3 +294,14 @@ def test_the_command_refuses_in_one_line_with_exit_code_2(words, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_guide_s_example_is_what_the_command_prints():
+    page = (data_folder().parent / "docs" / "guide.md").read_text(encoding="utf-8")
+    words, block = re.search(
+        r"```text\n\$ headscope why ([^\n]*)\n(.*?)\n```", page, re.DOTALL
+    ).groups()
+    model, *heads, option, claim = words.split()
+    assert option == "--as"
+    answers = hs.studies.why(model, heads, claim=claim, progress=False)
+    assert block == folded(str(answers), 80)
