@@ -25,6 +25,9 @@ from headscope.studies.answers.short_example import short_example
 
 MARKS_MEAN = "best: the mass of one of its best queries, [[query]], «target»; … is left out"
 
+MOST_FAILED = 4
+"""Conditions that are named of those that fail."""
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -172,4 +175,5 @@ def _failed(row: Row) -> str:
     failed = [c for c in CONDITIONS if c.is_asked(row) and c.fails(table).iloc[0]]
     if len(failed) == 1:
         return failed[0].account(row, fails=True)
-    return ", ".join(condition.name for condition in failed)
+    names = ", ".join(condition.name for condition in failed[:MOST_FAILED])
+    return names + f" and {len(failed) - MOST_FAILED} more" * (len(failed) > MOST_FAILED)
