@@ -112,8 +112,8 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     folder = Path(folder)
     if not is_run(folder):
         raise RunError(
-            f"{folder!s:.200}{nearest(str(folder), atlas_names())}: no run here ({RUN} is missing); "
-            "write one with headscope classify"
+            f"{folder!s:.200}{nearest(str(folder), atlas_names())}: no run here ({RUN} is "
+            "missing); write one with headscope classify"
         )
     info, rules = read_record(readable_path(folder, RUN))
     files = info.pop("files", None)  # of this folder, not of the run
