@@ -283,7 +283,7 @@ def table_list() -> str:
     """A line per study that writes tables for the page on file formats."""
     rows = [
         (
-            f"`headscope {row.words}`" if row.group else f"`hs.{row.name}`",
+            f"`headscope {row.words}`" if row.group else f"`hs.studies.{row.name}`",
             ", ".join(f"`{written.name}`" for written in row.tables),
         )
         for row in STUDIES

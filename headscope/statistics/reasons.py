@@ -35,14 +35,8 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
     Raises:
         RunError: the run has no such head, or no such relation.
     """
-    layer, number = parse_head(head, result.head_names)
-    heads, label = result.heads, head_name(layer, number, result.head_names)
-    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
-        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
-        if layer in others:
-            raise RunError(f"no head {label} in this run: {told_of(others)}")
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
-        raise RunError(f"no head {label} in this run; they go up to {last}")
+    layer, number = head_in(result, head)
+    label = head_name(layer, number, result.head_names)
     written = result.info.get("effects", {})
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     if relation is not None:
@@ -66,6 +60,24 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def head_in(result: Result, head: str) -> tuple[int, int]:
+    """Layer and number of a head of a run, by its name.
+
+    Raises:
+        RunError: the run has no such head.
+        HeadscopeError: it is no name of a head.
+    """
+    layer, number = parse_head(head, result.head_names)
+    heads, label = result.heads, head_name(layer, number, result.head_names)
+    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
+        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
+        if layer in others:
+            raise RunError(f"no head {label} in this run: {told_of(others)}")
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
+        raise RunError(f"no head {label} in this run; they go up to {last}")
+    return layer, number
 
 
 def check_relation(result: Result, relation: str) -> None:

@@ -51,7 +51,8 @@ class StudyRow:
     result: str
     """Class of what it returns."""
     group: str = ""
-    """Group of the command in `GROUPS`; empty for a study of Python alone."""
+    """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
+    more to do than the study."""
     command: str = ""
     """Name of the command within its group, where that is another than the function's."""
     is_new: bool = False
@@ -364,6 +365,12 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
+    ),
+    StudyRow(
+        name="why",
+        function="answers.head_answers:why",
+        result="answers.answers_result:HeadAnswers",
+        tables=(Table("why"),),
     ),
     StudyRow(
         name="zoo",

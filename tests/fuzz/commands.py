@@ -46,7 +46,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
     plain = {name: words_with(name, values) for name in COMMANDS}
     return plain | {
         "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"], "report": [desk.given],
-        "show": ["mini", "0.0", "a"], "atlas": [desk.given, "--out", "new.pdf"],
+        "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"], "calibrate": ["-q"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"], "film": ["swept"],
