@@ -32,11 +32,11 @@ def full_attention_scores(streaming: Streaming) -> Float[ndarray, "layer key_val
     """
     heads = streaming.table
     count, streams = len(heads), int(heads["streams"].sum())
-    place = heads["place"].to_numpy() - 1
-    below = place / (2 * max(streams, 1))
-    above = 0.5 + (place - streams) / (2 * max(count - streams, 1))
+    rank = heads["place"].to_numpy() - 1
+    below = rank / (2 * max(streams, 1))
+    above = 0.5 + (rank - streams) / (2 * max(count - streams, 1))
     scores = np.ones((heads["layer"].max() + 1, heads["head"].max() + 1))
-    scores[heads["layer"], heads["head"]] = np.where(place < streams, below, above)
+    scores[heads["layer"], heads["head"]] = np.where(rank < streams, below, above)
     return scores
 
 

@@ -154,11 +154,13 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
 def _read_scatter(path: Path, model: str) -> pd.DataFrame:
     would_do = "Neuronpedia's scatter_data.json, or a CSV of published scores"
     raw = given_file(path, would_do)
-    beside = path.with_name("config.json")
-    config = given_file(beside, "Neuronpedia's config.json") if beside.is_file() else b"{}"
+    config_path = path.with_name("config.json")
+    config = (
+        given_file(config_path, "Neuronpedia's config.json") if config_path.is_file() else b"{}"
+    )
     try:
         heads = pd.DataFrame(json.loads(raw)).astype({"layer": "int64", "head": "int64"})
-        named = json.loads(config).get("model_name", model)
+        model = json.loads(config).get("model_name", model)
         table = heads.melt(["layer", "head"], var_name="metric").dropna()
         table = table.astype({"value": "float64"})
     except (
@@ -172,7 +174,7 @@ def _read_scatter(path: Path, model: str) -> pd.DataFrame:
         raise RunError(f"{path}: no list of heads with their metrics; give {would_do}") from error
     if not np.isfinite(table["value"]).all() or heads.duplicated(["layer", "head"]).any():
         raise RunError(f"{path}: a score is no finite number, or a head is there twice")
-    return table.assign(model=str(named), revision="main")[COLUMNS]
+    return table.assign(model=str(model), revision="main")[COLUMNS]
 
 
 def read_related(path: Path) -> pd.DataFrame:
