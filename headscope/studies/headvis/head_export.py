@@ -33,7 +33,7 @@ from headscope.studies.headvis.written import (
 MEMORY = 2**29
 """Bytes of cells and vectors that are kept at once, about."""
 CELL_BYTES, NUMBER_BYTES = 12, 4
-SHOWN = 7_680
+SAMPLED_TOKENS = 7_680
 """Tokens of a head's sequences together, about: with eight cells of each, its file has 0.9 MB at
 most."""
 EMPTY = ("attributions/qk", "attributions/ov", "custom_sequences")
@@ -68,10 +68,10 @@ class ExportInput:
     def per_interval(self) -> int:
         """Sequences of each stretch that are shown: fewer of long ones, and one at least."""
         longest = max(map(len, self.windows))
-        return max(1, min(PER_INTERVAL, SHOWN // (INTERVALS * longest)))
+        return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
 
     @property
-    def shown(self) -> int:
+    def sampled(self) -> int:
         """Sequences of a head that are shown."""
         return min(len(self.windows), INTERVALS * self.per_interval)
 
@@ -84,7 +84,7 @@ class ExportInput:
     def groups(self) -> list[tuple[slice, HeadSelection]]:
         """The heads that are read together in the second pass, and in the third."""
         length = self.tokens / len(self.windows)
-        head_bytes = self.shown * length * IN_A_ROW * CELL_BYTES
+        head_bytes = self.sampled * length * IN_A_ROW * CELL_BYTES
         if self.has_clouds:
             engine: Any = self.model.engine
             head_bytes += 4 * self.points * engine.dimensions.d_head * NUMBER_BYTES
@@ -114,7 +114,7 @@ def expected_bytes(reading: ExportInput) -> int:
             place_bytes = len(f"{lengths[number] ** 2 // 2},")
             written += len(cells.index) * (place_bytes + VALUE_BYTES)
             strong += len(top_pairs(cells, lengths[number]))
-    sampled_tokens = reading.shown / count * reading.tokens
+    sampled_tokens = reading.sampled / count * reading.tokens
     sequences = sampled_tokens * (written / sum(lengths) + heads * TOKEN_BYTES)
     points = min(strong / sum(lengths) * reading.tokens, heads * reading.points)
     clouds = points * POINT_BYTES + reading.tokens * TOKEN_BYTES if reading.has_clouds else 0.0

@@ -52,7 +52,7 @@ RANK_COLUMNS = [
     "p_value",
     "best",
 ]
-_PLACE = ["layer", "head"]
+_HEAD = ["layer", "head"]
 _RELATED_COLUMNS = ["layer", "head", "relation", "sign", "but_itself"]
 
 
@@ -234,11 +234,11 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
         RunError: the run has another number of layers or heads.
     """
     shape, rows = run_shape(run), []
-    heads = run.heads[_PLACE].sort_values(_PLACE).to_numpy()
+    heads = run.heads[_HEAD].sort_values(_HEAD).to_numpy()
     for metric, about, unsorted in _metrics(run, scores, name, PUBLISHED):
-        table = unsorted.sort_values(_PLACE)
-        if not np.array_equal(table[_PLACE], heads):
-            least = [int(table[axis].max()) + 1 for axis in _PLACE]
+        table = unsorted.sort_values(_HEAD)
+        if not np.array_equal(table[_HEAD], heads):
+            least = [int(table[axis].max()) + 1 for axis in _HEAD]
             raise RunError(
                 f"this run has {shape[0]} layers × {shape[1]} heads, and {metric} of {name} has "
                 f"{len(table)} scores of {least[0]} × {least[1]}"
@@ -377,7 +377,7 @@ def by_layer(
     heads: pd.DataFrame, column: str, shape: tuple[int, int]
 ) -> Float[ndarray, "layer head"]:
     """A column of a table with a row for every head."""
-    return np.asarray(heads.sort_values(_PLACE)[column], float).reshape(shape)
+    return np.asarray(heads.sort_values(_HEAD)[column], float).reshape(shape)
 
 
 def masses_of(run: Result, relation: str) -> Float[ndarray, "layer head"] | None:

@@ -128,7 +128,7 @@ def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences):
     """Eight cells of every token, in windows of any length, and as many points as there may be."""
     windows = [Window("w", np.zeros(length, int), (" tokens",) * length)] * 300
     reading = ExportInput(None, windows, HeadSelection(((0, 0),)), 0, POINTS)
-    assert reading.shown == sequences
+    assert reading.sampled == sequences
     sample = sample_sequences(np.full(300, 0.1234), np.random.default_rng(0), reading.per_interval)
     assert len(sample) == sequences
     index = np.arange(length)[:, None] * length + length - 8 + np.arange(8)
