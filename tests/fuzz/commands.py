@@ -117,7 +117,14 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
     if name in SUFFIXES or name == "save":
-        if name == "out" and command in ("classify", "duo_attention", "gallery", "headvis", "languages", "sweep"):
+        if name == "out" and command in (
+            "classify",
+            "duo_attention",
+            "gallery",
+            "headvis",
+            "languages",
+            "sweep",
+        ):
             return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is
