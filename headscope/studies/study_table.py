@@ -16,7 +16,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         TOP: "What a day's work needs.",
         DRAW: "A run as a picture for a paper.",
-        EXPORT: "Runs as a site, or as the data of another page.",
+        EXPORT: "Runs as a site, or as the data of other programs.",
         SWEEP: "Many models, revisions, corpora or languages.",
         STUDY: "One question about a model: its weights, size, likeness, pruning, …",
         CHECK: "How often tags are right; what ships; which models load.",
@@ -255,6 +255,7 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=(
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
+            "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
         ),
         lines="validation.verify_result:verification_lines",
         shared=MappingProxyType({"model": "published"}),
