@@ -7,6 +7,7 @@ on stderr and exits with code 2.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 LONGEST = 1200
 """Characters of a message; file names and options may have thousands."""
@@ -65,10 +66,28 @@ class ChoiceError(HeadscopeError):
     >>> raise ChoiceError("dtype", "int8", ["float32", "float16"])
     Traceback (most recent call last):
     headscope.errors.ChoiceError: no dtype named 'int8'; choose from: float32, float16
+    >>> raise ChoiceError("dtype", "flaot16", ["float16"])
+    Traceback (most recent call last):
+    headscope.errors.ChoiceError: no dtype named 'flaot16' (is float16 meant?); choose from: float16
     """
 
     def __init__(self, what: str, value: str, choices: Iterable[str]) -> None:
-        super().__init__(f"no {what} named {value!r:.80}; choose from: {', '.join(choices)}")
+        choices = list(choices)
+        super().__init__(
+            f"no {what} named {value!r:.80}{nearest(value, choices)}; choose from: "
+            f"{', '.join(choices)}"
+        )
+
+
+def nearest(value: str, choices: Iterable[str]) -> str:
+    """The one of the choices that a mistyped name may mean, to be added to a message.
+
+    >>> nearest("smolm2", ["smollm2", "minilm"]), nearest("gpt2", ["smollm2", "minilm"])
+    (' (is smollm2 meant?)', '')
+    """
+    # a long name from a file is no typing error, and comparing takes its square
+    near = get_close_matches(value[:80], choices, 1, cutoff=0.75)
+    return f" (is {near[0]} meant?)" if near and near[0] != value else ""
 
 
 def first_line(error: BaseException) -> str:

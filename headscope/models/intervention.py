@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headscope.models.engines.override import AttentionCall, Output, overridden
-from headscope.models.layout.modules import attention_by_layer
-from headscope.models.layout.projections import output_projection
+from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
 
 HeadOutputs = Float[Tensor, "window position head width"]
@@ -29,7 +28,7 @@ Pattern = Float[Tensor, "window _ query key"]
 
 
 class Intervention(ABC):
-    """A change of a causal model that runs under the fused engine."""
+    """A change of a model that runs under the fused engine."""
 
     @property
     @abstractmethod
@@ -68,11 +67,11 @@ class OutputChange(Intervention):
     def applied(self, model: Model) -> Iterator[None]:
         """Change the model within this context."""
         engine: Any = model.engine
-        modules = attention_by_layer(engine.network)
+        outputs = outputs_by_layer(engine.network)
         with ExitStack() as hooks:
             for layer in sorted(self.layers):
                 hook = self._before_output(layer, model.heads)
-                handle = output_projection(modules[layer]).register_forward_pre_hook(hook)
+                handle = outputs[layer].register_forward_pre_hook(hook)
                 hooks.enter_context(handle)
             yield
 

@@ -19,9 +19,9 @@ from huggingface_hub.errors import (
 )
 
 from headscope.corpus.shipped import MINI, mini_folder
-from headscope.errors import ModelError, first_line
+from headscope.errors import ModelError, first_line, nearest
 from headscope.models.package_index import packaged_path
-from headscope.models.packaged import PACKAGED, is_reserved
+from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
 from headscope.paths import real_name
 
 TIMEOUT = 5.0
@@ -96,7 +96,8 @@ def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> t
         ) from error
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise ModelError(
-            f"{wanted_model}: the hub has no such model or revision; {WAYS_ON}"
+            f"{wanted_model}{nearest(name, reserved_names())}: the hub has no such model or "
+            f"revision; {WAYS_ON}"
         ) from error
     except (OSError, HfHubHTTPError, RuntimeError) as error:
         return _from_cache(name, revision, files, error)
@@ -118,8 +119,8 @@ def _from_cache(
         wanted_model = f"{name!r} at {revision}" if revision else repr(name)
         cause = first_line(reason)
         raise ModelError(
-            f"{wanted_model} is no local folder, and the Hugging Face hub cannot be reached "
-            f"({cause}); {WAYS_ON}"
+            f"{wanted_model}{nearest(name, reserved_names())} is no local folder, and the Hugging "
+            f"Face hub cannot be reached ({cause}); {WAYS_ON}"
         ) from error
     return Path(folder), Path(folder).name
 

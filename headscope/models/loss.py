@@ -142,17 +142,28 @@ def network_of(model: Model) -> Any:
             last residual stream times the unembedding.
     """
     refuse_encoder(model, "what changes its heads and reads its loss")
+    network = plain_network_of(model)
+    if network not in _checked_networks:
+        _check_unembedding(model.name, network)
+        _checked_networks.add(network)
+    return network
+
+
+def plain_network_of(model: Model) -> Any:
+    """The plain Hugging Face network of a model with one kind of attention.
+
+    Raises:
+        ModelError: it has an encoder and a decoder, or runs by another engine.
+    """
+    if model.parts:
+        refuse_encoder(model, "what changes its heads")
     if not isinstance(model.engine, FusedEngine):
         why = f" ({model.notes[0]})" if model.notes else ""
         raise ModelError(
             f"{model.name}: heads are changed in the plain Hugging Face network, which the fused "
             f"engine has; this model runs under the {model.engine.name} engine{why}"
         )
-    network = model.engine.network
-    if network not in _checked_networks:
-        _check_unembedding(model.name, network)
-        _checked_networks.add(network)
-    return network
+    return model.engine.network
 
 
 @torch.inference_mode()

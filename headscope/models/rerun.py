@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
@@ -16,29 +17,54 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from headscope.errors import ModelError
+from headscope.models.engines.engine import StoppedError
+from headscope.models.engines.fused import stopped
 from headscope.models.engines.override import module_input
 from headscope.models.intervention import HeadOutputs, HeadsSet, Intervention, by_head
 from headscope.models.layout.modules import attention_by_layer
-from headscope.models.layout.projections import output_projection
+from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
-from headscope.models.loss import chunked_losses, last_stream, network_of
+from headscope.models.loss import chunked_losses, last_stream, network_of, plain_network_of
 
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
 
 
+class Score(Enum):
+    """A number for each place of a text that says how well a model does there."""
+
+    NEXT = "next"
+    """The log-probability of the token there, predicted from those before it."""
+    MASKED = "masked"
+    """The log-probability of the token there, which is masked."""
+    STATE = "state"
+    """0 less the distance of the last state there from that of the untouched model, in lengths of
+    the latter: what is left of an encoder without a head that fills in masked tokens."""
+
+    @classmethod
+    def of(cls, model: Model) -> Score:
+        """The score that a model can be asked for."""
+        if model.attention_kind.predicts_next:
+            return cls.NEXT
+        engine: Any = model.engine
+        fills_in = engine.network.get_output_embeddings() is not None
+        return cls.MASKED if fills_in and model.tokenizer.mask is not None else cls.STATE
+
+
 class TokenRows(NamedTuple):
-    """Rows of tokens, padded on the right, and the tokens to predict in them."""
+    """Rows of tokens, padded on the right, and the places in them that are scored."""
 
     tokens: Int[Tensor, "row position"]
     lengths: Int[Tensor, " row"]
     row: Int[Tensor, " place"]
     position: Int[Tensor, " place"]
+    labels: Int[Tensor, " place"] | None = None
+    """The tokens to predict, where they are not those of the rows: masked ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class CleanRun:
-    """Values of one untouched run: each block's input, each head's z, and the predictions.
+    """Values of one untouched run: each block's input, each head's z, and the scores.
 
     `inputs` are by the places of the blocks, `z` by the layers' numbers: of a hybrid only some
     layers have a z.
@@ -47,8 +73,9 @@ class CleanRun:
     rows: TokenRows
     inputs: Sequence[Float[Tensor, "row position model"]]
     z: Mapping[int, HeadOutputs]
-    log_probabilities: Float[Tensor, " place"]
-    """Of each token that is to be predicted."""
+    states: Float[Tensor, "place d_model"]
+    """What is unembedded for each place; of an encoder without an unembedding its last state."""
+    scores: Float[Tensor, " place"]
 
 
 class Rerunner:
@@ -60,12 +87,12 @@ class Rerunner:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.network: Any = network_of(model)
-        attention = attention_by_layer(self.network)
-        self.blocks = _blocks(model, self.network, attention)
-        self.outputs = {
-            layer: output_projection(attention[layer]) for layer in model.attention_layers
-        }
+        predicts_next = model.attention_kind.predicts_next
+        self.network: Any = network_of(model) if predicts_next else plain_network_of(model)
+        self.score = Score.of(model)
+        self.blocks = _blocks(model, self.network, attention_by_layer(self.network))
+        outputs = outputs_by_layer(self.network)
+        self.outputs = {layer: outputs[layer] for layer in model.attention_layers}
         """W_O by the numbers of the layers that have heads."""
         self._returns_tuple = self._block_returns_tuple()
 
@@ -83,17 +110,17 @@ class Rerunner:
                 hooks.enter_context(block.register_forward_pre_hook(store_input, with_kwargs=True))
             for output in self.outputs.values():
                 hooks.enter_context(output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
-            stream = last_stream(self.network, rows.tokens)
+            states = self._states(rows)
         heads = (by_head(layer_z, self.model.heads) for layer_z in z)
         by_layer = dict(zip(self.outputs, heads, strict=True))
-        return CleanRun(rows, inputs, by_layer, self._log_probabilities(stream, rows))
+        return CleanRun(rows, inputs, by_layer, states, self._scores(states, rows, states))
 
     @torch.inference_mode()
-    def log_probabilities(
-        self, clean: CleanRun, intervention: Intervention
-    ) -> Float[Tensor, " place"]:
-        """The log-probability of each token that is to be predicted, with an intervention."""
-        return self._log_probabilities(self._stream(clean, intervention), clean.rows)
+    def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:
+        """The score of each place with an intervention; see `Score`."""
+        with self._rerun(clean, intervention):
+            states = self._states(clean.rows)
+        return self._scores(states, clean.rows, clean.states)
 
     @torch.inference_mode()
     def distributions(
@@ -105,7 +132,9 @@ class Rerunner:
             clean: the untouched run of one row.
             intervention: a change of the model; None leaves it as it is.
         """
-        unembed, stream = self.network.get_output_embeddings(), self._stream(clean, intervention)
+        with self._rerun(clean, intervention):
+            stream = last_stream(self.network, clean.rows.tokens)
+        unembed = self.network.get_output_embeddings()
         parts = torch.split(stream[0], UNEMBED_ROWS)
         return torch.cat([unembed(part).float().log_softmax(-1) for part in parts])
 
@@ -117,8 +146,9 @@ class Rerunner:
                 hooks.enter_context(block.register_forward_pre_hook(lambda *_: pause()))
             yield
 
-    def _stream(self, clean: CleanRun, intervention: Intervention | None) -> Tensor:
-        """The last stream; with no intervention from the last block on."""
+    @contextmanager
+    def _rerun(self, clean: CleanRun, intervention: Intervention | None) -> Iterator[None]:
+        """Blocks below the intervention hand on what they did; without one all but the last do."""
         layers = () if intervention is None else intervention.layers
         first = min(layers, default=len(self.blocks) - 1)
         with ExitStack() as within:
@@ -127,15 +157,45 @@ class Rerunner:
             within.enter_context(
                 nullcontext() if intervention is None else intervention.applied(self.model)
             )
-            return last_stream(self.network, clean.rows.tokens)
+            yield
 
-    def _log_probabilities(self, stream: Tensor, rows: TokenRows) -> Float[Tensor, " place"]:
-        predicting, labels = (
-            stream[rows.row, rows.position - 1],
-            rows.tokens[rows.row, rows.position],
-        )
-        losses = list(chunked_losses(self.network, predicting, labels))
-        return -torch.cat(losses) if losses else stream.new_zeros(0)
+    def _states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:
+        """What is unembedded for each place, or its last state."""
+        if self.score is Score.NEXT:
+            return last_stream(self.network, rows.tokens)[rows.row, rows.position - 1]
+        # padding is seen by tokens that look ahead
+        position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
+        visible = position < rows.lengths.to(position.device)[:, None]
+        options = {"attention_mask": None if visible.all() else visible}
+        if self.score is Score.STATE:
+            states: Tensor = self.network.base_model(rows.tokens, **options).last_hidden_state
+            return states[rows.row, rows.position]
+        before: list[Tensor] = []
+
+        def take(_: nn.Module, states: tuple[Tensor, ...]) -> None:
+            before.append(states[0][rows.row, rows.position])
+            raise StoppedError
+
+        # a masked language model has layers of its own between the last state and this
+        hook = self.network.get_output_embeddings().register_forward_pre_hook(take)
+        try:
+            with stopped():
+                self.network(rows.tokens, **options)
+        finally:
+            hook.remove()
+        return before[0]
+
+    def _scores(
+        self,
+        states: Float[Tensor, "place d_model"],
+        rows: TokenRows,
+        clean: Float[Tensor, "place d_model"],
+    ) -> Float[Tensor, " place"]:
+        if self.score is Score.STATE:
+            return -(states - clean).norm(dim=-1) / clean.norm(dim=-1)
+        labels = rows.tokens[rows.row, rows.position] if rows.labels is None else rows.labels
+        losses = list(chunked_losses(self.network, states, labels))
+        return -torch.cat(losses) if losses else states.new_zeros(0)
 
     @torch.inference_mode()
     def _block_returns_tuple(self) -> bool:
@@ -144,7 +204,7 @@ class Rerunner:
         tokens = torch.arange(8, device=self.model.device)[None] % self.model.vocabulary_size
         handle = self.blocks[0].register_forward_hook(lambda *args: outputs.append(args[-1]))
         try:
-            last_stream(self.network, tokens)
+            self.network.base_model(tokens)
         finally:
             handle.remove()
         return isinstance(outputs[0], tuple)

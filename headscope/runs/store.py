@@ -13,11 +13,11 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from headscope.errors import RunError
+from headscope.errors import RunError, nearest
 from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
 from headscope.printing import print_above_bars
-from headscope.runs.atlas import Atlas, atlas_of, unpacked
+from headscope.runs.atlas import Atlas, atlas_names, atlas_of, unpacked
 from headscope.runs.folder import (
     EVIDENCE,
     HEADS,
@@ -112,7 +112,8 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     folder = Path(folder)
     if not is_run(folder):
         raise RunError(
-            f"{folder!s:.200}: no run here ({RUN} is missing); write one with headscope classify"
+            f"{folder!s:.200}{nearest(str(folder), atlas_names())}: no run here ({RUN} is "
+            "missing); write one with headscope classify"
         )
     info, rules = read_record(readable_path(folder, RUN))
     files = info.pop("files", None)  # of this folder, not of the run

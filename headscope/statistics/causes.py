@@ -25,8 +25,16 @@ BEHAVIOURS = {
     "pronoun": ("the log-odds of the pronoun that agrees", "nats"),
     "near": ("the log-probability of what follows its queries", "nats per token"),
     "away": ("the log-probability of all other tokens", "nats per token"),
+    "masked-near": ("the log-probability of its queries, masked", "nats per token"),
+    "masked-away": ("the log-probability of all other tokens, masked", "nats per token"),
+    "state-near": ("the last state at its queries", "of its length"),
+    "state-away": ("the last state at all other tokens", "of its length"),
     EDGES: ("the next token's distribution at its queries", "nats"),
 }
+NEAR = ("near", "masked-near", "state-near")
+AWAY = ("away", "masked-away", "state-away")
+"""At a relation's queries, and elsewhere; encoders are asked to fill in masked tokens, or how far
+their last states move."""
 
 BREAKS = "breaks what it looks at"
 IDLE = "writes without mattering"
@@ -39,7 +47,8 @@ LEAST_EDGES = 0.005
 """Least divergence above that of the controls, in nats, that is an effect: by Pinsker's inequality
 it moves at most 5 % of the next token's probability."""
 LEAST_HEADS = 0.02
-"""Least loss beyond that of the control heads, in nats per token or of log-odds."""
+"""Least loss beyond that of the control heads, in nats per token or of log-odds; of states a share
+of their length."""
 COMPETENT = 0.1
 """Nats by which the untouched model must be above chance, the whole interval of it."""
 
@@ -65,7 +74,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     if table.empty:  # heads were named that have no tag
         return pd.DataFrame(columns=CAUSE_COLUMNS)
     causes = table.reindex(columns=[*table.columns, *(LOSSES - {*table.columns})])
-    tested = causes["p_value"].notna() & (causes["verdict"] == "") & (causes["behaviour"] != "away")
+    tested = causes["p_value"].notna() & (causes["verdict"] == "") & ~causes["behaviour"].isin(AWAY)
     causes["q_value"] = np.nan
     if tested.any():
         causes.loc[tested, "q_value"] = adjusted(causes.loc[tested, "p_value"].to_numpy(float))
@@ -84,7 +93,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     idle = tested & small & np.array(writers, bool)
     conditions = [causes["verdict"] != "", breaks, idle]
     words = np.select(conditions, [causes["verdict"], BREAKS, IDLE], NO_CAUSE)
-    causes["verdict"] = np.where(causes["behaviour"] == "away", "", words)
+    causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
     causes["agrees"] = breaks
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
@@ -94,11 +103,11 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
 def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
     """Heads worse than each of the control's, and at the relation's queries than elsewhere."""
     key = ["kind", "type", "heads"]
-    away_effects = table[table["behaviour"] == "away"].set_index(key)["effect"].to_dict()
+    away_effects = table[table["behaviour"].isin(AWAY)].set_index(key)["effect"].to_dict()
     away_effect = [
         away_effects.get(group, np.nan) for group in table[key].itertuples(index=False, name=None)
     ]
-    near = (table["behaviour"] != "near") | np.isnan(away_effect) | (table["effect"] < away_effect)
+    near = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect) | (table["effect"] < away_effect)
     worse = table["ci_high"] < np.fmin(0, table["control_low"].astype(float))
     return (table["behaviour"] == EDGES) | (worse & near)
 
@@ -106,9 +115,9 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
 def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Effects on predictions of silencing a tag's edges, then the head; a sentence each."""
     causes = rows_of_head(table, layer, head)
-    away = causes[causes["behaviour"] == "away"].set_index("type")["effect"]
+    away = causes[causes["behaviour"].isin(AWAY)].set_index("type")["effect"]
     edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
-    alone = causes[(causes["kind"] == "head") & (causes["behaviour"] != "away")]
+    alone = causes[(causes["kind"] == "head") & ~causes["behaviour"].isin(AWAY)]
     return edges + [_head_line(row, away) for row in alone.to_dict("records")]
 
 

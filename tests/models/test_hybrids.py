@@ -138,7 +138,7 @@ def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
     clean = rerunner.clean(TokenRows(tokens, torch.tensor([12, 12]), row, position))
     assert set(clean.z) == set(WITH)
     for layer in WITH:
-        found = rerunner.log_probabilities(clean, silenced(how, clean, {layer: [2]}))
+        found = rerunner.scores(clean, silenced(how, clean, {layer: [2]}))
         own = model.engine.network.model.layers[layer].self_attn
         new = torch.zeros(8) if how == "zero" else clean.z[layer][:, 1:, 2].mean((0, 1))
 
@@ -155,7 +155,7 @@ def test_silencing_runs_all_layers_from_the_head_s_own_on(how, folder):
         assert torch.allclose(
             found, logp.gather(1, tokens[row, position][:, None])[:, 0], atol=1e-4
         )
-        assert not torch.allclose(found, clean.log_probabilities, atol=1e-3)
+        assert not torch.allclose(found, clean.scores, atol=1e-3)
 
 
 def test_rules_are_of_the_layers_that_they_name(folder):

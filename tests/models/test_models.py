@@ -65,6 +65,7 @@ def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
         ("./nowhere", r"\./nowhere: no such folder"),
         ("nowhere.gguf", "nowhere.gguf: no such file"),
         ("no such name", "is no folder, no .gguf file and no hub name"),
+        ("smolm2", r"'smolm2' \(is smollm2 meant\?\) is no local folder"),
     ],
 )
 def test_an_unknown_model_is_refused(name, message):

@@ -76,7 +76,7 @@ def test_the_mean_is_the_one_that_ablate_takes(gpt2_folder):
     place = torch.arange(1, ids.shape[1])
     clean = rerunner.clean(TokenRows(ids, torch.tensor([ids.shape[1]]), place * 0, place))
     without = silenced("mean", clean, {0: [0, 1], 1: [3]})
-    assert np.allclose(found.losses, -rerunner.log_probabilities(clean, without), atol=1e-5)
+    assert np.allclose(found.losses, -rerunner.scores(clean, without), atol=1e-5)
 
 
 def test_no_head_silenced_is_the_model_as_it_is(live):

@@ -73,7 +73,7 @@ def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
     where = torch.tensor([0, 1, 1]), torch.tensor([90, 5, 95])
     rows = TokenRows(TOKENS, torch.tensor([CONTEXT, CONTEXT]), *where)
     clean = rerunner.clean(rows)
-    without = rerunner.log_probabilities(clean, silenced("zero", clean, {1: [2]}))
+    without = rerunner.scores(clean, silenced("zero", clean, {1: [2]}))
     mask = torch.ones(2, 4)
     mask[1, 2] = 0
     network = network_of(model)
@@ -82,4 +82,4 @@ def test_layers_run_again_from_a_silenced_head_give_what_a_mask_gives(model):
         wanted = TOKENS[where][:, None]
         expected = logits.log_softmax(-1).gather(1, wanted)[:, 0]
     assert torch.allclose(without, expected, atol=1e-3)
-    assert not torch.allclose(without, clean.log_probabilities, atol=1e-3)
+    assert not torch.allclose(without, clean.scores, atol=1e-3)

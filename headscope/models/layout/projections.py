@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.model_layout import Projections, Split
+from headscope.models.layout.modules import attention_modules, projection_modules
 from headscope.models.layout.table import LAYOUTS
 
 CODEGEN_PARTS = 4
@@ -90,6 +91,17 @@ def output_projection(attention: nn.Module) -> nn.Module:
         if _has(attention, name):
             return attention.get_submodule(name)
     raise ModelError(f"no output projection known for {type(attention).__name__}")
+
+
+def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
+    """The modules of W_O by the numbers of their layers in the model.
+
+    Raises:
+        ModelError: see `output_projection`.
+    """
+    holders = zip(attention_modules(network), projection_modules(network), strict=True)
+    numbered: list[tuple[Any, nn.Module]] = list(holders)
+    return {module.layer_idx: output_projection(holder) for module, holder in numbered}
 
 
 def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:

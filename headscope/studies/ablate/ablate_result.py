@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.arguments import takes
-from headscope.statistics.causes import BREAKS, EDGES, IDLE, NO_CAUSE, VERDICTS
+from headscope.statistics.causes import AWAY, BREAKS, EDGES, IDLE, NO_CAUSE, VERDICTS
 from headscope.statistics.reasons import why
 from headscope.statistics.result import Result
 from headscope.views.study import Study
@@ -57,7 +57,7 @@ class Ablation(Study):
         interval.
         """
         table = self.causes
-        rows = table[(table["behaviour"] != "away") & table["effect"].notna()]
+        rows = table[~table["behaviour"].isin(AWAY) & table["effect"].notna()]
         heads = rows[rows["behaviour"] != EDGES]
         edges = heads.empty
         rows = rows if edges else heads
@@ -88,7 +88,7 @@ class Ablation(Study):
         return figure
 
     def __repr__(self) -> str:
-        judged = self.causes[self.causes["behaviour"] != "away"]
+        judged = self.causes[~self.causes["behaviour"].isin(AWAY)]
         return (
             f"<headscope ablation of {self.run.name}: {len(judged)} effects, "
             f"{int(judged['agrees'].sum())} agree with their tags>"

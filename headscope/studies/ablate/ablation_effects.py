@@ -8,6 +8,10 @@ A head's tag says where it looks; this says what the model loses. Each type pred
 - positional, delimiter, semantic: log-probability of the next token at the queries of the head's
   relation (`near`), which must suffer more than all other predictions (`away`).
 
+Of an encoder all types are asked as the last ones are: for the log-probability of a query that is
+masked (`masked-near`), or, where it has no head for that, how far its last state moves there
+(`state-near`).
+
 The uncertainty of an effect is its interval and test over independent items.
 The control of each is what as many heads do that lack the type and are like it in depth and size.
 """
@@ -27,10 +31,11 @@ from scipy.special import stdtr
 from headscope.heads import head_name
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.progress import OnProgress
-from headscope.models.rerun import Rerunner, TokenRows, silenced
+from headscope.models.rerun import Rerunner, Score, TokenRows, silenced
 from headscope.relations import head_types
 from headscope.statistics.causes import COMPETENT, UNTESTED
 from headscope.stimuli import STIMULI
+from headscope.stimuli.text import TEXT
 from headscope.studies.ablate.ablation_text import AblationText, ItemScore
 from headscope.studies.ablate.groups import CONTROLS, Group
 
@@ -39,10 +44,19 @@ ROWS_TOKENS = 2_048
 Head = tuple[int, int]
 
 
-def behaviour_of(type_name: str) -> str:
-    """Behaviour of a type's heads; see `headscope.relations.types.HeadType.behaviour`."""
+def behaviour_of(type_name: str, score: Score = Score.NEXT) -> str:
+    """Behaviour of a type's heads; see `headscope.relations.types.HeadType.behaviour`.
+
+    Those that a causal model shows as it predicts the next token are no encoder's: each of its
+    types is asked for at the queries of its relations.
+    """
     known = head_types().get(type_name)
-    return known.behaviour if known else "text"
+    behaviour = known.behaviour if known else TEXT.name
+    return behaviour if score is Score.NEXT or _asks_near(behaviour) else TEXT.name
+
+
+def _asks_near(behaviour: str) -> bool:
+    return behaviour in STIMULI and STIMULI[behaviour].ablation_near
 
 
 def ablate_groups(
@@ -79,7 +93,8 @@ def ablate_groups(
     for group in groups:
         for heads in (group.heads, *group.controls):
             types_of[heads].add(group.type)
-    readings = {stimulus.name: _by_type(stimulus, groups) for stimulus in stimuli}
+    score = rerunner.score
+    readings = {stimulus.name: _by_type(stimulus, groups, score) for stimulus in stimuli}
     jobs = {
         stimulus.name: [s for s in sorted(sets) if types_of[s] & set(readings[stimulus.name])]
         for stimulus in stimuli
@@ -94,18 +109,24 @@ def ablate_groups(
             for reading in readings[stimulus.name].get(group.type, ()):
                 row = _row(group, reading, clean, ablated, seed)
                 chance = -np.log(rerunner.model.vocabulary_size) if reading.per_term else 0.0
-                able = float(row.pop("clean_low")) > chance + COMPETENT
+                # an untouched state is at no distance from itself
+                able = float(row.pop("clean_low")) > chance + COMPETENT or score is Score.STATE
                 rows.append(row | {"how": method, "verdict": _reason(group, able=bool(able))})
     return pd.DataFrame(rows)
 
 
-def _by_type(stimulus: AblationText, groups: Sequence[Group]) -> dict[str, list[ItemScore]]:
+def _by_type(
+    stimulus: AblationText, groups: Sequence[Group], score: Score
+) -> dict[str, list[ItemScore]]:
     readings_of: dict[str, list[ItemScore]] = {}
     for name in dict.fromkeys(group.type for group in groups):
-        behaviour = behaviour_of(name)
-        near = behaviour in STIMULI and STIMULI[behaviour].ablation_near
-        names = (f"near {name}", f"away {name}") if near else (behaviour,)
-        readings = [reading for reading in stimulus.readings if reading.behaviour in names]
+        behaviour = behaviour_of(name, score)
+        near = _asks_near(behaviour)
+        readings = [
+            reading
+            for reading in stimulus.readings
+            if (reading.label == name if near else reading.behaviour == behaviour)
+        ]
         if readings:
             readings_of[name] = readings
     return readings_of
@@ -118,7 +139,7 @@ def _run(
     method: str,
     seed: int,
 ) -> tuple[ndarray, dict[tuple[Head, ...], ndarray]]:
-    """Log-probabilities of the untouched model and of each silenced one, rows in batches."""
+    """Scores of the untouched model and of each silenced one, rows in batches."""
     at_once = max(2, ROWS_TOKENS // stimulus.tokens.shape[1] // 2 * 2)
     generator = np.random.default_rng(seed)
     clean_parts: list[ndarray] = []
@@ -126,11 +147,11 @@ def _run(
     for start in range(0, len(stimulus.tokens), at_once):
         rows = _rows(stimulus, start, start + at_once, rerunner.model.device)
         clean = rerunner.clean(rows)
-        clean_parts.append(_numpy(clean.log_probabilities))
+        clean_parts.append(_numpy(clean.scores))
         shift = 1 + int(generator.integers(max(1, len(rows.tokens) - 1)))
         for heads in sets:
             without = silenced(method, clean, _by_layer(heads), shift)
-            parts[heads].append(_numpy(rerunner.log_probabilities(clean, without)))
+            parts[heads].append(_numpy(rerunner.scores(clean, without)))
     return np.concatenate(clean_parts), {k: np.concatenate(v) for k, v in parts.items()}
 
 
@@ -141,6 +162,7 @@ def _rows(stimulus: AblationText, start: int, end: int, device: str) -> TokenRow
         stimulus.lengths[start:end],
         stimulus.row[inside] - start,
         stimulus.position[inside],
+        *(() if stimulus.labels is None else (stimulus.labels[inside],)),
     )
     return TokenRows(*(torch.from_numpy(array).to(device) for array in arrays))
 
@@ -176,7 +198,7 @@ def _row(
         "head": head,
         "type": group.type,
         "heads": ";".join(head_name(*control_loss) for control_loss in group.heads),
-        "behaviour": reading.behaviour.split()[0],
+        "behaviour": reading.behaviour,
         "n": int(counts.sum()),
         "clean": untouched.mean,
         "clean_low": untouched.low,

@@ -6,21 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from headscope.corpus.controlled.minimal_pairs import MinimalPair
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
+from headscope.models.rerun import Score
 from headscope.models.tokenizer import Tokenizer
 from headscope.relations.relation import Relation
+from headscope.statistics.causes import AWAY, NEAR
 from headscope.stimuli.repeat import REPEAT
+
+MASKED_IN = 7
+"""Of so many neighbouring tokens one is masked: 14 %, as encoders are trained (Devlin et al. 2019,
+3.1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ItemScore:
-    """A score per item, made of the log-probabilities of predicted tokens.
+    """A score per item, made of the scores of places, such as a predicted token's log-probability.
 
     An item is a window or a pair of sentences; its score is the weighted sum of its terms, and
     intervals come from resampling items.
@@ -28,25 +34,27 @@ class ItemScore:
 
     behaviour: str
     prediction: Int[ndarray, " term"]
-    """Each term's row among the predicted tokens of the stimulus."""
+    """Each term's row among the places of the stimulus."""
     item: Int[ndarray, " term"]
     weight: Float[ndarray, " term"]
     per_term: bool
     """Whether the score is a mean over terms (nats per token) or over items (log-odds)."""
+    label: str = ""
+    """The head type whose queries are near, where the behaviour is one of `NEAR` and `AWAY`."""
 
-    def sums(self, logp: Float[ndarray, " place"]) -> tuple[ndarray, ndarray]:
+    def sums(self, scores: Float[ndarray, " place"]) -> tuple[ndarray, ndarray]:
         """Each item's sum, and what it counts."""
         size = int(self.item.max(initial=-1)) + 1
-        sums = np.bincount(self.item, self.weight * logp[self.prediction], size)
+        sums = np.bincount(self.item, self.weight * scores[self.prediction], size)
         counts = np.bincount(self.item, minlength=size)
         return sums, counts if self.per_term else (counts > 0).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class AblationText:
-    """Rows of tokens, padded on the right, the tokens to predict in them, and what they tell.
+    """Rows of tokens, padded on the right, the places that are scored in them, and what they tell.
 
-    Predicted tokens are in the order of their rows.
+    Places are in the order of their rows.
     """
 
     name: str
@@ -55,6 +63,8 @@ class AblationText:
     row: Int[ndarray, " place"]
     position: Int[ndarray, " place"]
     readings: tuple[ItemScore, ...]
+    labels: Int[ndarray, " place"] | None = None
+    """The tokens that are masked in the rows; None where none is."""
 
 
 def repeats(windows: Sequence[Window]) -> AblationText:
@@ -91,42 +101,69 @@ def minimal_pairs(name: str, pairs: Sequence[MinimalPair], tokenizer: Tokenizer)
 
 
 def near_and_away(
-    name: str, windows: Sequence[Window], relations_of: Mapping[str, Sequence[Relation]]
+    name: str,
+    windows: Sequence[Window],
+    relations_of: Mapping[str, Sequence[Relation]],
+    *,
+    score: Score = Score.NEXT,
+    mask: int | None = None,
 ) -> AblationText:
-    """Every prediction of the windows, split by whether it is made at a query of the relations.
+    """Places of the windows, split by whether they are a query's of the relations.
 
     Args:
         name: of the stimulus.
         windows: text or sentences.
-        relations_of: for each label the relations whose queries are near; the readings are called
-            `near LABEL` and `away LABEL`.
+        relations_of: for each label the relations whose queries are near.
+        score: what is asked at a place: every token that is predicted from those before it, where
+            the one behind a query is near; else the query itself, masked or as it is.
+        mask: the token that masks.
     """
-    places = [
-        (row, position) for row, window in enumerate(windows) for position in range(1, len(window))
-    ]
-    row, position = np.array(places, np.int64).reshape(-1, 2).T
-    start = np.concatenate([[0], np.cumsum([len(window) - 1 for window in windows])])
+    places = [_scored(row, window, score) for row, window in enumerate(windows)]
+    row = np.repeat(np.arange(len(windows)), [len(positions) for positions in places])
+    position = np.concatenate([np.zeros(0, np.int64), *places])
+    rows = [np.array(window.tokens) for window in windows]
+    labels = None
+    if score is Score.MASKED:
+        labels = np.concatenate([tokens[at] for tokens, at in zip(rows, places, strict=True)])
+        for tokens, at in zip(rows, places, strict=True):
+            tokens[at] = mask
+    behaviours = [names[list(Score).index(score)] for names in (NEAR, AWAY)]
     readings = []
     for label, relations in relations_of.items():
-        near = np.zeros(len(row), bool)
-        for index, window in enumerate(windows):
-            for relation in relations:
-                if window.stimulus in relation.stimuli:
-                    queries = relation.pairs(window).queries
-                    # the token after the query is what the query predicts
-                    near[start[index] + queries[queries < len(window) - 1]] = True
-        for behaviour, which in (("near", near), ("away", ~near)):
+        flags = [_near(window, relations, score) for window in windows]
+        near = np.concatenate(
+            [np.zeros(0, bool), *(of[at] for of, at in zip(flags, places, strict=True))]
+        )
+        for behaviour, which in zip(behaviours, (near, ~near), strict=True):
             term_index = np.flatnonzero(which)
             if len(term_index):
-                terms = ItemScore(
-                    f"{behaviour} {label}",
-                    term_index,
-                    row[term_index],
-                    np.ones(len(term_index)),
-                    per_term=True,
+                weights = np.ones(len(term_index))
+                readings.append(
+                    ItemScore(behaviour, term_index, row[term_index], weights, True, label)
                 )
-                readings.append(terms)
-    return AblationText(name, *_pad([w.tokens for w in windows]), row, position, tuple(readings))
+    return AblationText(name, *_pad(rows), row, position, tuple(readings), labels)
+
+
+def _scored(row: int, window: Window, score: Score) -> Int[ndarray, " place"]:
+    """The positions of a window that are scored; of masked ones some, others in the next window."""
+    if score is Score.NEXT:
+        return np.arange(1, len(window))
+    step = MASKED_IN if score is Score.MASKED else 1
+    return np.arange(1 + row % step, window.stop, step)
+
+
+def _near(
+    window: Window, relations: Sequence[Relation], score: Score
+) -> Bool[ndarray, " position"]:
+    """Flags of the positions that are scored for a query of the relations."""
+    near = np.zeros(len(window), bool)
+    for relation in relations:
+        if window.stimulus in relation.stimuli:
+            queries = relation.pairs(window).queries
+            if score is Score.NEXT:  # the token after the query is what the query predicts
+                queries = queries[queries < len(window) - 1] + 1
+            near[queries] = True
+    return near
 
 
 def _encode(text: str, tokenizer: Tokenizer) -> ndarray:

@@ -21,7 +21,7 @@ from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.load import Model
 from headscope.models.model_kinds import refuse_encoder
-from headscope.models.rerun import WAYS_TO_SILENCE, Rerunner
+from headscope.models.rerun import WAYS_TO_SILENCE, Rerunner, Score
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.listing import Head, chosen_heads
@@ -113,7 +113,8 @@ def ablate(
     again: Again = options  # what is left of them
     with progress_bar(progress, "silencing", unit="steps") as bar:
         model = model_of(run, longest=LENGTH, **again)
-        refuse_encoder(model, "ablate")
+        if model.parts:
+            refuse_encoder(model, "ablate")
         reading = _Reading(run, model, corpora, seed, bar)
         tables = []
         if only != "edges":
@@ -144,7 +145,7 @@ def _heads(
     read = {"max_tokens": NORM_TOKENS, "max_length": length, "seed": seed}
     norms = norms_of(head_writes(rerunner, list(TextWindows(corpora, model.tokenizer, **read)))[0])
     groups = choose_groups(run, heads, norms, seed=seed)
-    stimuli = _stimuli(run, model, groups, pairs, corpora, seed)
+    stimuli = _stimuli(reading, rerunner.score, groups, pairs)
     return ablate_groups(rerunner, stimuli, groups, method=method, seed=seed, progress=progress)
 
 
@@ -160,7 +161,10 @@ def _edges(reading: _Reading, heads: str, queries: int, *, must: bool) -> pd.Dat
     except ModelError:
         if must:
             raise
-        return pd.DataFrame([nothing(tag, "this model mixes tokens by more") for tag in tags])
+        reason = "this model mixes tokens by more"
+        if not model.attention_kind.predicts_next:
+            reason = "all tokens of an encoder see each other"
+        return pd.DataFrame([nothing(tag, reason) for tag in tags])
     windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
     measured = silence_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
     return pd.DataFrame([effect.row(seed) for effect in measured])
@@ -175,14 +179,10 @@ def _writers(run: Result) -> set[Head]:
 
 
 def _stimuli(
-    run: Result,
-    model: Model,
-    groups: Sequence[Group],
-    pairs: Sequence[MinimalPair],
-    corpora: Sequence[str | Path],
-    seed: int,
+    reading: _Reading, score: Score, groups: Sequence[Group], pairs: Sequence[MinimalPair]
 ) -> list[AblationText]:
-    types = {group.type: behaviour_of(group.type) for group in groups}
+    _, model, corpora, seed, _ = reading
+    types = {group.type: behaviour_of(group.type, score) for group in groups}
     length = min(TEXT_LENGTH, model.context)
     stimuli: list[AblationText] = []
     if REPEAT.name in types.values():
@@ -194,24 +194,30 @@ def _stimuli(
         stimuli.append(minimal_pairs("agreement", agreement, model.tokenizer))
     if "pronoun" in types.values():
         stimuli.append(minimal_pairs("pronoun", anaphor_pairs(PAIRS, seed=seed), model.tokenizer))
-    read = {"max_length": length, "seed": seed + 1}
-    if relations := _relations_near(run, types, TEXT.name):
-        text = TextWindows(corpora, model.tokenizer, max_tokens=TEXT_TOKENS, **read)
-        stimuli.append(near_and_away(TEXT.name, list(text), relations))
+    asked = {"score": score, "mask": model.tokenizer.mask}
+    if relations := _relations_near(reading, types, TEXT.name):
+        read = {"max_tokens": TEXT_TOKENS, "max_length": length, "seed": seed + 1}
+        text = list(TextWindows(corpora, model.tokenizer, **read))
+        stimuli.append(near_and_away(TEXT.name, text, relations, **asked))
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed + 1)
     for row in STIMULI.values():
         if row.build is None or not row.ablation_near:
             continue
-        if relations := _relations_near(run, types, row.name):
+        if relations := _relations_near(reading, types, row.name):
             windows = list(row.build(config))[:SENTENCES]
-            stimuli.append(near_and_away(row.name, windows, relations))
+            stimuli.append(near_and_away(row.name, windows, relations, **asked))
     return stimuli
 
 
-def _relations_near(run: Result, types: dict[str, str], stimulus: str) -> dict[str, list[Relation]]:
-    """By type, the tagged relations near whose queries this stimulus is predicted."""
+def _relations_near(
+    reading: _Reading, types: dict[str, str], stimulus: str
+) -> dict[str, list[Relation]]:
+    """By type, the tagged relations near whose queries this stimulus is scored."""
+    kind = reading.model.attention_kind
     return {
-        name: [r for r in head_types()[name].relations if r.id in _tagged(run, name)]
+        name: [
+            r for r in head_types()[name].relations_of(kind) if r.id in _tagged(reading.run, name)
+        ]
         for name, behaviour in types.items()
         if behaviour == stimulus and name in head_types()
     }

@@ -79,9 +79,7 @@ def output_matrices(network) -> list[torch.Tensor]:
 
 def test_the_clean_run_predicts_as_transformers_does(rerunner, model_folder, rows):
     clean = rerunner.clean(rows)
-    assert torch.allclose(
-        clean.log_probabilities, by_hand(model_folder, rows, lambda _: None), atol=1e-4
-    )
+    assert torch.allclose(clean.scores, by_hand(model_folder, rows, lambda _: None), atol=1e-4)
     assert len(clean.inputs) == len(clean.z) == 2
     assert clean.z[0].shape == (4, 20, 4, 8)
 
@@ -90,8 +88,8 @@ def test_running_again_from_any_layer_without_a_change_changes_nothing(rerunner,
     clean = rerunner.clean(rows)
     for layer in (0, 1):
         unchanged = HeadsSet({layer: [1]}, {layer: clean.z[layer][:, :, [1]]})
-        again = rerunner.log_probabilities(clean, unchanged)
-        assert torch.allclose(again, clean.log_probabilities, atol=1e-5)
+        again = rerunner.scores(clean, unchanged)
+        assert torch.allclose(again, clean.scores, atol=1e-5)
 
 
 @pytest.mark.parametrize("heads", [{0: [1]}, {1: [0, 3]}, {0: [2], 1: [1]}])
@@ -104,9 +102,9 @@ def test_zero_equals_a_model_without_these_rows_of_w_o(rerunner, model_folder, r
             for head in own:
                 output_matrices(network)[layer][8 * head : 8 * head + 8] = 0
 
-    found = rerunner.log_probabilities(clean, without)
+    found = rerunner.scores(clean, without)
     assert torch.allclose(found, by_hand(model_folder, rows, change), atol=1e-4)
-    assert (found - clean.log_probabilities).abs().max() > 1e-2
+    assert (found - clean.scores).abs().max() > 1e-2
 
 
 def test_mean_leaves_out_the_first_token_and_padding(rerunner, rows):
@@ -157,7 +155,8 @@ def test_near_are_predictions_made_at_queries(rerunner, annotated):
     windows = list(text)
     stimulus = near_and_away("text", windows, {"delimiter": relations})
     near, away = stimulus.readings
-    assert (near.behaviour, away.behaviour) == ("near delimiter", "away delimiter")
+    assert (near.behaviour, away.behaviour) == ("near", "away")
+    assert near.label == away.label == "delimiter"
     expected = {
         (row, int(query) + 1)
         for row, window in enumerate(windows)
