@@ -3,6 +3,7 @@
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
 # make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery film".
+# make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
@@ -18,7 +19,7 @@ CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest same lists pictures docs coverage fuzz kill soak lint style types bench install \
+.PHONY: demo gallery atlas test pytest same lists pictures pages docs coverage fuzz kill soak lint style types bench install \
 	clean
 
 demo: $(VENV)/installed-plain
@@ -70,6 +71,10 @@ lists: install
 NAMES :=
 pictures: install
 	$(PYTHON) -m docs.pictures $(NAMES)
+
+RUNS :=
+pages: install
+	$(PYTHON) -m docs.model_pages $(RUNS)
 
 # a warning is an error
 docs: install
