@@ -94,7 +94,7 @@ def checked(made: Any) -> Any:
         # beartype would look at the arguments when the first value is asked for, out of context
         return wraps(made)(_sampled(made, jaxtyped(made, typechecker=beartype)))
     hints = _hints_of(made)
-    typed = beartype(_with_hints(made, hints))
+    typed: Callable[..., Any] = beartype(_with_hints(made, hints))
     if inspect.iscoroutinefunction(made):
         return wraps(made)(typed)
     if any(map(_speaks_of_shapes, hints.values())):
