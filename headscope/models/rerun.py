@@ -192,8 +192,8 @@ class Rerunner:
         clean: Float[Tensor, "place d_model"],
     ) -> Float[Tensor, " place"]:
         if self.score is Score.STATE:
-            distance = torch.linalg.vector_norm(states - clean, dim=-1)
-            return -distance / torch.linalg.vector_norm(clean, dim=-1)
+            distance: Tensor = (clean - states).norm(dim=-1) / clean.norm(dim=-1)
+            return -distance
         labels = rows.tokens[rows.row, rows.position] if rows.labels is None else rows.labels
         losses = list(chunked_losses(self.network, states, labels))
         return -torch.cat(losses) if losses else states.new_zeros(0)
