@@ -3,6 +3,7 @@
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
 # make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery film".
+# make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
@@ -18,7 +19,7 @@ CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest same lists pictures docs coverage fuzz kill soak lint style types bench install \
+.PHONY: demo gallery atlas test pytest same lists pictures pages docs coverage fuzz kill soak lint style types bench install \
 	clean
 
 demo: $(VENV)/installed-plain
@@ -71,6 +72,10 @@ NAMES :=
 pictures: install
 	$(PYTHON) -m docs.pictures $(NAMES)
 
+RUNS :=
+pages: install
+	$(PYTHON) -m docs.model_pages $(RUNS)
+
 # a warning is an error
 docs: install
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -119,8 +124,9 @@ install: $(VENV)/installed
 $(VENV)/installed: $(VENV)/installed-plain
 	@echo 'installing what tests and documentation need'
 	$(INSTALL) -e '.[dev]'
-	# pip would compile one file after the other; some are of other Pythons and fail
-	$(PYTHON) -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
+	# pip would compile one file after the other; some are of other Pythons and fail. Packages' own tests and
+	# hundreds of architectures are never imported, a third of all there is
+	$(PYTHON) -W ignore -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	touch $@
 
 $(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt

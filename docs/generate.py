@@ -283,7 +283,7 @@ def table_list() -> str:
     """A line per study that writes tables for the page on file formats."""
     rows = [
         (
-            f"`headscope {row.words}`" if row.group else f"`hs.{row.name}`",
+            f"`headscope {row.words}`" if row.group else f"`hs.studies.{row.name}`",
             ", ".join(f"`{written.name}`" for written in row.tables),
         )
         for row in STUDIES
@@ -333,16 +333,25 @@ def with_lists(name: str) -> str:
     """The text of a file with its lists as the code has them."""
     text = (PROJECT / name).read_text("utf-8")
     for title, make in LISTS[name].items():
-        marks = re.search(
-            rf"^[^\n]*generated: {title}\b[^\n]*\n(.*?)^[^\n]*end of {title}\b",
-            text,
-            flags=re.DOTALL | re.MULTILINE,
-        )
-        if marks is None:
-            raise ValueError(f"{name} has no marks of {title}")
-        start, end = marks.span(1)
-        text = text[:start] + make() + "\n" + text[end:]
+        text = between_marks(text, title, make(), file=name)
     return text
+
+
+def between_marks(text: str, title: str, content: str, *, file: str) -> str:
+    """The text of a file with other content between the marks of this title.
+
+    Raises:
+        ValueError: it has no such marks.
+    """
+    marks = re.search(
+        rf"^[^\n]*generated: {title}\b[^\n]*\n(.*?)^[^\n]*end of {title}\b",
+        text,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    if marks is None:
+        raise ValueError(f"{file} has no marks of {title}")
+    start, end = marks.span(1)
+    return text[:start] + content + "\n" + text[end:]
 
 
 if __name__ == "__main__":

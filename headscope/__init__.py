@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from headscope.studies.ablate.head_writes import writes as writes
     from headscope.studies.anatomy.anatomy_result import Anatomy as Anatomy
     from headscope.studies.anatomy.parameter_count import anatomy as anatomy
+    from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers
+    from headscope.studies.answers.head_answers import why as why
     from headscope.studies.collapse.collapse_result import Collapse as Collapse
     from headscope.studies.collapse.shared_pattern import collapse as collapse
     from headscope.studies.compare.compare_result import Comparison as Comparison

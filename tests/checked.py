@@ -3,6 +3,9 @@
 jaxtyping's own hook, `--jaxtyping-packages`, checks the same and gives longer messages, but looks
 at all arguments twice and binds them in Python: half of what the tests took. Here each function is
 checked once, within jaxtyping's context for the names of axes where its hints speak of shapes.
+
+Of a function that is called ten thousand times in a test, hardly any call says what the first did not:
+the first calls of each test are checked, and of the others some.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import ast
 import hashlib
 import inspect
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import partial, wraps
@@ -22,10 +26,32 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, get_args, get_type_hints
 from unittest.mock import patch
 
+import pytest
 from beartype import beartype
 from jaxtyping import AbstractArray, jaxtyped
 
 PACKAGE = "headscope"
+FIRST, EVERY = 20, 50
+"""Calls of a function that are checked in each test, and one in so many after them."""
+
+
+class Turns:
+    """The calls since a test began, and which of them are checked."""
+
+    test = 0
+
+    def __init__(self) -> None:
+        self.of, self.calls = -1, 0
+
+    def come(self) -> bool:
+        if self.of != Turns.test:
+            self.of, self.calls = Turns.test, 0
+        self.calls += 1
+        return self.calls <= FIRST or self.calls % EVERY == 0
+
+
+_inner = defaultdict[CodeType, Turns](Turns)
+"""Those of functions that are made anew whenever the function around them is called."""
 
 
 def pytest_load_initial_conftests() -> None:
@@ -33,6 +59,21 @@ def pytest_load_initial_conftests() -> None:
     if PACKAGE in sys.modules:
         raise RuntimeError(f"{PACKAGE} was imported before its calls could be checked")
     sys.meta_path.insert(0, Finder(PACKAGE))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    begin()
+
+
+def begin() -> None:
+    """Let the next calls of each function be the first again."""
+    Turns.test += 1
 
 
 def checked(made: Any) -> Any:
@@ -47,14 +88,28 @@ def checked(made: Any) -> Any:
         return property(*(part and checked(part) for part in (made.fget, made.fset, made.fdel)))
     if not inspect.isfunction(made) or getattr(made, "__no_type_check__", False):
         return made
+    if not _inner[made.__code__].come():
+        return made
     if inspect.isgeneratorfunction(made):
         # beartype would look at the arguments when the first value is asked for, out of context
-        return jaxtyped(made, typechecker=beartype)
+        return wraps(made)(_sampled(made, jaxtyped(made, typechecker=beartype)))
     hints = _hints_of(made)
-    typed = beartype(_with_hints(made, hints))
+    typed: Callable[..., Any] = beartype(_with_hints(made, hints))
+    if inspect.iscoroutinefunction(made):
+        return wraps(made)(typed)
     if any(map(_speaks_of_shapes, hints.values())):
-        return wraps(made)(_in_context(typed))
-    return wraps(made)(typed)
+        typed = _in_context(typed)
+    return wraps(made)(_sampled(made, typed))
+
+
+def _sampled(made: Callable[..., Any], typed: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, but for the calls whose turn it is to be checked."""
+    turns = Turns()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return typed(*args, **kwargs) if turns.come() else made(*args, **kwargs)
+
+    return call
 
 
 def _hints_of(function: FunctionType) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class Keyboard:
         self._to, self._back = to, os.fdopen(back, "rb", 0)
         self._numbers = count(1)
         self._rest = b""
-        self._width = width
         self._events = set[str | None]()
         (page,) = (
             target["targetId"]
@@ -38,15 +37,20 @@ class Keyboard:
         )
         attached = self._ask("Target.attachToTarget", {"targetId": page, "flatten": True})
         self._session = str(attached["sessionId"])
-        # a window is never narrower than 500 pixels, whatever is asked; a device's screen is
-        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self._ask("Emulation.setDeviceMetricsOverride", screen)
+        self.resize(width)
         # else a page of a window that is not in front has no focus to give
         self._ask("Emulation.setFocusEmulationEnabled", {"enabled": True})
         self._ask("Page.enable")
         self.go_to(address)
 
     _session = ""
+
+    def resize(self, width: int) -> None:
+        """Give the page a screen of another width, in pixels."""
+        self._width = width
+        # a window is never narrower than 500 pixels, whatever is asked; a device's screen is
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", screen)
 
     def go_to(self, address: str) -> None:
         """Load another page."""
@@ -103,9 +107,9 @@ class Keyboard:
         asked = {"format": "png", "captureBeyondViewport": True, "clip": box | {"scale": 1}}
         return base64.b64decode(self._ask("Page.captureScreenshot", asked)["data"])
 
-    def read(self, script: str) -> Any:
-        """What an expression is in the page, after what the last key set off."""
-        asked = {"expression": f"(async () => {{ await new Promise((go) => setTimeout(go, 150)); "
+    def read(self, script: str, *, after: int = 150) -> Any:
+        """What an expression is in the page, so many milliseconds after the last key."""
+        asked = {"expression": f"(async () => {{ await new Promise((go) => setTimeout(go, {after})); "
                  f"return ({script}); }})()", "awaitPromise": True, "returnByValue": True}  # fmt: skip
         found = self._ask("Runtime.evaluate", asked)
         assert "exceptionDetails" not in found, found
@@ -115,7 +119,7 @@ class Keyboard:
         """Press Tab until the focus is on what a selector names; how many presses that took."""
         for pressed in range(1, most + 1):
             self.press("Tab")
-            if self.read(f"document.activeElement.matches({json.dumps(selector)})"):
+            if self.read(f"document.activeElement.matches({json.dumps(selector)})", after=10):
                 return pressed
         raise AssertionError(f"{selector} is not reached by {most} presses of Tab")
 

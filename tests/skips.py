@@ -13,6 +13,10 @@ FORESEEN = (
     "needs a GPU",
     "needs a browser",
     "nothing can be mounted here",
+    "needs Neuronpedia's programs in",
+    "needs psycopg2 and python-dotenv",
+    "needs Postgres",
+    "needs kvpress",
 )
 """How the reasons of those begin that depend on the machine and not on what is installed."""
 OUTPUT = "unforeseen_skips"

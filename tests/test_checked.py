@@ -12,7 +12,7 @@ import pytest
 from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, Int, TypeCheckError
 
-from tests.checked import Finder, checked
+from tests.checked import EVERY, FIRST, Finder, begin, checked
 
 SOURCE = '''\
 """A module like the package's."""
@@ -80,6 +80,10 @@ def module(tmp_path, monkeypatch):
     del sys.modules["like_it"]
 
 
+def same(number: int) -> int:
+    return number
+
+
 def row(length: int) -> np.ndarray:
     return np.zeros(length)
 
@@ -105,6 +109,31 @@ def test_one_call_says_nothing_of_the_next():
     sound = checked(product)
     for n in (2, 3):
         assert sound(np.ones((n, n)), np.ones((n, n))).shape == (n, n)
+
+
+def test_the_first_calls_of_a_test_are_checked_and_of_the_others_some():
+    sound, wrong = checked(same), []
+    for part in range(2):
+        begin()
+        for number in range(FIRST + 2 * EVERY):
+            try:
+                sound("a word")
+            except BeartypeCallHintViolation:
+                wrong.append((part, number))
+    assert wrong[:FIRST] == [(0, number) for number in range(FIRST)]
+    assert [number for part, number in wrong if part == 1] == [n for part, n in wrong if part == 0]
+    assert len(wrong) == 2 * (FIRST + 2)
+
+
+def test_a_function_within_a_function_has_its_turns_too():
+    def outer():
+        def inner(number: int) -> int:
+            return number
+
+        return inner
+
+    inners = [outer() for _ in range(FIRST + 2)]
+    assert [checked(inner) is inner for inner in inners] == [False] * FIRST + [True] * 2
 
 
 def test_shapes_are_seen_within_containers_and_beside_none():

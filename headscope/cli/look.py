@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,18 +11,22 @@ from headscope.cli import complete
 from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
 from headscope.cli.options import (
+    Corpus,
     Device,
     Format,
     Head,
     ModelOrRun,
     Overwrite,
     Printed,
+    Quiet,
     Revision,
     Run,
     Source,
+    takes_settings,
 )
-from headscope.cli.terminal import print_rich, put, say, say_folded, warn
+from headscope.cli.terminal import print_rich, put, say, say_folded, shown_progress, warn
 from headscope.runs.write import write_file
+from headscope.settings import QUICK_TOKENS
 from headscope.studies.study_table import CHECK, TOP
 
 
@@ -124,24 +128,100 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
         put(write_heads(table, format.value))
 
 
+NOT_ASKED = ("quick", "writes", "examples", "keep_sums", "keep_every")
+"""Settings that `why` does not take: it reads as a quick run does, and writes nothing."""
+_QUICK_HELP = {
+    "types": "Head types to ask, separated by commas; those of classify --quick by default.",
+    "max_tokens": f"Tokens of text to read, about; {QUICK_TOKENS:,} by default.",
+    "built": "Ask sentences made for it too where a text hardly tells a relation from a simple "
+    "rule; they are English. Off.",
+    "twin": "Compare with the model's shuffled twin, which learned nothing. Off.",
+    "dtype": "float32, bfloat16, float16 or auto (the default), as for classify --quick.",
+}
+
+
 @command(
     TOP,
-    "What does a head's tag rest on, and what did it miss?",
+    "What does a head do, what rests its tag on, what did it miss?",
     "headscope why runs/mini L5H1",
     "headscope why runs/mini 5.1 --relation duplicate",
+    "headscope why gpt2 L9H9 L9H6 L10H0",
+    "headscope why smollm2 --heads heads.txt --as induction --measure",
 )
+@takes_settings(without=NOT_ASKED, explicit_only=True, help_texts=_QUICK_HELP)
 def why(
-    run: Run,
-    head: Head,
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A run folder; smollm2, minilm or mini, whose results ship; or a model as for "
+            "classify, which is then read for these heads alone.",
+            autocompletion=complete.models_or_runs,
+        ),
+    ],
+    settings: dict[str, Any],
+    heads: Annotated[
+        list[str] | None,
+        typer.Argument(help="Heads such as L5H1 or 5.1; of several, five lines on each."),
+    ] = None,
+    heads_file: Annotated[
+        Path | None, typer.Option("--heads", help="A text file with a head on each line.")
+    ] = None,
+    claim: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="A head type, or type/relation, that a list says the heads have: a verdict each.",
+        ),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Read smollm2, minilm or mini, though its results ship."),
+    ] = False,
     relation: Annotated[
         str | None,
         typer.Option(help="Part of a relation's name, such as amod: those alone, tagged or not."),
     ] = None,
+    corpus: Corpus = None,
+    format: Printed = Format.table,
+    quiet: Quiet = False,
 ) -> None:
-    """Say what a head does in short, then each condition of its tags, and the near misses."""
-    from headscope.run import load
+    """Say what heads do: of one head of a run each condition of its tags, of others five lines.
 
-    say_folded(load(run).why(head, relation))
+    A run, and the bare name of a model whose results ship, answer at once. Any other model is read
+    as by classify --quick, but no further than the last of these heads' layers; --measure, a text
+    or a setting has a model with shipped results read, too.
+    """
+    from headscope.errors import HeadscopeError
+    from headscope.heads import check_head
+
+    for name in heads or ():
+        check_head(name)
+    if heads_file is not None:
+        from headscope.studies.answers.heads_file import heads_of_file
+
+        heads = [*(heads or ()), *heads_of_file(heads_file)]
+    if not heads:
+        raise HeadscopeError("no head is named; write one such as L5H1, or --heads FILE")
+    from headscope.runs.listing import write_heads
+    from headscope.studies.answers.head_answers import why as answers_on
+
+    answers = answers_on(
+        model,
+        heads,
+        corpus or None,
+        claim=claim,
+        measure=measure,
+        progress=shown_progress(quiet),
+        **settings,
+    )
+    is_brief = len(answers.heads) > 1 or answers.is_measured or claim is not None
+    if format is not Format.table:
+        put(answers.csv() if format is Format.csv else write_heads(answers.table, "json"))
+    elif relation is not None or not is_brief:
+        names = [answer.name for answer in answers.answers]
+        say_folded("\n\n".join(answers.why(name, relation) for name in names))
+    else:
+        say_folded(str(answers))
 
 
 @command(

@@ -131,7 +131,12 @@ def add_studies() -> None:
     """Add the command of each study that has one and is no command yet."""
     for study in STUDIES:
         if study.group and study.name not in WORDS:
-            _command(study)(study_command(study))
+            add_study(study)
+
+
+def add_study(study: StudyRow) -> None:
+    """Add the command of a row."""
+    _command(study)(study_command(study))
 
 
 def _command(study: StudyRow) -> Callable[[_Body], _Body]:

@@ -44,10 +44,18 @@ class InProcess:
 
     @property
     def model(self) -> Model:
-        """The opened model."""
+        """The opened model, as far as it is read."""
+        return self._read_part(self._whole_model)
+
+    @property
+    def _whole_model(self) -> Model:
         if self._model is None:
             raise RuntimeError("open comes first")
         return self._model
+
+    def _read_part(self, model: Model) -> Model:
+        """The part of an opened model that is read: all of it."""
+        return model
 
     def open(self, model: Any, **options: Any) -> Model:
         """The model; see `headscope.models.in_memory.open_model`."""
@@ -56,15 +64,15 @@ class InProcess:
             self.close()  # two models need not fit into memory
             self._model = open_model(model, **options)
             self._opened = (model, options)
-        return self._model
+        return self.model
 
     def narrow(self) -> Model:
         """The opened model in half precision, in place; see `precision.narrowed`."""
-        self._model = narrowed(self.model)
+        self._model = narrowed(self._whole_model)
         if self._opened is not None:
             name, options = self._opened
             self._opened = name, {**options, "dtype": NARROW}
-        return self._model
+        return self.model
 
     def close(self) -> None:
         """Let go of the model."""
@@ -91,7 +99,7 @@ class InProcess:
 
     def token_losses(self, targets: Sequence[Targets]) -> Float[ndarray, " target"]:
         """The opened model's loss of tokens; see `headscope.measure.loss_check.token_losses`."""
-        return token_losses(self.model, targets)
+        return token_losses(self._whole_model, targets)
 
     def score_shadows(
         self,

@@ -192,7 +192,8 @@ class Rerunner:
         clean: Float[Tensor, "place d_model"],
     ) -> Float[Tensor, " place"]:
         if self.score is Score.STATE:
-            return -(states - clean).norm(dim=-1) / clean.norm(dim=-1)
+            distance: Tensor = (clean - states).norm(dim=-1) / clean.norm(dim=-1)
+            return -distance
         labels = rows.tokens[rows.row, rows.position] if rows.labels is None else rows.labels
         losses = list(chunked_losses(self.network, states, labels))
         return -torch.cat(losses) if losses else states.new_zeros(0)

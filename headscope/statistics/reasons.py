@@ -13,6 +13,7 @@ from headscope.measure.example import Example
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.explain_tags import explain_tags
+from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.result import PRELIMINARY, Result, layers_of
 from headscope.statistics.untagged import partial_sink_line, undecided
 from headscope.statistics.write_tags import write_lines
@@ -35,14 +36,8 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
     Raises:
         RunError: the run has no such head, or no such relation.
     """
-    layer, number = parse_head(head, result.head_names)
-    heads, label = result.heads, head_name(layer, number, result.head_names)
-    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
-        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
-        if layer in others:
-            raise RunError(f"no head {label} in this run: {told_of(others)}")
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
-        raise RunError(f"no head {label} in this run; they go up to {last}")
+    layer, number = head_in(result, head)
+    label = head_name(layer, number, result.head_names)
     written = result.info.get("effects", {})
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     if relation is not None:
@@ -64,8 +59,27 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         _listed("Writes:", write_lines(result.effects, written, layer, number)),
         _listed("Causes:", causes),
         _listed(_examples_title(result, layer, number), _examples(result, layer, number)),
+        _page(result, layer, number),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def head_in(result: Result, head: str) -> tuple[int, int]:
+    """Layer and number of a head of a run, by its name.
+
+    Raises:
+        RunError: the run has no such head.
+        HeadscopeError: it is no name of a head.
+    """
+    layer, number = parse_head(head, result.head_names)
+    heads, label = result.heads, head_name(layer, number, result.head_names)
+    if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
+        others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
+        if layer in others:
+            raise RunError(f"no head {label} in this run: {told_of(others)}")
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
+        raise RunError(f"no head {label} in this run; they go up to {last}")
+    return layer, number
 
 
 def check_relation(result: Result, relation: str) -> None:
@@ -74,6 +88,11 @@ def check_relation(result: Result, relation: str) -> None:
     if not any(relation in name for name in names):  # pandas takes no text that is not UTF-8
         listed = ", ".join(names[:3])
         raise RunError(f"no relation of this run has {relation!r} in its name, as {listed} have")
+
+
+def _page(result: Result, layer: int, head: int) -> str:
+    pages = head_pages(result.info)
+    return "" if pages is None else f"On Neuronpedia: {pages}{layer}/{head}"
 
 
 def _undecided(result: Result, name: str) -> str:

@@ -16,7 +16,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     {
         TOP: "What a day's work needs.",
         DRAW: "A run as a picture for a paper.",
-        EXPORT: "Runs as a site, or as the data of another page.",
+        EXPORT: "Runs as a site, or as the data of other programs.",
         SWEEP: "Many models, revisions, corpora or languages.",
         STUDY: "One question about a model: its weights, size, likeness, pruning, …",
         CHECK: "How often tags are right; what ships; which models load.",
@@ -51,7 +51,8 @@ class StudyRow:
     result: str
     """Class of what it returns."""
     group: str = ""
-    """Group of the command in `GROUPS`; empty for a study of Python alone."""
+    """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
+    more to do than the study."""
     command: str = ""
     """Name of the command within its group, where that is another than the function's."""
     is_new: bool = False
@@ -254,6 +255,7 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=(
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
+            "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
         ),
         lines="validation.verify_result:verification_lines",
         shared=MappingProxyType({"model": "published"}),
@@ -364,6 +366,12 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
+    ),
+    StudyRow(
+        name="why",
+        function="answers.head_answers:why",
+        result="answers.answers_result:HeadAnswers",
+        tables=(Table("why"),),
     ),
     StudyRow(
         name="zoo",

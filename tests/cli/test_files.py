@@ -19,6 +19,7 @@ from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 FOLDERS = {
     ("classify", "out"),
     ("gallery", "out"),
+    ("duo_attention", "out"),
     ("headvis", "out"),
     ("languages", "out"),
     ("pack", "out"),

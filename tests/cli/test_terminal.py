@@ -21,6 +21,7 @@ import headscope as hs
 from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
 from tests.fuzz.folders import make_run
+from tests.helpers.shell import headscope
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202e"
@@ -95,7 +96,7 @@ def test_names_cannot_steer_a_terminal(run, tmp_path):
         ["classify", "mini", "--corpus", tmp_path / f"{EVIL}.conllu", "--out", tmp_path / "new"],
         ["classify", EVIL, "--out", tmp_path / "new"],
     ):
-        done = shell('"$@"', *arguments)
+        done = headscope(*arguments)
         said = done.stdout + done.stderr
         assert "evil⟨1b⟩" in said or r"evil\x1b" in said
         assert not set(said) & {"\x1b", "\x07", "\u202e"}, arguments

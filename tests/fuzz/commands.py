@@ -46,7 +46,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
     plain = {name: words_with(name, values) for name in COMMANDS}
     return plain | {
         "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"], "report": [desk.given],
-        "show": ["mini", "0.0", "a"], "atlas": [desk.given, "--out", "new.pdf"],
+        "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"], "calibrate": ["-q"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"], "film": ["swept"],
@@ -55,6 +55,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "gallery": [desk.run, "--out", "new", "-q"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
         "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
+        "duo_attention": ["mini", *text, "--out", "new", "--recent", "4", "--max-length", "12", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
 
@@ -116,7 +117,14 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
     if name in SUFFIXES or name == "save":
-        if name == "out" and command in ("classify", "gallery", "headvis", "languages", "sweep"):
+        if name == "out" and command in (
+            "classify",
+            "duo_attention",
+            "gallery",
+            "headvis",
+            "languages",
+            "sweep",
+        ):
             return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]
         if name == "save":
             return ["folder"]  # without --keep, whatever it is

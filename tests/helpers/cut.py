@@ -75,11 +75,15 @@ def cut_on(
     """
     faults = {}
     for place in places:
-        keys.read(
-            f"(location.hash = {json.dumps(place)}) && new Promise((go) => setTimeout(go, 100))"
-        )
-        keys.read("document.querySelectorAll('details').forEach((own) => { own.open = true; })")
-        found = keys.read(f"(() => {{ {CUT} return cut({json.dumps(tables_fit)}); }})()")
+        found = keys.read(f"""(async () => {{
+          const wait = (ms) => new Promise((go) => setTimeout(go, ms));
+          location.hash = {json.dumps(place)};
+          await wait(100);
+          document.querySelectorAll("details").forEach((own) => {{ own.open = true; }});
+          await wait(50);
+          {CUT}
+          return cut({json.dumps(tables_fit)});
+        }})()""")
         if found:
             faults[place] = found
     return faults

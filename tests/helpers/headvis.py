@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = {
-    "model_name", "heads", "n_layers", "n_heads", "n_intervals", "metrics", "metric_descriptions",
+    "model_name", "dataset_name", "n_sequences", "seq_len", "dtype", "attn_implementation", "heads", "n_layers", "n_heads", "n_intervals", "metrics", "metric_descriptions",
     "head_data_pattern", "has_umap", "umap_heads", "custom_plots", "custom_tables", "statistics_display",
 }  # fmt: skip
 METRICS = [
-    "self_attention_score", "previous_token_score", "pattern_entropy", "qk_distance", "qk_distance_variance",
+    "self_attention_score", "prev_token_score", "pattern_entropy", "qk_distance", "qk_distance_variance",
     "induction_score", "logit_std", "top_logit_margin", "logit_z_score", "query_token_entropy", "key_token_entropy",
 ]  # fmt: skip
 HEAD = {
@@ -88,7 +88,7 @@ def _config(config: dict[str, Any]) -> list[tuple[int, int]]:
     assert {tuple(head) for head in config["umap_heads"]} <= set(heads)
     own = [metric for metric in config["metrics"] if metric in METRICS]
     assert own == [metric for metric in METRICS if metric in own]
-    assert {"previous_token_score", "induction_score", "pattern_entropy"} <= set(own)
+    assert {"prev_token_score", "induction_score", "pattern_entropy"} <= set(own)
     assert list(config["metric_descriptions"]) == config["metrics"]
     assert all(config["metric_descriptions"].values())
     assert {plot["key"] for plot in config["custom_plots"]} <= HEAD
@@ -193,8 +193,9 @@ def slow_metrics(
             if q:
                 before.append(row[q - 1])
             entropy.append(-sum(p * math.log(p) for p in row if p > 0))
-            places = [j for j, token in enumerate(tokens) if token == tokens[q]]
-            follow.append(sum(row[j + 1] for j in places if j + 1 < len(row)))
+            places = [j for j in range(q) if tokens[j] == tokens[q]]
+            if places:
+                follow.append(sum(row[j + 1] for j in places if row[j + 1] >= 0.01))
             weights += [*row]
             far += [abs(q - k) for k in range(len(row))]
             if len(products[q]) > 1:

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
+from headscope.models import adapter
 from headscope.models.adapter import CONFIG, WEIGHTS
 from headscope.models.load import load_model
 from headscope.runs.reopen_model import model_of
@@ -168,7 +169,8 @@ SLOW = r"(([a-z_.0-9]+)+)+!"
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_an_expression_that_would_hold_the_process_is_refused(fields, lora, tmp_path):
+def test_an_expression_that_would_hold_the_process_is_refused(fields, lora, tmp_path, monkeypatch):
+    monkeypatch.setattr(adapter, "DEADLINE", 0.5)
     with no_hang(60), pytest.raises(ModelError, match="a regular expression in its adapter_config"):
         load_model("mini", adapter=configured(lora, tmp_path / "slow", **fields))
 

@@ -193,6 +193,13 @@ def test_what_is_published_for_bert_is_compared_and_said_to_be_of_other_text(
         (9, 6, "syntactic/case:dep>head"): 0.763,
         (7, 6, "syntactic/nmod:poss:dep>head"): 0.805,
         (8, 2, "syntactic/nsubj:dep>head"): 0.585,
+        (4, 10, "syntactic/aux:dep>head"): 0.811,
+        (4, 10, "syntactic/aux:pass:dep>head"): 0.825,
+        (4, 10, "syntactic/amod:dep>head"): 0.756,
+        (4, 10, "syntactic/compound:dep>head"): 0.704,
+        (7, 6, "syntactic/advmod:dep>head"): 0.488,
+        (8, 2, "syntactic/mark:dep>head"): 0.507,
+        (8, 1, "syntactic/ccomp:dep>head"): 0.488,
         (5, 4, "coreference/chain"): 0.65,
     }
     published = {

@@ -162,8 +162,10 @@ def test_a_tag_needs_more_than_the_twin_shows(gpt2_folder, keys_file):
 
 
 def test_its_sums_are_kept_in_the_run_folder(gpt2_folder, keys_file, tmp_path):
-    run = hs.classify(str(gpt2_folder), keys_file, max_tokens=400, out=tmp_path / "run")
     from headscope.run import load
+
+    how = {"max_tokens": 400, "types": ["positional", "delimiter", "induction"]}
+    run = hs.classify(str(gpt2_folder), keys_file, out=tmp_path / "run", **how)
 
     back = load(tmp_path / "run", with_tally=True)
     assert run.twin is not None
@@ -171,7 +173,7 @@ def test_its_sums_are_kept_in_the_run_folder(gpt2_folder, keys_file, tmp_path):
     assert np.array_equal(back.twin.target.sum(0), run.twin.target.sum(0))
     assert not back.twin.target[1:].any()
     assert np.array_equal(back.tally.target, run.tally.target)
-    hs.classify(str(gpt2_folder), keys_file, max_tokens=400, keep_sums=True, out=tmp_path / "whole")
+    hs.classify(str(gpt2_folder), keys_file, keep_sums=True, out=tmp_path / "whole", **how)
     whole = load(tmp_path / "whole", with_tally=True)
     assert whole.twin is not None
     assert np.array_equal(whole.twin.target, run.twin.target)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.runs.provenance import NOT_KEPT
 from headscope.studies.sweep.cell_plan import plan, plan_lines
@@ -71,6 +72,20 @@ def test_report_and_show_know_the_stacks(run, tmp_path):
         assert shown.returncode == 0, shown.stderr
         assert head in (tmp_path / f"{head}.html").read_text()
     assert headscope("why", out, "X0H3").returncode == 0
+
+
+def test_single_heads_of_any_stack_can_be_asked_about(run):
+    folder, out, _ = run
+    asked = {"types": TYPES.split(","), "max_tokens": 700, "progress": False}
+    answers = hs.studies.why(str(folder), ["E1H2", "X0H3"], "aligned", **asked)
+    assert answers.table.index.tolist() == ["E1H2", "X0H3"]
+    assert str(answers).count("  looks: ") == 2
+    whole = hs.load(out)
+    assert answers.table["layer"].tolist() == [
+        whole.head_names.parse(n)[0] for n in ("E1H2", "X0H3")
+    ]
+    with pytest.raises(HeadscopeError, match="'L0H0' is not a head of this model"):
+        hs.studies.why(str(folder), "L0H0", "aligned", **asked)
 
 
 def test_a_sweep_plans_every_stack(run, tmp_path):

@@ -93,6 +93,7 @@ MADE_UP = {
     ),
     "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
     "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
+    "why": lambda run, corpus: hs.studies.why(run, ["L0H0", "L1H1"]),
     "zoo": lambda run, corpus: hs.Zoo(*menagerie(), 1_000),
 }
 """Studies that take minutes or another model, or of which more is asked below."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 import headscope as hs
 from headscope.studies.compare.compare_result import compare_html
 from headscope.views.report import report_html
 from tests.helpers.cut import cut_on
-from tests.keyboard import opened
+from tests.keyboard import Keyboard, opened_at
 
 WIDTHS = [1280, 390]
 
@@ -25,29 +27,41 @@ def wide() -> hs.Run:
     return hs.classify("mini", "controlled", max_tokens=1500, twin=False)
 
 
-def cut(page: str, width: int, folder, places=("",)) -> dict[str, list[str]]:
-    # the browser's debugger asks a page that runs no script of its own
-    with opened(
-        page.replace("default-src 'none'", "script-src 'unsafe-inline'"), folder, width=width
-    ) as keys:
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory) -> Iterator[Keyboard]:
+    with opened_at("about:blank", tmp_path_factory.mktemp("browser")) as keys:
+        yield keys
+
+
+@pytest.fixture
+def cut(keys, tmp_path):
+    def cut(page: str, width: int, places: Sequence[str] = ("",)) -> dict[str, list[str]]:
+        file = tmp_path / "page.html"
+        # the browser's debugger asks a page that runs no script of its own
+        page = page.replace("default-src 'none'", "script-src 'unsafe-inline'")
+        file.write_text(page, encoding="utf-8")
+        keys.resize(width)
+        keys.go_to(file.as_uri())
         assert keys.read("innerWidth") == width
         return cut_on(keys, places)
 
+    return cut
+
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_cut_on_any_page_of_a_report(mini, tmp_path, width):
+def test_nothing_is_cut_on_any_page_of_a_report(mini, cut, width):
     heads = mini.heads.drop_duplicates("primary").index
     types = dict.fromkeys(mini.evidence["type"])
     places = ["", "scatter", "about", *(f"type={name}" for name in types), *heads]
-    assert cut(report_html(mini), width, tmp_path, places) == {}
+    assert cut(report_html(mini), width, places) == {}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_cut_on_a_gallery_and_where_runs_are_compared(mini, wide, tmp_path, width):
+def test_nothing_is_cut_on_a_gallery_and_where_runs_are_compared(mini, wide, cut, tmp_path, width):
     index = hs.gallery(mini, wide, out=tmp_path / "site", light=True)
-    assert cut(index.read_text(encoding="utf-8"), width, tmp_path) == {}
+    assert cut(index.read_text(encoding="utf-8"), width) == {}
     compared = compare_html(hs.compare(mini, wide))
-    assert cut(compared, width, tmp_path) == {}
+    assert cut(compared, width) == {}
 
 
 FAULTY = {
@@ -65,19 +79,19 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("said", FAULTY)
-def test_what_is_cut_on_a_page_is_said(tmp_path, said):
+def test_what_is_cut_on_a_page_is_said(cut, said):
     page = "<html><head></head><body><main>{}<p>whole</p></main></body></html>"
-    faults = cut(page.format(FAULTY[said]), 1280, tmp_path)
+    faults = cut(page.format(FAULTY[said]), 1280)
     assert any(said in line for line in faults[""]), faults
     assert not any(
         "whole”" in line and "main" not in line for line in faults[""] if "page is" not in line
     )
-    assert cut(page.format(""), 1280, tmp_path) == {}
+    assert cut(page.format(""), 1280) == {}
 
 
-def test_a_table_that_a_style_cuts_is_seen_in_a_report(mini, tmp_path):
+def test_a_table_that_a_style_cuts_is_seen_in_a_report(mini, cut):
     page = report_html(mini).replace(
         "</style>", ".scroll > table { min-width: 1500px !important; }</style>", 1
     )
-    faults = cut(page, 1280, tmp_path, ["type=positional"])
+    faults = cut(page, 1280, ["type=positional"])
     assert any("a table 1500 wide" in line for line in faults["type=positional"])

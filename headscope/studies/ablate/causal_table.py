@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple, Unpack
 
@@ -194,18 +195,18 @@ def _stimuli(
         stimuli.append(minimal_pairs("agreement", agreement, model.tokenizer))
     if "pronoun" in types.values():
         stimuli.append(minimal_pairs("pronoun", anaphor_pairs(PAIRS, seed=seed), model.tokenizer))
-    asked = {"score": score, "mask": model.tokenizer.mask}
+    near = partial(near_and_away, score=score, mask=model.tokenizer.mask)
     if relations := _relations_near(reading, types, TEXT.name):
         read = {"max_tokens": TEXT_TOKENS, "max_length": length, "seed": seed + 1}
         text = list(TextWindows(corpora, model.tokenizer, **read))
-        stimuli.append(near_and_away(TEXT.name, text, relations, **asked))
+        stimuli.append(near(TEXT.name, text, relations))
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, length, seed + 1)
     for row in STIMULI.values():
         if row.build is None or not row.ablation_near:
             continue
         if relations := _relations_near(reading, types, row.name):
             windows = list(row.build(config))[:SENTENCES]
-            stimuli.append(near_and_away(row.name, windows, relations, **asked))
+            stimuli.append(near(row.name, windows, relations))
     return stimuli
 
 

@@ -33,6 +33,9 @@ from headscope.studies.headvis.written import (
 MEMORY = 2**29
 """Bytes of cells and vectors that are kept at once, about."""
 CELL_BYTES, NUMBER_BYTES = 12, 4
+SAMPLED_TOKENS = 7_680
+"""Tokens of a head's sequences together, about: with eight cells of each, its file has 0.9 MB at
+most."""
 EMPTY = ("attributions/qk", "attributions/ov", "custom_sequences")
 """Folders that HeadVis' own server writes into."""
 SAMPLE = 3
@@ -62,6 +65,17 @@ class ExportInput:
         return sum(map(len, self.windows))
 
     @property
+    def per_interval(self) -> int:
+        """Sequences of each stretch that are shown: fewer of long ones, and one at least."""
+        longest = max(map(len, self.windows))
+        return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
+
+    @property
+    def sampled(self) -> int:
+        """Sequences of a head that are shown."""
+        return min(len(self.windows), INTERVALS * self.per_interval)
+
+    @property
     def has_clouds(self) -> bool:
         """True where clouds are asked for and can be had."""
         return self.points > 0 and shows_vectors(self.model)
@@ -70,8 +84,7 @@ class ExportInput:
     def groups(self) -> list[tuple[slice, HeadSelection]]:
         """The heads that are read together in the second pass, and in the third."""
         length = self.tokens / len(self.windows)
-        sequences = min(len(self.windows), INTERVALS * PER_INTERVAL)
-        head_bytes = sequences * length * IN_A_ROW * CELL_BYTES
+        head_bytes = self.sampled * length * IN_A_ROW * CELL_BYTES
         if self.has_clouds:
             engine: Any = self.model.engine
             head_bytes += 4 * self.points * engine.dimensions.d_head * NUMBER_BYTES
@@ -101,7 +114,7 @@ def expected_bytes(reading: ExportInput) -> int:
             place_bytes = len(f"{lengths[number] ** 2 // 2},")
             written += len(cells.index) * (place_bytes + VALUE_BYTES)
             strong += len(top_pairs(cells, lengths[number]))
-    sampled_tokens = min(count, INTERVALS * PER_INTERVAL) / count * reading.tokens
+    sampled_tokens = reading.sampled / count * reading.tokens
     sequences = sampled_tokens * (written / sum(lengths) + heads * TOKEN_BYTES)
     points = min(strong / sum(lengths) * reading.tokens, heads * reading.points)
     clouds = points * POINT_BYTES + reading.tokens * TOKEN_BYTES if reading.has_clouds else 0.0
@@ -145,7 +158,7 @@ def _write_patterns(
     advance: Advance,
 ) -> None:
     sequences = [
-        sample_sequences(maxima, np.random.default_rng([reading.seed, *head]))
+        sample_sequences(maxima, np.random.default_rng([reading.seed, *head]), reading.per_interval)
         for maxima, head in zip(largest, selection.heads, strict=True)
     ]
     numbers = [{number for number, _ in head_sequences} for head_sequences in sequences]

@@ -32,7 +32,7 @@ from headscope.studies.headvis.scan import HeadSelection, scan
 from headscope.studies.headvis.vectors import shows_vectors
 from headscope.studies.headvis.written import FEWEST_POINTS, INTERVALS, config_file, json_bytes
 
-SEQUENCES, MAX_LENGTH, POINTS = 500, 256, 2_000
+SEQUENCES, MAX_LENGTH, POINTS = 500, 256, 1_000
 SHORTEST = 3
 """Tokens of a sequence with a cell off the first token's row and column and the diagonal."""
 
@@ -61,23 +61,25 @@ def headvis(
     progress: Progress = True,
     **options: Unpack[HeadvisOptions],
 ) -> HeadVis:
-    """Write the data folder that the HeadVis frontend shows: metrics, sequences, clouds.
+    """Write the data folder that HeadVis and Neuronpedia read: metrics, sequences, clouds.
 
     HeadVis (github.com/anthropics/headvis) shows heads as a scatter of metrics, sequences by tenths
     of a head's largest attention, and clouds of its queries, keys, outputs and values. Its metrics
     are taken over the whole text that is read; headscope's evidence stands beside them as axes.
+    Neuronpedia's loaders import it from `EXPORTS/ID/headvis/TEXT`, where ID is their name of the
+    model.
 
     Args:
         run: a run or its folder, whose model is loaded again.
         out: the folder; HeadVis looks for it under the name `data`.
-        heads: `all`, `tagged`, or names such as `L5H1,L6H9`; about 5 MB each.
+        heads: `all`, `tagged`, or names such as `L5H1,L6H9`; 1 MB each at most.
         seed: seeds which text is read, which sequences of each tenth are shown, and the points.
         overwrite: replace an export that is there; what it did not write stays.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the tokens done and the tokens in all passes.
         options: `corpus`, files or folders of text, those of the run when None; `sequences` to
             read at most (500); `max_length` of one in tokens (256); `points` of a cloud at most
-            (2,000), 0 for none; `source`, the run's model, or where it is now if it is not where
+            (1,000), 0 for none; `source`, the run's model, or where it is now if it is not where
             it was; `device`, `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is
             one.
 
@@ -118,6 +120,13 @@ def headvis(
                 shape=(model.layers + len(model.others), model.heads),
                 tooltips=tooltips,
                 clouds=clouds,
+                source={
+                    "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
+                    "n_sequences": len(windows),
+                    "seq_len": max(map(len, windows)),
+                    "dtype": model.dtype,
+                    "attn_implementation": f"headscope {model.engine.name}",
+                },
             )
             write_file(new / "config.json", json_bytes(config))
     notes = tuple(_notes(reading, len(clouds), options.get("sequences", SEQUENCES)))

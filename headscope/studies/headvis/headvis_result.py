@@ -16,7 +16,7 @@ from headscope.views.study import Study
 from headscope.views.summary import short_title
 from headscope.views.tables import plain_table
 
-X, Y = "previous_token_score", "induction_score"
+X, Y = "prev_token_score", "induction_score"
 LABELLED = 3
 """Heads that are named at the end of each axis."""
 

@@ -1,5 +1,9 @@
 """HeadVis' eleven metrics: the numbers of each row of attention, which maxima are made of as well,
 and their running sums over all rows that are read.
+
+The first six have the names and the definitions of Neuronpedia's `compute-head-metrics.py`, which
+fills the pages of its heads (hijohnnylin/neuronpedia ebb8426). HeadVis itself takes
+`induction_score` over every query and counts all attention.
 """
 
 from __future__ import annotations
@@ -16,16 +20,21 @@ HIGH = 0.1
 """Attention from which on a key beyond the first token is said to be attended to strongly; ours."""
 EVEN = 1e-4
 """Nats: scores of a row that differ by less than this are all the same but for rounding."""
+LEAST_INDUCTION = 0.01
+"""Attention below it is none of `induction_score`, as for Neuronpedia."""
 FEWEST = 50
 """Queries of an entropy over tokens, which cannot be above the logarithm of their number; as many
 as a relation takes."""
 METRICS = {
     "self_attention_score": "Mean attention of a token to itself: the mean of the diagonal.",
-    "previous_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
+    "prev_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
     "pattern_entropy": "Mean Shannon entropy of a query's attention, in nats.",
     "qk_distance": "Mean |q − k| in tokens, weighted by attention.",
     "qk_distance_variance": "Variance of |q − k|, weighted by attention.",
-    "induction_score": "Attention to whatever follows the same token elsewhere, mean over queries.",
+    "induction_score": (
+        "Attention to whatever followed the same token before, mean over queries whose token came "
+        f"before; less than {LEAST_INDUCTION:g} on a key counts as none."
+    ),
     "logit_std": "Standard deviation of a query's scores before the softmax, mean over queries.",
     "top_logit_margin": "Largest minus second score before the softmax, mean over queries.",
     "logit_z_score": "(largest − mean) ÷ deviation of a query's scores, mean over queries.",
@@ -38,7 +47,7 @@ METRICS = {
 """Each with the words of its tooltip."""
 _MEANS = {
     "self_attention_score": "own",
-    "previous_token_score": "previous",
+    "prev_token_score": "previous",
     "pattern_entropy": "entropy",
     "induction_score": "induction",
     "logit_std": "spread",
@@ -67,7 +76,7 @@ class RowNumbers(NamedTuple):
     square: _PerRow
     """The sum of |q − k|² times attention."""
     induction: _PerRow
-    """Attention to tokens just behind one that is the query's own token, wherever that stands."""
+    """Attention to tokens just behind earlier copies of the query's token, where there are any."""
     spread: _PerRow
     """Standard deviation of the scores of the keys that the query sees; of two or more keys."""
     margin: _PerRow
@@ -105,6 +114,8 @@ def row_numbers(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int)
     beyond = _beyond_first(attention, query, key)
     best = beyond.max(-1)
     itself = query[:, None] == key
+    behind = _behind_same(tokens, query, key)
+    followed = attention.masked_fill(~behind | (attention < LEAST_INDUCTION), 0.0).sum(-1)
     return RowNumbers(
         own=attention.gather(2, _column(attention, query))[..., 0],
         previous=torch.where(query > 0, before, none),
@@ -112,7 +123,7 @@ def row_numbers(logarithms: _Rows, tokens: Int[Tensor, " position"], first: int)
         mass=attention.sum(-1),
         distance=(attention * away).sum(-1),
         square=(attention * away**2).sum(-1),
-        induction=(attention * _behind_same(tokens, query, key)).sum(-1),
+        induction=torch.where(behind.any(-1), followed, none),
         **_scores(logarithms, known, seen, none),
         best=best.values,
         key=best.indices,
@@ -198,9 +209,9 @@ def _beyond_first(
 def _behind_same(
     tokens: Int[Tensor, " position"], query: Int[Tensor, " query"], key: Int[Tensor, " key"]
 ) -> Bool[Tensor, "query key"]:
-    """True where the key before is the query's own token."""
+    """True where the key before is an earlier place of the query's own token."""
     same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
-    return same & (key > 0)
+    return same & (key > 0) & (key <= query[:, None])
 
 
 def _column(attention: _Rows, key: Int[Tensor, " query"]) -> Int[Tensor, "head query 1"]:

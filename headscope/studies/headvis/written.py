@@ -20,7 +20,7 @@ from headscope.studies.headvis.scan import Points
 from headscope.studies.headvis.vectors import Rotation, Vectors, principal_axes
 
 INTERVALS, PER_INTERVAL = 10, 20
-"""Stretches of sequences by how strongly a head attends, and how many of each are shown."""
+"""Stretches of sequences by how strongly a head attends, and how many of each are shown at most."""
 BINS = 20
 """Of the histogram of a head's maxima."""
 FEWEST_POINTS = 4
@@ -73,7 +73,7 @@ def intervals(largest: Float[ndarray, " sequence"]) -> Int[ndarray, " sequence"]
 
 
 def sample_sequences(
-    largest: Float[ndarray, " sequence"], rng: np.random.Generator, per_interval: int = PER_INTERVAL
+    largest: Float[ndarray, " sequence"], rng: np.random.Generator, per_interval: int
 ) -> list[tuple[int, int]]:
     """Sequences with their stretch, at most so many of each, the strongest first.
 
@@ -174,6 +174,7 @@ def config_file(
     shape: tuple[int, int],
     tooltips: Mapping[str, str],
     clouds: Sequence[Head],
+    source: Mapping[str, Any],
 ) -> dict[str, Any]:
     """`config.json`, which HeadVis reads first.
 
@@ -183,9 +184,11 @@ def config_file(
         shape: the model's layers, and heads of each.
         tooltips: each metric with the words of its tooltip.
         clouds: the heads with a cloud.
+        source: what was read and how, by which Neuronpedia's loaders tell exports apart.
     """
     return {
         "model_name": name,
+        **source,
         "heads": [list(head) for head in heads],
         "n_layers": shape[0],
         "n_heads": shape[1],

@@ -7,10 +7,14 @@ MAPS (Elhelo and Geva 2024, arXiv 2412.11965) publishes the heads that make word
 relation those with the largest scores, measured on prompts and with lists of its own. Ours are from
 weights alone (`headscope study weights --table related`): heads are taken in the order of
 `but_itself`, since MAPS does not mind either that a head raises the word itself.
+
+Neuronpedia publishes `scatter_data.json` of each model that it has attention heads of
+(`ID/headvis/TEXT` among its exports), measured on the Pile by its `compute-head-metrics.py`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +52,7 @@ RANK_COLUMNS = [
     "p_value",
     "best",
 ]
+_HEAD = ["layer", "head"]
 _RELATED_COLUMNS = ["layer", "head", "relation", "sign", "but_itself"]
 
 
@@ -56,11 +61,25 @@ class Published:
     """The meaning of a published score, and the relation of headscope that is most like it."""
 
     relation: str
+    """Of a number that is no mass the column of `heads.csv`."""
     quantity: str
-    """`attention`, as masses are, or `causal`, `copied`: something else of the same heads."""
+    """`attention`, as masses are, or `causal`, `copied`, …: something else of the same heads."""
     stimulus: str
 
 
+_EVERY_QUERY = "every query of Neuronpedia's text; ours: of this run's"
+_NEURONPEDIA = {
+    "prev_token_score": Published("positional/offset-1", "attention", _EVERY_QUERY),
+    "self_attention_score": Published("positional/offset-0", "attention", _EVERY_QUERY),
+    "induction_score": Published(
+        "induction/natural",
+        "attention of 0.01 or more",
+        "queries of Neuronpedia's text whose token came before; ours: of this run's, where another "
+        "token stood between, and all attention",
+    ),
+    "pattern_entropy": Published("entropy", "entropy", _EVERY_QUERY),
+    "qk_distance": Published("mean_distance", "distance", _EVERY_QUERY),
+}
 PUBLISHED = {
     "induction_next_token_random": Published(
         "induction/repeat",
@@ -85,6 +104,7 @@ PUBLISHED = {
         "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in "
         "other words, where what repeats does not lead",
     ),
+    **_NEURONPEDIA,
 }
 """By the name of the metric. All of them have another stimulus than a run."""
 _LISTS = {
@@ -109,17 +129,52 @@ PUBLISHED_LISTS = {
 """Likewise of lists of the first heads alone; the quantity is the sign of what they write."""
 
 
-def read_scores(path: Path) -> pd.DataFrame:
+def read_scores(path: Path, model: str = "") -> pd.DataFrame:
     """Published scores from a CSV file with the columns `model,revision,metric,layer,head,value`.
+
+    Or from Neuronpedia's `scatter_data.json`, a list with an object for each head: `layer`, `head`
+    and a number of each metric. The `config.json` beside it names its model.
+
+    Args:
+        path: the file.
+        model: whose scores they are where a `scatter_data.json` lies without its `config.json`.
 
     Raises:
         HeadscopeError: there is no such file, or it holds something else.
     """
+    if path.suffix == ".json":
+        return _read_scatter(path, model)
     what, columns = "table of published scores", ", ".join(COLUMNS)
     table = _read_table(path, COLUMNS, "value", what, f"a {what}: {columns}", f"expected {columns}")
     if not np.isfinite(table["value"]).all() or (table[["layer", "head"]] < 0).any(axis=None):
         raise RunError(f"{path}: a score is no finite number, or a head has no place")
     return table.fillna({"revision": "main"})
+
+
+def _read_scatter(path: Path, model: str) -> pd.DataFrame:
+    would_do = "Neuronpedia's scatter_data.json, or a CSV of published scores"
+    raw = given_file(path, would_do)
+    config_path = path.with_name("config.json")
+    config = (
+        given_file(config_path, "Neuronpedia's config.json") if config_path.is_file() else b"{}"
+    )
+    try:
+        heads = pd.DataFrame(json.loads(raw)).astype({"layer": "int64", "head": "int64"})
+        model = json.loads(config).get("model_name", model)
+        table = heads.melt(["layer", "head"], var_name="metric").dropna()
+        table = table.astype({"value": "float64"})
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise RunError(f"{path}: no list of heads with their metrics; give {would_do}") from error
+    if not np.isfinite(table["value"]).all() or heads.duplicated(["layer", "head"]).any():
+        raise RunError(f"{path}: a score is no finite number, or a head is there twice")
+    return table.assign(model=str(model), revision="main")[COLUMNS]
 
 
 def read_related(path: Path) -> pd.DataFrame:
@@ -179,17 +234,18 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
         RunError: the run has another number of layers or heads.
     """
     shape, rows = run_shape(run), []
-    for metric, about, table in _metrics(run, scores, name, PUBLISHED):
-        least = tuple(int(table[axis].max()) + 1 for axis in ("layer", "head"))
-        if least != shape or len(table) != shape[0] * shape[1]:
+    heads = run.heads[_HEAD].sort_values(_HEAD).to_numpy()
+    for metric, about, unsorted in _metrics(run, scores, name, PUBLISHED):
+        table = unsorted.sort_values(_HEAD)
+        if not np.array_equal(table[_HEAD], heads):
+            least = [int(table[axis].max()) + 1 for axis in _HEAD]
             raise RunError(
                 f"this run has {shape[0]} layers × {shape[1]} heads, and {metric} of {name} has "
                 f"{len(table)} scores of {least[0]} × {least[1]}"
             )
         masses = masses_of(run, about.relation)
         if masses is not None:
-            table = table.sort_values(["layer", "head"])
-            published = table["value"].to_numpy().reshape(shape)
+            published = table["value"].to_numpy().reshape(masses.shape)
             first = _first_heads(published, min(TOP, published.size // 4))
             facts = (metric, revision_of(run, table), about)
             rows.append(_row(facts, table, masses, first, partial(_spearman, published), seed))
@@ -308,7 +364,8 @@ def not_scored(run: Result, scores: pd.DataFrame, name: str) -> dict[str, str]:
     scored = {*(run.evidence["type"] + "/" + run.evidence["relation"])}
     metrics = sorted(set(scores.loc[scores["model"] == name, "metric"]) & set(PUBLISHED))
     relations = {metric: PUBLISHED[metric].relation for metric in metrics}
-    return {metric: relation for metric, relation in relations.items() if relation not in scored}
+    known = scored | {*run.heads.columns}
+    return {metric: relation for metric, relation in relations.items() if relation not in known}
 
 
 def run_shape(run: Result) -> tuple[int, int]:
@@ -320,14 +377,20 @@ def by_layer(
     heads: pd.DataFrame, column: str, shape: tuple[int, int]
 ) -> Float[ndarray, "layer head"]:
     """A column of a table with a row for every head."""
-    return np.asarray(heads.sort_values(["layer", "head"])[column], float).reshape(shape)
+    return np.asarray(heads.sort_values(_HEAD)[column], float).reshape(shape)
 
 
 def masses_of(run: Result, relation: str) -> Float[ndarray, "layer head"] | None:
-    """The run's masses of a relation; None where it is not scored for every head."""
-    evidence = run.evidence[run.evidence["type"] + "/" + run.evidence["relation"] == relation]
-    shape = run_shape(run)
-    return by_layer(evidence, "mass", shape) if len(evidence) == shape[0] * shape[1] else None
+    """The run's masses of a relation; None where it is not scored for every head.
+
+    Of a column of `heads.csv` its numbers. Of a hybrid the layers are those that have heads.
+    """
+    heads, column = run.heads, relation
+    if relation not in heads:
+        ids = run.evidence["type"] + "/" + run.evidence["relation"]
+        heads, column = run.evidence[ids == relation], "mass"
+    shape = run.heads["layer"].nunique(), run.heads["head"].nunique()
+    return by_layer(heads, column, shape) if len(heads) == len(run.heads) else None
 
 
 def _first_heads(values: Float[ndarray, "layer head"], top: int) -> set[int]:

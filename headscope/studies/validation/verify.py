@@ -74,8 +74,9 @@ def verify(
         model: the published name, when the run's model has another (a local folder).
         measure: run the model on the published stimulus, if it is at hand. Otherwise the run's own
             masses are compared, which have another stimulus.
-        scores: a CSV of published scores: `model,revision,metric,layer,head,value`. The ranks of
-            all heads are compared (`compare_ranks`).
+        scores: a CSV of published scores, `model,revision,metric,layer,head,value`, or
+            Neuronpedia's `scatter_data.json` of the model. The ranks of all heads are compared
+            (`compare_ranks`).
         related: with `--scores`: what `headscope study weights --table related` wrote of the
             model, for published lists of heads that make words of words. See `compare_lists`.
         progress: True for a bar where a person waits, False for none, or a function that is called
@@ -126,7 +127,7 @@ def _ranked(
                 "scores came; add --scores FILE"
             )
         return pd.DataFrame(columns=RANK_COLUMNS), None, []
-    table = read_scores(Path(scores))
+    table = read_scores(Path(scores), model_name)
     name = model_in(table, model_name)
     if name is None:
         raise ChoiceError("published model in that file", model_name, sorted(set(table["model"])))

@@ -19,6 +19,7 @@ from headscope.measure.example import Example
 from headscope.runs.recorded_paths import shareable
 from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
+from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, by_name, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
@@ -56,6 +57,7 @@ def page_data(run: Result) -> dict[str, Any]:
     seen = instances_of(run.examples)
     return {
         "model": info["model"],
+        "pages": head_pages(info),
         "layers": layers,
         "heads": heads,
         "rows": _rows(run),

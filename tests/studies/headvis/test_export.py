@@ -9,12 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import headscope as hs
+from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, RunError
 from headscope.studies.headvis import head_export as exporting
-from headscope.studies.headvis.headvis_folder import own_axes
-from headscope.studies.headvis.written import json_bytes, rounded
+from headscope.studies.headvis.cells import SparseCells
+from headscope.studies.headvis.head_export import ExportInput
+from headscope.studies.headvis.headvis_folder import POINTS, own_axes
+from headscope.studies.headvis.scan import HeadSelection, Points
+from headscope.studies.headvis.written import (
+    cloud_files,
+    head_file,
+    json_bytes,
+    rounded,
+    sample_sequences,
+)
 from tests.helpers import encoders
 from tests.helpers.headvis import METRICS, check_data, check_head, check_sequence, read
 from tests.helpers.hybrids import save_hybrid
@@ -99,6 +110,36 @@ def test_the_evidence_of_a_run_stands_beside_headvis_metrics(export, run_folder)
         assert row["first_token_mass"] == pytest.approx(head["first_token_mass"], abs=1e-4)
 
 
+def test_the_config_says_what_was_read_and_how(export, texts):
+    """Neuronpedia's loaders ask for all of these, and know two exports apart by them."""
+    config = read(export.folder / "config.json")
+    longest = max(
+        each["seq_len"] for each in read(export.folder / "heads" / "L0H0.json")["sequences"]
+    )
+    assert config["dataset_name"] == texts.name
+    assert config["n_sequences"] == export.sequences
+    assert config["seq_len"] == longest == 64
+    assert config["dtype"] == "float32"
+    assert config["attn_implementation"] == "headscope fused"
+
+
+@pytest.mark.parametrize(("length", "sequences"), [(16, 200), (64, 120), (256, 30), (600, 10)])
+def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences):
+    """Eight cells of every token, in windows of any length, and as many points as there may be."""
+    windows = [Window("w", np.zeros(length, int), (" tokens",) * length)] * 300
+    reading = ExportInput(None, windows, HeadSelection(((0, 0),)), 0, POINTS)
+    assert reading.sampled == sequences
+    sample = sample_sequences(np.full(300, 0.1234), np.random.default_rng(0), reading.per_interval)
+    assert len(sample) == sequences
+    index = np.arange(length)[:, None] * length + length - 8 + np.arange(8)
+    cells = SparseCells(index.ravel(), np.full(8 * length, 0.1234))
+    file = head_file(windows, np.full(300, 0.1234), sample, {i: cells for i, _ in sample})
+    points = Points(*np.full((3, POINTS), length - 1))
+    vectors = {letter: 20 * torch.randn(POINTS, 64) for letter in "QKOV"}
+    sizes = [len(json_bytes(part)) for part in (file, *cloud_files(points, vectors))]
+    assert 300_000 < sum(sizes) < 1_000_000
+
+
 def test_a_relation_that_was_hardly_asked_is_no_axis(run_folder):
     run = hs.load(run_folder)
     before = own_axes(run)[1].loc[(1, 2), "positional_lift"]
@@ -173,8 +214,8 @@ def test_an_encoder_s_heads_look_both_ways(tmp_path):
     found = run.headvis(tmp_path / "data", points=50)
     config = check_data(found.folder)
     rows = found.table.set_index("head")
-    assert rows.loc[1, "previous_token_score"] > 0.8
-    assert rows.loc[0, "previous_token_score"] < 0.1
+    assert rows.loc[1, "prev_token_score"] > 0.8
+    assert rows.loc[0, "prev_token_score"] < 0.1
     ahead = read(found.folder / "heads" / "L0H0.json")
     for each in ahead["sequences"]:
         size = each["seq_len"]
@@ -257,7 +298,7 @@ def test_the_command_writes_it_and_says_what(run_folder, tmp_path, command):
     assert code == 0, err
     check_data(tmp_path / "data")
     assert "8 heads on 20 sequences" in told
-    assert "previous_token_score" in told
+    assert "prev_token_score" in told
     assert f"written to {tmp_path / 'data'}" in told
     code, _, err = command("export", "headvis", run_folder, "--out", tmp_path / "data", *options)
     assert code == 2

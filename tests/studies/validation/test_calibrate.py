@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
@@ -55,7 +57,8 @@ def test_distractors_earn_no_false_tag(clean, layout):
     assert own[own["false"] != ""][["name", "false"]].to_dict("records") == []
 
 
-def test_noise_that_drowns_the_weights_drowns_the_tags(clean):
+def test_noise_that_drowns_the_weights_drowns_the_tags(clean, monkeypatch):
+    monkeypatch.setattr(sys.modules[calibrate_planted.__module__], "MAX_TOKENS", 4_000)
     drowned = calibrate_planted(layouts=["gpt2"], noises=[5.0])
     before = clean[clean["layout"] == "gpt2"]["found"].sum()
     assert drowned["found"].sum() < before / 2
@@ -105,8 +108,8 @@ def test_words_have_the_features_of_their_forms():
     assert named[6] == set()
 
 
-def test_random_weights_of_an_architecture_earn_next_to_nothing(model_folder, keys_file):
-    drawn = calibrate_random(str(model_folder), corpus=[str(keys_file)], seeds=2, max_tokens=400)
+def test_random_weights_of_an_architecture_earn_next_to_nothing(gpt2_folder, keys_file):
+    drawn = calibrate_random(str(gpt2_folder), corpus=[str(keys_file)], seeds=2, max_tokens=400)
     assert drawn["heads"].tolist() == [SHAPE["layers"] * SHAPE["heads"]] * 2
     assert drawn["tagged"].sum() <= 1
     header, *rows, summary = printed(random_table(drawn)).splitlines()

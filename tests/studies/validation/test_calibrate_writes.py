@@ -7,9 +7,9 @@ import pytest
 from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
 
 
-@pytest.mark.parametrize("layout", ["gpt2", "llama"])
-def test_planted_writers_are_found_and_lazy_ones_are_not(layout, capfd):
-    table = calibrate_planted_writers(layouts=[layout], noises=[0.0, 0.1])
+@pytest.mark.parametrize(("layout", "noises"), [("gpt2", [0.0, 0.1]), ("llama", [0.1])])
+def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
+    table = calibrate_planted_writers(layouts=[layout], noises=noises)
     planted = table[table["relation"] != ""]
     assert sorted(set(planted["relation"])) == [
         "agreement",
@@ -23,7 +23,7 @@ def test_planted_writers_are_found_and_lazy_ones_are_not(layout, capfd):
         "suppress",
     ]
     assert planted["found"].all(), planted[["name", "lift", "tags"]]
-    assert (table["relation"] == "").sum() > 30
+    assert (table["relation"] == "").sum() > 15 * len(noises)
     false = table.loc[table["false"] != "", ["noise", "name", "false"]]
     assert not (false["noise"] == 0).any(), false
     # noise on a head that lowers all values makes it lower some less than others

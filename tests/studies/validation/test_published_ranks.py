@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
+from headscope.errors import HeadscopeError, RunError
 from headscope.relations import relations_of
 from headscope.studies.validation.published_scores import PUBLISHED, RANK_COLUMNS
 from headscope.studies.validation.verify import verify
@@ -32,13 +34,21 @@ def run():
     rng = np.random.default_rng(0)
     rows = [
         first.assign(type=kind, relation=name, mass=rng.permutation(LAYERS * HEADS) / 100)
-        for kind, name in (each.relation.split("/") for each in PUBLISHED.values())
+        for kind, name in (
+            each.relation.split("/") for each in PUBLISHED.values() if "/" in each.relation
+        )
     ]
     evidence = pd.concat(rows).drop_duplicates(["type", "relation", "layer", "head"])
-    return replace(made, evidence=evidence.sample(frac=1, random_state=0))
+    heads = made.heads.assign(
+        entropy=rng.permutation(LAYERS * HEADS) / 20,
+        mean_distance=rng.permutation(LAYERS * HEADS) / 10,
+    )
+    return replace(made, evidence=evidence.sample(frac=1, random_state=0), heads=heads)
 
 
 def masses(run, relation: str) -> np.ndarray:
+    if "/" not in relation:
+        return run.heads.sort_values(["layer", "head"])[relation].to_numpy().reshape(LAYERS, HEADS)
     kind, name = relation.split("/")
     own = run.evidence[(run.evidence["type"] == kind) & (run.evidence["relation"] == name)]
     found = np.full((LAYERS, HEADS), np.nan)
@@ -62,7 +72,7 @@ def written(path, **metrics: np.ndarray):
 
 def test_every_published_score_is_held_against_a_relation_that_there_is():
     known = {relation.id for relation in relations_of()}
-    assert {each.relation for each in PUBLISHED.values()} <= known
+    assert {each.relation for each in PUBLISHED.values()} <= known | {"entropy", "mean_distance"}
     # Wu et al. 2024: retrieval; Feucht et al. 2025: copies by token and by word
     assert PUBLISHED["retrieval_score"].relation == "retrieval/value"
     assert PUBLISHED["retrieval_score"].quantity == "copied"
@@ -124,3 +134,90 @@ def test_the_command_prints_retrieval_with_its_relation(run, tmp_path):
     said = " ".join(done.output.split())
     assert "retrieval/value" in said
     assert "10 of 10 the same" in said
+
+
+NEURONPEDIA = {
+    "prev_token_score": "positional/offset-1",
+    "self_attention_score": "positional/offset-0",
+    "induction_score": "induction/natural",
+    "pattern_entropy": "entropy",
+    "qk_distance": "mean_distance",
+}
+
+
+def scatter(folder, run, name=MODEL, **changes):
+    """What Neuronpedia publishes of a model: a row per head, and what it is of beside it."""
+    folder.mkdir(exist_ok=True)
+    ours = {metric: masses(run, relation) for metric, relation in NEURONPEDIA.items()}
+    rows = [
+        {"layer": layer, "head": head}
+        | {metric: round(float(x[layer, head]) / 2, 4) for metric, x in ours.items()}
+        | {"qk_distance_variance": 2.5}
+        for layer, head in np.ndindex(LAYERS, HEADS)
+    ]
+    rows[5] |= changes
+    (folder / "scatter_data.json").write_text(json.dumps(rows) + "\n")
+    if name is not None:
+        config = {"model_name": name, "np_model_id": "llama", "dataset_name": "the/pile"}
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder / "scatter_data.json"
+
+
+@pytest.mark.parametrize("name", [MODEL, None])
+def test_neuronpedia_s_scores_are_ranked_as_they_are_published(run, tmp_path, name):
+    found = verify(run, scores=scatter(tmp_path / "pile", run, name))
+    ranks = found.ranks.set_index("metric")
+    assert ranks["relation"].to_dict() == NEURONPEDIA
+    assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
+    assert (ranks["shared"] == 10).all()
+    assert found.model == MODEL
+    assert found.holds
+    assert [note for note in found.notes if "qk_distance_variance" in note] == [
+        "not compared, for nothing here is like it: qk_distance_variance"
+    ]
+    reversed_ = run.evidence.assign(mass=1 - run.evidence["mass"])
+    backwards = verify(replace(run, evidence=reversed_), scores=tmp_path / "pile/scatter_data.json")
+    assert backwards.ranks.set_index("metric")["spearman"]["induction_score"] == pytest.approx(-1)
+    assert not backwards.holds
+
+
+def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
+    """Neuronpedia has the layers with softmax attention alone, by their numbers in the model."""
+    path = scatter(tmp_path / "pile", run)
+    rows = [row | {"layer": 4 * row["layer"] + 3} for row in json.loads(path.read_text())]
+    path.write_text(json.dumps(rows))
+    apart = {
+        name: table.assign(layer=4 * table["layer"] + 3)
+        for name, table in (("evidence", run.evidence), ("heads", run.heads))
+    }
+    ranks = verify(replace(run, **apart), scores=path).ranks
+    assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
+    assert ranks["heads"].eq(LAYERS * HEADS).all()
+    with pytest.raises(
+        RunError, match=r"this run has 6 layers × 8 heads, and .* 48 scores of 24 × 8"
+    ):
+        verify(run, scores=path)
+
+
+def test_what_is_no_scatter_or_of_another_model_is_refused(run, tmp_path):
+    other = scatter(tmp_path / "other", run, "google/gemma-2-2b")
+    with pytest.raises(HeadscopeError, match=r"published model in that file.*google/gemma-2-2b"):
+        verify(run, scores=other)
+    missing = scatter(tmp_path / "missing", run, induction_score=None)
+    with pytest.raises(RunError, match=r"induction_score of .* has 47 scores"):
+        verify(run, scores=missing)
+    for change in ({"head": "x"}, {"layer": None}, {"induction_score": "high"}, {"a": [1]}):
+        path = scatter(tmp_path / "broken", run, **change)
+        with pytest.raises(RunError, match=r"scatter_data\.json: no list of heads.*; give Neuronp"):
+            verify(run, scores=path)
+    twice = scatter(tmp_path / "twice", run, head=6)
+    with pytest.raises(RunError, match="a head is there twice"):
+        verify(run, scores=twice)
+    for text in ("{}", "[]", "[1, 2]", "nonsense", "[" * 10**5, '[{"layer": 0}]'):
+        path.write_text(text)
+        with pytest.raises(RunError, match=r"scatter_data\.json: no list of heads"):
+            verify(run, scores=path)
+    config = scatter(tmp_path / "config", run).with_name("config.json")
+    config.write_text("[]")
+    with pytest.raises(RunError, match="no list of heads"):
+        verify(run, scores=tmp_path / "config" / "scatter_data.json")

@@ -17,6 +17,7 @@ from headscope.measure.tally import Tally
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NARROW, OPEN, UNIDENTIFIABLE, is_decidable, with_rules
+from headscope.studies.sweep.languages.tag_agreement import chance_columns
 
 HEAD_COLUMNS = [
     "layer",
@@ -25,6 +26,8 @@ HEAD_COLUMNS = [
     "relation",
     "general",
     "tagged",
+    "by_chance",
+    "p_value",
     "decidable",
     "asked",
     "holds_in",
@@ -89,6 +92,8 @@ def heads_table(
     - `tagged`, `decidable`, `asked`: in how many languages the head holds the tag, the text decides
       it, and the relation has queries. `holds_in`, `not_in`, `narrow_in`, `undecided_in`: those
       that give the tag, refuse it, refuse it narrowly, and cannot tell.
+    - `by_chance`, `p_value`: the languages in which a head of that layer would hold the tag by
+      chance, and the probability of at least `tagged`; see `tag_agreement.chance_columns`.
     - `general`: the general label that stands for the tag in most languages that hold it, so that
       a head counts once for it; empty of a specific tag.
     - `lift`: the mean of the lift over the languages that could decide, in [−1, 1], with its 95 %
@@ -131,7 +136,7 @@ def heads_table(
         **{name: _listed(rows).reindex(table.index, fill_value="") for name, rows in lists.items()},
     ).reset_index()
     bounds = _bounds(decided, runs, parallel=parallel, seed=seed)
-    table = table.merge(bounds, on=_KEY)
+    table = table.merge(bounds, on=_KEY).merge(chance_columns(decided), on=_KEY)
     order = ["tagged", "lift", "layer", "head", "relation"]
     ascending = [False, False, True, True, True]
     return table.sort_values(order, ascending=ascending, ignore_index=True)[HEAD_COLUMNS]

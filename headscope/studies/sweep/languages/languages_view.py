@@ -31,6 +31,7 @@ NOT_DECIDED = "–"
 MARKS = {"holds_in": "●", "narrow_in": "○", "not_in": "×", "undecided_in": NOT_DECIDED}
 """Marks of a head in a language by the column that lists it."""
 MARKS_MEAN = f"● holds it, ○ refused narrowly, × refused, {NOT_DECIDED} its text cannot tell"
+CHANCE_MEANS = "by chance: in how many with heads shuffled within layers"
 SURE = 0.01
 """p value below which heads agree more than their layers explain."""
 
@@ -53,10 +54,11 @@ def languages_lines(comparison: Languages) -> RenderableType:
         parts += [
             Text(f"\nheads that hold a relation, by language ({NOT_DECIDED}: text cannot decide):"),
             _relations(label_counts(comparison.evidence)),
-            Text(f"\nheads that hold one in the most languages ({MARKS_MEAN}):"),
+            Text(f"\nheads that hold one in the most languages ({MARKS_MEAN}; {CHANCE_MEANS}):"),
             _heads(held, languages),
             Text(f"\n{_conclusion(held)}", style="bold"),
             Text(_verdicts(held)),
+            *_shared(comparison.agreement),
         ]
     if comparison.failed:
         parts.append(
@@ -138,6 +140,32 @@ def _correlations(agreement: pd.DataFrame) -> Table:
     return table
 
 
+def _shared(agreement: pd.DataFrame) -> list[RenderableType]:
+    """Of each relation with tags the share that another language gives too, beside chance."""
+    rows = agreement[agreement["shared"].notna()].sort_values(["tags", "shared"], ascending=False)
+    if rows.empty:
+        return []
+    titles = ("tags", "shared", "95 %", "shuffled", "p")
+    table = plain_table("relation", *titles, right=titles)
+    for row in rows.head(LISTED).itertuples():
+        ends = "" if np.isnan(row.shared_low) else f"{row.shared_low:.2f} … {row.shared_high:.2f}"
+        table.add_row(
+            row.relation,
+            f"{row.tags:.0f}",
+            f"{row.shared:.2f}",
+            ends,
+            f"{row.shared_shuffled:.2f}",
+            f"{row.shared_p:.3f}",
+        )
+    if len(rows) > LISTED:
+        table.add_row(f"and {len(rows) - LISTED} more")
+    title = (
+        "tags of one language that another gives too, of those whose text can decide (95 % over "
+        "languages; with heads shuffled within layers):"
+    )
+    return [Text(f"\n{title}"), table]
+
+
 def _conclusion(held: pd.DataFrame) -> str:
     """The heads that hold a relation wherever a text can tell, of those that several can tell."""
     several = held[held["decidable"] > 1]
@@ -204,12 +232,12 @@ def _count(heads: float) -> str:
 
 
 def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
-    """Each head's mean lift, and a mark for each language under its code."""
+    """Each head's mean lift, the languages by chance, and a mark for each under its code."""
     columns = languages[:MAX_COLUMNS]
     unlisted = f" +{len(languages) - len(columns)}" if len(languages) > len(columns) else ""
     width = max(map(len, columns))
     codes = " ".join(code.ljust(width) for code in columns).rstrip() + unlisted
-    numbers = ("mean lift", "95 %")
+    numbers = ("mean lift", "95 %", "by chance")
     table = plain_table(
         "head", "relation", *numbers, codes, right=numbers, unwrapped=("head", codes)
     )
@@ -219,7 +247,8 @@ def _heads(held: pd.DataFrame, languages: tuple[str, ...]) -> Table:
             head_name(row["layer"], row["head"]),
             row["relation"],
             f"{row['lift']:.2f}",
-            f"{row['ci_low']:.2f} … {row['ci_high']:.2f}",
+            f"{row['ci_low']:.2f}…{row['ci_high']:.2f}",
+            f"{row['by_chance']:.1f}",
             " ".join(marks.get(code, "").ljust(width) for code in columns).rstrip(),
         )
     if len(held) > LISTED:

@@ -1,4 +1,4 @@
-"""Rank correlation of heads' lifts between languages, beside that of heads shuffled in layers."""
+"""Agreement of heads between languages, in lifts and in tags, beside heads shuffled in layers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.result import Result
 from headscope.studies.sweep.languages.across import language_tally, lift_sums
+from headscope.studies.sweep.languages.tag_agreement import SHARED_COLUMNS, shared_numbers
 
 AGREEMENT_COLUMNS = [
     "type",
@@ -25,6 +26,7 @@ AGREEMENT_COLUMNS = [
     "ci_high",
     "shuffled",
     "p_value",
+    *SHARED_COLUMNS,
 ]
 PERMUTATIONS = 999
 RESAMPLES = 200
@@ -46,6 +48,8 @@ def agreement_table(
       that of resampled documents, of parallel texts the same ones in every language.
     - `shuffled`: the mean correlation of heads shuffled within their layers, what layers alone
       explain; `p_value`: the share of shuffles that correlate as much, at least 0.001.
+    - `tags`, `shared` and the rest: the relation's tags, and the share of them that other languages
+      give too, of those whose text can decide it; see `tag_agreement.shared_numbers`.
 
     Args:
         evidence: from `headscope.studies.sweep.languages.across.evidence_of`.
@@ -61,8 +65,9 @@ def agreement_table(
         if len(languages) < 2 or tallies[0].layers * tallies[0].heads < FEWEST_HEADS:
             continue
         numbers = _agreement(tallies, str(relation), parallel=parallel, seed=seed)
+        of_tags = shared_numbers(rows_of_relation[rows_of_relation["decidable"]], seed=seed)
         first = rows_of_relation.iloc[0]
-        rows.append([first["type"], first["relation"], len(languages), *numbers])
+        rows.append([first["type"], first["relation"], len(languages), *numbers, *of_tags.values()])
     table = pd.DataFrame(rows, columns=AGREEMENT_COLUMNS)
     order = ["correlation", "type", "relation"]
     return table.sort_values(order, ascending=[False, True, True], ignore_index=True)

@@ -17,6 +17,7 @@ from headscope.measure.bootstrap import resample
 from headscope.studies.sweep.languages.across import held_labels, label_counts
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.languages.lift_agreement import mean_correlation, shuffle
+from headscope.studies.sweep.languages.tag_agreement import share_of_tags, shared_numbers
 from tests.helpers.treebank_heads import knows, noun, read, rests, words_back
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 
@@ -146,9 +147,11 @@ def test_the_terminal_names_languages_heads_and_what_cannot_be_told(found):
     console.print(languages_lines(found))
     said = console.export_text()
     assert "the same 24 documents in every language" in said
-    correlation, line = (each for each in said.splitlines() if each.startswith(SUBJECT))
+    correlation, line, shared = (each for each in said.splitlines() if each.startswith(SUBJECT))
     assert line.split() == [SUBJECT, "4", "of", "4", "–", "2", "2", "1", "1"]
     assert correlation.split()[1] == "4"
+    # six tags: of one head in four languages, of the other in two; 12 + 2 of 12 + 6 pairs keep them
+    assert shared.split()[1:3] == ["6", "0.78"]
     line = next(each for each in said.splitlines() if each.startswith("L0H2"))
     titles = next(each for each in said.splitlines() if each.startswith("head "))
     assert titles.split()[-5:] == ["ar", "en", "fr", "ja", "zh"]
@@ -168,6 +171,67 @@ def test_heads_agree_between_languages_as_far_as_their_lifts_rank_alike(found):
     assert one["ci_low"] < one["correlation"] < one["ci_high"]
     assert abs(one["shuffled"]) < 0.1
     assert one["p_value"] == pytest.approx(0.001)
+
+
+def test_a_head_that_holds_a_tag_everywhere_holds_it_more_often_than_its_layer_by_chance(found):
+    everywhere, in_two = (row(found, head, SUBJECT) for head in (0, 2))
+    # 14 heads, of which two hold it in English and French, and one in Japanese and Chinese
+    chances = [2 / 14, 2 / 14, 1 / 14, 1 / 14]
+    assert everywhere["by_chance"] == in_two["by_chance"] == pytest.approx(sum(chances))
+    assert everywhere["p_value"] == pytest.approx(np.prod(chances))
+    assert in_two["p_value"] > 20 * everywhere["p_value"]
+    habit = row(found, len(KNOWING) + 1, SUBJECT)
+    assert (habit["tagged"], habit["p_value"]) == (0, 1)
+
+
+def tags_of(tagged: np.ndarray, layer: np.ndarray, verdict: np.ndarray | None = None):
+    """Rows of one relation: tags [language head], and the verdicts of the rest."""
+    verdict = np.full(tagged.shape, "no", object) if verdict is None else verdict
+    rows = [
+        (layer[head], head, f"l{language}", tagged[language, head], verdict[language, head])
+        for language, head in np.ndindex(*tagged.shape)
+    ]
+    names = ["layer", "head", "language", "tagged", "verdict"]
+    return pd.DataFrame(rows, columns=names).assign(id="syntactic/obj")
+
+
+def test_tags_of_one_head_are_kept_and_tags_dealt_out_within_a_layer_are_not():
+    layer = np.repeat(np.arange(6), 4)
+    alike, dealt = np.zeros((2, 8, 24), bool)
+    alike[:, 5] = True
+    dealt[np.arange(8), 4 + np.arange(8) % 4] = True
+    same = shared_numbers(tags_of(alike, layer), seed=0)
+    apart = shared_numbers(tags_of(dealt, layer), seed=0)
+    assert (same["tags"], same["shared"], same["shared_low"], same["shared_high"]) == (8, 1, 1, 1)
+    assert same["shared_p"] == pytest.approx(0.001)
+    # each of eight tags is kept by one of the seven other languages
+    assert apart["shared"] == pytest.approx(1 / 7)
+    assert apart["shared_p"] > 0.5
+    for numbers in (same, apart):  # a quarter of the layer's heads holds it
+        assert numbers["shared_shuffled"] == pytest.approx(0.25, abs=0.02)
+
+
+def test_a_language_that_cannot_tell_or_refuses_narrowly_keeps_nothing_and_loses_nothing():
+    tagged = np.array([[True, False], [True, False], [False, False], [False, False]])
+    verdict = np.full(tagged.shape, "no", object)
+    layer = np.zeros(2, int)
+    assert shared_numbers(tags_of(tagged, layer, verdict), seed=0)["shared"] == pytest.approx(2 / 6)
+    verdict[2:, 0] = "narrowly refused", "not identifiable"
+    assert shared_numbers(tags_of(tagged, layer, verdict), seed=0)["shared"] == 1
+    verdict[1:, 0] = "not identifiable"
+    alone = shared_numbers(tags_of(tagged & [[True], [False]] * 2, layer, verdict), seed=0)
+    assert np.isnan(alone["shared"])
+
+
+def test_the_interval_of_what_is_kept_never_pairs_a_language_with_itself():
+    rng = np.random.default_rng(5)
+    tagged = rng.random((4, 10)) < 0.4
+    decided = tagged | (rng.random((4, 10)) < 0.8)
+    weights = np.array([2.0, 0.0, 1.0, 1.0])
+    pairs = [(a, b) for a, b in np.ndindex(4, 4) if a != b]
+    both = sum(weights[a] * weights[b] * (tagged[a] & tagged[b]).sum() for a, b in pairs)
+    of = sum(weights[a] * weights[b] * (tagged[a] & decided[b]).sum() for a, b in pairs)
+    assert share_of_tags(tagged, decided, weights[None])[0] == pytest.approx(both / of)
 
 
 def spoken(language: str, *rows: tuple[str, str, str]) -> pd.DataFrame:

@@ -1,0 +1,289 @@
+"""Writes the pages of measured models anew: `python -m docs.model_pages [RUN…]`.
+
+Each page stands in `docs/models/`: text by hand, and between marks what the run says. A run is
+`atlas:NAME` or a run folder; without any, the atlases that ship. The page is called after the
+folder; a model without a page gets one to write in. A picture of the atlas stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+import headscope as hs
+from docs.generate import between_marks, table, write
+from headscope.corpus.shipped import corpus_title, data_folder
+from headscope.heads import head_name
+from headscope.measure.example import Example
+from headscope.models.packaged import PACKAGED
+from headscope.relations.relation import MIN_QUERIES
+from headscope.runs.atlas import PREFIX, atlas_names
+from headscope.statistics.explain_tags import findings
+from headscope.statistics.general_labels import distinct_tags, shown_relations
+from headscope.statistics.tags import NARROW, NO, UNIDENTIFIABLE, is_decidable, with_rules
+
+PAGES = Path(__file__).parent / "models"
+CLARK = "bert-base"
+"""The model of `data/known_heads.csv` whose heads Clark et al. 2019 describe."""
+TELLING = 3
+HALF = 0.5
+FOLDED = 76
+"""Characters of a line of an example: pages are no wider."""
+_SIMPLE = ("positional", "lexical")
+"""Types that state a simple habit."""
+_LAST = ("sink", *_SIMPLE)
+"""Types that are told of last: every model has them."""
+_NEW_PAGE = """# {title}
+
+![The atlas: layers × heads, each in the colour of its type]({name}.png)
+
+<!-- generated: facts -->
+<!-- end of facts -->
+
+## Tags
+
+<!-- generated: tags -->
+<!-- end of tags -->
+
+## Telling heads
+
+<!-- generated: telling -->
+<!-- end of telling -->
+
+## What no head does
+
+<!-- generated: absent -->
+<!-- end of absent -->
+"""
+
+
+def facts(run: hs.Run) -> str:
+    """A sentence on the model and what was read."""
+    model, read = run.info["model"], run.info["text_read"]
+    corpora = ", ".join(corpus_title(str(corpus)) for corpus in run.info["corpora"]["asked"])
+    decidable = run.info["decidable"]
+    return (
+        f"{model['layers']} layers × {model['heads']} heads, {model['architecture']}. Read were "
+        f"{read['tokens']:,} tokens of {corpora}, and built stimuli. The text decides "
+        f"{decidable['relations']} of {decidable['of']} relations."
+    )
+
+
+def tags(run: hs.Run) -> str:
+    """A line per head type that was asked."""
+    evidence = with_rules(run.evidence, run.rules)
+    asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
+    rows = []
+    for name, members in asked.groupby("type", sort=False):
+        tagged = members[members["tagged"].astype(bool)]
+        halves = tagged["confirmed"].astype(float)
+        told = f"{(halves == 1).sum()} of {halves.notna().sum()}"
+        above = int((tagged["lift"] > tagged["twin_p999"]).sum())
+        rows.append(
+            (
+                str(name),
+                str(len(tagged.drop_duplicates(["layer", "head"]))),
+                str(len(tagged)),
+                str(above) if members["twin_p999"].notna().any() else "–",
+                told if len(tagged) else "–",
+                str((members["verdict"] == NARROW).sum()),
+                str((members["verdict"] == UNIDENTIFIABLE).sum()),
+            )
+        )
+    titles = ("type", "heads", "tags", "above the twin", "in each half, of those told",
+              "narrowly refused", "not identifiable")  # fmt: skip
+    return "\n".join(table(titles, rows))
+
+
+def telling(run: hs.Run) -> str:
+    """The heads with the largest lift where a simple rule is wrong, each of another type."""
+    evidence = with_rules(run.evidence, run.rules)
+    held = distinct_tags(evidence)
+    pictured = {(each.layer, each.head, each.relation) for each in run.examples}
+    is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]
+    held = held[is_shown].assign(
+        plain=held["type"].isin(_LAST), contested_lift=held["contested_lift"].fillna(-1)
+    )
+    order = ["plain", "contested_lift", "lift"]
+    held = held.sort_values(order, ascending=[True, False, False], kind="stable")
+    held = held.drop_duplicates("type").drop_duplicates(["layer", "head"]).head(TELLING)
+    return "\n\n".join(_head(run, row) for _, row in held.iterrows())
+
+
+def absent(run: hs.Run) -> str:
+    """Lines per type: relations without mass in any head, and those with mass by a simpler habit.
+
+    Of both the text decides against every head, and not narrowly.
+    """
+    evidence = with_rules(run.evidence, run.rules)
+    evidence = evidence[evidence["taggable"].astype(bool) & ~evidence["type"].isin(_SIMPLE)]
+    evidence = evidence.assign(
+        able=is_decidable(evidence),
+        massive=evidence["mass"] + evidence["mass_error"].fillna(0) >= evidence["floor"],
+    )
+    refused = evidence.groupby("id", sort=False).filter(
+        lambda rows: rows["able"].any() and (rows["verdict"] == NO).all()
+    )
+    with_mass = refused["massive"].groupby(refused["id"]).transform("any")
+    none = "- none"
+    return "\n".join(
+        [
+            "No head has the mass: its 95 % interval lies below the floor in all of them.",
+            "",
+            *(_by_type(refused[~with_mass]) or [none]),
+            "",
+            "Some head has the mass, and the text refuses it to all: a simpler habit does as well.",
+            "",
+            *(_by_type(refused[with_mass]) or [none]),
+            "",
+            "Positional and lexical relations are left out here.",
+        ]
+    )
+
+
+def _by_type(evidence: pd.DataFrame) -> list[str]:
+    return [
+        f"- **{name}**: " + ", ".join(f"`{relation}`" for relation in rows["relation"].unique())
+        for name, rows in evidence.groupby("type", sort=False)
+    ]
+
+
+def clark(run: hs.Run) -> str:
+    """Clark et al. 2019 on BERT-base beside the best head of this model, by the same arg-max."""
+    known = pd.read_csv(data_folder() / "known_heads.csv")
+    rows = []
+    for published in known[known["model"] == CLARK].itertuples():
+        kind, relation = published.relation.split("/")
+        own = run.evidence[(run.evidence["type"] == kind) & (run.evidence["relation"] == relation)]
+        if own.empty or pd.isna(own["hit_rate"]).all():
+            continue
+        best = own.loc[own["hit_rate"].idxmax()]
+        offset = re.search(r"offset (0\.[0-9]{3})", published.source)
+        rows.append(
+            (
+                published.type,
+                f"{published.layer + 1}-{published.head + 1}: {float(published.score):.3f}",
+                offset[1] if offset else "–",
+                f"`{relation}`, {best['n']:,.0f}",
+                f"{head_name(int(best['layer']), int(best['head']))}: {best['hit_rate']:.2f}",
+                f"{best['best_offset_rate']:.2f}",
+                f"{best['baseline_rate']:.2f}",
+                f"{int(own['tagged'].astype(bool).sum())}",
+            )
+        )
+    titles = ("Clark et al.", "their head", "their offset", "our relation, queries", "best head",
+              "best offset", "best simple rule", "heads tagged")  # fmt: skip
+    return "\n".join(table(titles, rows))
+
+
+def clark_places(run: hs.Run) -> str:
+    """Their findings on places (3.1, 3.2) beside the same masses here."""
+    evidence = run.evidence.set_index(["type", "relation"]).sort_index()
+
+    def over_half(relation: str) -> str:
+        mass = evidence.loc[("positional", relation)].set_index(["layer", "head"])["mass"]
+        heads = [f"{head_name(*key)} {value:.2f}" for key, value in mass.items() if value > HALF]
+        return f"{len(heads)} of {len(mass)}: {', '.join(heads) or 'none'}"
+
+    def by_layer(relation: str) -> str:
+        mass = evidence.loc[("sink", relation)].groupby("layer")["mass"].mean()
+        return f"at most {mass.max():.2f} (layer {mass.idxmax()}, mean of its heads)"
+
+    rows = [
+        ("previous token, over half of the attention", "4 of 144", over_half("offset-1")),
+        ("next token, over half of the attention", "5 of 144", over_half("offset+1")),
+        ("[SEP]", "over half in layers 6 to 10", by_layer("separator")),
+        ("[CLS]", "early heads", by_layer("first-token")),
+    ]
+    return "\n".join(table(("attention on", "BERT-base", "here"), rows))
+
+
+BLOCKS: dict[str, Callable[[hs.Run], str]] = {
+    "facts": facts,
+    "tags": tags,
+    "telling": telling,
+    "absent": absent,
+    "clark": clark,
+    "places": clark_places,
+}
+"""What is generated inside of a page, by the name between its marks."""
+
+
+def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
+    """A page with its blocks as the run has them."""
+    for name, make in BLOCKS.items():
+        if f"generated: {name}" in text:
+            text = between_marks(text, name, make(run), file=file)
+    return text
+
+
+def page_name(run: str) -> str:
+    """The name of a run's page: that of the atlas, or of the folder.
+
+    >>> page_name("atlas:mini"), page_name("runs/gemma-3-270m")
+    ('mini', 'gemma-3-270m')
+    """
+    return run.removeprefix(PREFIX) if run.startswith(PREFIX) else Path(run).resolve().name
+
+
+def new_page(name: str) -> str:
+    """A page to write in."""
+    title = PACKAGED[name].title if name in PACKAGED else name
+    return _NEW_PAGE.format(title=title, name=name)
+
+
+def _head(run: hs.Run, row: pd.Series) -> str:
+    name = head_name(int(row["layer"]), int(row["head"]))
+    said = findings(pd.DataFrame([row]), run.rules)[0].partition(": ")[2]
+    label = f"{row['type']}/{shown_relations(pd.DataFrame([row])).iloc[0]}"
+    example = next(
+        each
+        for each in run.examples
+        if (each.layer, each.head, each.relation) == (row["layer"], row["head"], row["id"])
+    )
+    return f"**{name}**, `{label}`: {said}\n\n```text\n{excerpt(example)}\n```"
+
+
+def excerpt(example: Example) -> str:
+    """An example: `[[query]]`, `«target»`, and the attention on the targets; lines are folded."""
+    line = f"{''.join(_marked(example)).strip()}   ({example.mass:.2f} on «…»)"
+    return textwrap.fill(line, FOLDED, break_long_words=False, break_on_hyphens=False)
+
+
+def _marked(example: Example) -> Iterator[str]:
+    stretches = {index for index, _, _ in example.gaps}
+    # WordPiece writes no blanks; it marks what goes on instead
+    is_wordpiece = not any(token.startswith((" ", "Ġ", "▁")) for token in example.tokens)
+    for index, token in enumerate(example.tokens):
+        before = " … " if index in stretches else ""
+        blank = " " if is_wordpiece and not token.startswith("##") else ""
+        word = token.removeprefix("##") if is_wordpiece else token
+        bare = word.strip().replace("\n", "↵")
+        blank = blank or " " * word.startswith(" ")
+        if index == example.query:
+            bare = f"[[{bare}]]"
+        elif index in example.targets:
+            bare = f"«{bare}»"
+        yield f"{before}{blank}{bare}"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="*", help="run folders or atlas:NAME; all that ship if none")
+    runs = parser.parse_args(words).runs or [f"{PREFIX}{name}" for name in atlas_names()]
+    for name in runs:
+        run = hs.load(name)
+        file = PAGES / f"{page_name(name)}.md"
+        text = file.read_text("utf-8") if file.is_file() else new_page(file.stem)
+        write(file, with_blocks(text, run, file=str(file)))
+        run.atlas().savefig(file.with_suffix(".png"), dpi=110)
+        print(f"written to {file}")
+
+
+if __name__ == "__main__":
+    main()
