@@ -72,7 +72,10 @@ def test_there_are_notebooks():
 
 
 ROOT = Path(__file__).parents[1]
-KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch"} | sys.stdlib_module_names
+OTHER_PROGRAMS = {"kvpress"}
+"""What the page on exporting hands its files to."""
+KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch", *OTHER_PROGRAMS}
+KNOWN |= sys.stdlib_module_names
 CELLS = {
     f"{path.stem}, cell {number}": "".join(cell["source"])
     for path in NOTEBOOKS

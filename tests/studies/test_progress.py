@@ -230,6 +230,9 @@ STUDIES = {
     ),
     "verify": None,
     "weights": lambda run, model, text, out, **how: hs.weights(model, **how),
+    "why": lambda run, model, text, out, **how: hs.studies.why(
+        model, ["L0H0"], text, max_tokens=600, types=["positional"], **how
+    ),
     "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
     "zoo": None,
 }  # fmt: skip
@@ -263,7 +266,9 @@ def test_every_study_takes_progress_and_shows_a_bar_unless_it_is_off():
 
     assert studies_of_the_package() == set(STUDIES)
     for name in STUDIES:
-        parameters = inspect.signature(getattr(hs, name)).parameters
+        parameters = inspect.signature(
+            getattr(hs.studies, name, None) or getattr(hs, name)
+        ).parameters
         if "progress" in parameters:
             assert parameters["progress"].default is True, name
         else:
