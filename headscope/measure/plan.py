@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
 from headscope.measure.gather import SamplePatterns
-from headscope.measure.schedule import IsAlone, Step, round_of, rounds_of, split
+from headscope.measure.schedule import Choose, IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
-from headscope.relations.contested import MATCHED, SELF, is_part, part_name
+from headscope.relations.contested import MATCHED, SELF, part_name
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
 
@@ -101,11 +101,6 @@ class Plan:
         others = [r.id for r in self.relations if TEXT.name not in r.stimuli]
         return {*others, *(part_name(name, part) for name in others for part in (MATCHED, SELF))}
 
-    @property
-    def twin_stimuli(self) -> set[str]:
-        """Names of the stimuli that the twin reads: a tag's parts are not held against it."""
-        return {s for r in self.relations if not is_part(r.name) for s in r.stimuli}
-
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """Text and other windows of each round, without stimuli that were stopped before it."""
         if self.stopping is None:
@@ -146,8 +141,7 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         read: reads steps.
         batch_tokens: tokens of one forward pass.
     """
-    stimuli = plan.twin_stimuli if plan.twin is not None else ()
-    share = WindowSample(seed=plan.seed, stimuli=stimuli)
+    share: Choose = WindowSample(seed=plan.seed) if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
     read_before, planned = plan.model.batches, 0
 

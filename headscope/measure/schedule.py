@@ -128,18 +128,16 @@ def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Ite
 
 
 ROUND_DOCUMENTS = 2 * MIN_BLOCKS
-"""Documents of a stimulus that are read in a round: both halves of them say how sure they are. The
-first round has half of them, after which a stimulus that no head could pass is read no further."""
+"""Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
 
 
 def round_of(window: Window) -> int:
     """The round, counted from 0, in which a window of another stimulus than text is read.
 
     >>> [round_of(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
-    ...  for i in (0, 7, 8, 15, 16, 63)]
-    [0, 0, 1, 1, 2, 4]
+    ...  for i in (0, 15, 16, 63)]
+    [0, 0, 1, 3]
     """
     if STIMULI[window.stimulus].rounds is not Rounds.DOCUMENTS:
         return 0
-    document = max(0, window.document)
-    return 0 if document < ROUND_DOCUMENTS // 2 else 1 + document // ROUND_DOCUMENTS
+    return max(0, window.document) // ROUND_DOCUMENTS

@@ -34,8 +34,6 @@ TOLERATED = 0.02
 """Share of the tags that may be expected to change when reading ends early."""
 TOLERATED_BESIDE = 0.005
 """Share of all tags of the run that another stimulus may be expected to change when it ends."""
-EXPECTED_AT_MOST = 0.02
-"""Tags that a stimulus may be expected to give when it ends because no head comes near one."""
 SHARES = (0.25, 0.5, 0.75)
 """Of the text: when to ask."""
 LEAST_TOKENS = 10_000
@@ -92,7 +90,9 @@ class StoppingRule:
             if STIMULI[name].rounds is Rounds.DOCUMENTS
         }
         self.rounds = {TEXT.name: [*self._shares, 1.0]} | {
-            name: [1.0] if read_all else [*(end / count for end in _round_ends(count)), 1.0]
+            name: [1.0]
+            if read_all
+            else [*np.arange(ROUND_DOCUMENTS, count, ROUND_DOCUMENTS) / count, 1.0]
             for name, count in self._documents.items()
         }
         """Of each stimulus the share that has been read after each round."""
@@ -126,35 +126,23 @@ class StoppingRule:
         }
         share = self.rounds[TEXT.name][min(number, len(self._shares))]
         tags = expected_tag_changes(tally, self._relations, share, self._facts).tags
-        stopped: dict[str, float] = {}
-        for name in unfinished:
-            is_text, changes = name == TEXT.name, expected[name].changes
-            is_rest_small = expected[name].should_stop or (
-                not is_text and expected[name].decidable and changes <= TOLERATED_BESIDE * tags
+        return {
+            name: round(expected[name].changes, 2)
+            for name in unfinished
+            if expected[name].should_stop
+            or (
+                name != TEXT.name
+                and expected[name].decidable
+                and expected[name].changes <= TOLERATED_BESIDE * tags
             )
-            # of the first documents no two halves can each be sure of a tag
-            if is_rest_small and (is_text or number):
-                stopped[name] = round(changes, 2)
-            elif not is_text and (tags_to_come := self._tags_of(name, tally, number)) is not None:
-                stopped[name] = round(tags_to_come, 2)
-        return stopped
-
-    def _tags_of(self, stimulus: str, tally: Tally, number: int) -> float | None:
-        """The tags that a stimulus is expected to give; None where it may give some."""
-        relations = [r for r in self._relations if stimulus in r.stimuli]
-        tags = expected_tags(tally, relations, self.rounds[stimulus][number])
-        return tags if relations and tags <= EXPECTED_AT_MOST else None
+        }
 
     def record(self, tokens: int) -> dict[str, Any]:
         """`text_read` of `run.json`, when so many tokens of text were read."""
         text = self._stopped.get(TEXT.name)
-        # at the first look at a stimulus it can lose tags and win none
-        tests = [
-            self._rounds_read(name) - (name != TEXT.name and len(shares) > 1)
-            for name, shares in self.rounds.items()
-        ]
+        rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds)
         changes = None if text is None else text.expected_changes
-        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, *tests)}
+        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": rounds}
         record["expected_changes"] = changes
         for stimulus, count in self._documents.items():
             stop = self._stopped.get(stimulus)
@@ -171,17 +159,6 @@ class StoppingRule:
         return len(self.rounds[stimulus]) if stop is None else stop.rounds
 
 
-def _round_ends(documents: int) -> Iterator[int]:
-    """Documents after which a round ends, but for the last one's.
-
-    >>> list(_round_ends(26))
-    [8, 16]
-    """
-    for end in (ROUND_DOCUMENTS // 2, *range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)):
-        if end < documents:
-            yield end
-
-
 class _Margin(NamedTuple):
     """Distance of a condition's number above its threshold, and its error on the whole text."""
 
@@ -192,11 +169,6 @@ class _Margin(NamedTuple):
     def changes(self) -> Float[ndarray, " head"]:
         """The probability that the rest of the text brings it to the other side."""
         return np.asarray(ndtr(-np.abs(self.above) / np.maximum(self.error, _LEAST_ERROR)))
-
-    @property
-    def holds(self) -> Float[ndarray, " head"]:
-        """The probability that it holds on the whole text."""
-        return np.asarray(ndtr(self.above / np.maximum(self.error, _LEAST_ERROR)))
 
 
 def expected_tag_changes(
@@ -227,27 +199,6 @@ def expected_tag_changes(
         tags += int(tagged.sum())
         changes += float(np.where(tagged, 1 - stays, stays * comes).sum())
     return ExpectedTagChanges(tags, changes, decidable)
-
-
-def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> float:
-    """The tags that relations are expected to give on the whole text, at most.
-
-    Contested queries are not asked, as few are known at first. Infinite where a relation lies in
-    too few blocks to say how sure it is.
-
-    Args:
-        tally: the sums of a part of the text.
-        relations: those of a stimulus.
-        share: of it, that this part is, in (0, 1).
-    """
-    sums, tags = PartialSums(tally, share), 0.0
-    for relation in relations:
-        if relation.rule.taggable:
-            if not sums.decides(relation.id, MIN_QUERIES):
-                return float("inf")
-            margins = [margin.holds for _, margin in _margins(sums, relation)]
-            tags += float(np.stack(margins).prod(0).sum())
-    return tags
 
 
 NOT_PROJECTED = {
@@ -283,20 +234,6 @@ def projected(
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
     if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
         return  # so few change too easily to be waited for
-    yield from _margins(sums, relation)
-    if has_baseline and sums.decides(contested, MIN_QUERIES):
-        share = min(1.0, sums.queries(contested) / whole_text)
-        rates = facts.get("natural_rules", ())
-        best = rule_rate(sums.mean(name, "hits"), rates, margin)
-        yield "contested mass", sums.over_control(contested, share)
-        yield "contested lift", sums.lift(contested, share)
-        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
-        yield "contested hits", sums.lower_end(contested, "hits", best, share)
-
-
-def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
-    """Margins of the conditions at all queries."""
-    rule, name = relation.rule, relation.id
     yield "mass", sums.margin(name, "target", rule.floor)
     yield "control", sums.over_control(name)
     yield "interval", sums.lift(name)
@@ -307,6 +244,14 @@ def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Marg
             yield "second lift", sums.lift(matched)
     if rule.times_chance is not None:
         yield "chance", sums.margin(name, "target", rule.times_chance * sums.chance(name))
+    if has_baseline and sums.decides(contested, MIN_QUERIES):
+        share = min(1.0, sums.queries(contested) / whole_text)
+        rates = facts.get("natural_rules", ())
+        best = rule_rate(sums.mean(name, "hits"), rates, margin)
+        yield "contested mass", sums.over_control(contested, share)
+        yield "contested lift", sums.lift(contested, share)
+        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
+        yield "contested hits", sums.lower_end(contested, "hits", best, share)
 
 
 class PartialSums:

@@ -154,7 +154,7 @@ def _summed(parts: Sequence[Result]) -> dict[str, Any]:
     provenance["tokens"] = sum(part.info["provenance"]["tokens"] for part in parts)
     tokens = Counter[str]()
     for part in parts:
-        tokens.update(part.info["provenance"]["stimulus_tokens"])
+        tokens.update(part.info["provenance"].get("stimulus_tokens", {}))
     provenance["stimulus_tokens"] = dict(tokens)
     laps: dict[str, float] = {}
     files: dict[str, str] = {}

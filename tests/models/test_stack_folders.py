@@ -113,12 +113,7 @@ def test_a_sweep_plans_what_an_encoder_reads(tmp_path):
     )  # fmt: skip
     (found,) = plan(spec)
     run = hs.classify(
-        str(folder),
-        "gold",
-        types=["positional", "delimiter"],
-        max_tokens=600,
-        twin=False,
-        all=True,  # a plan counts what is read at most
+        str(folder), "gold", types=["positional", "delimiter"], max_tokens=600, twin=False
     )
     assert found.tokens == run.info["provenance"]["tokens"]
     assert np.isfinite(found.seconds)

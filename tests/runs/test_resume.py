@@ -119,7 +119,7 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     whole = tmp_path / "whole"
     hs.classify(str(gpt2_folder), corpus, out=whole, **OPTIONS)
     read = hs.load(whole).info["text_read"]
-    assert read["repeat"] == {"documents": 2, "of": 16, "expected_changes": 0.25}
+    assert read["repeat"] == {"documents": 4, "of": 16, "expected_changes": 0.25}
     batches = batches_of(gpt2_folder, corpus)
     out = tmp_path / "broken"
     for after in range(batches - 8, batches):

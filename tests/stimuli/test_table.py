@@ -49,12 +49,10 @@ def test_a_new_row_is_built_read_in_its_rounds_and_kept_for_examples(monkeypatch
     windows = build_stimuli({"echo"}, config)
     assert len(windows) == 40
     divided = rounds is Rounds.DOCUMENTS
-    # a round has 16 documents, and the first half of the first one is a round by itself
-    rounds_of_documents = [0] * 8 + [1] * 8 + [2] * 16 + [3] * 8
-    expected_rounds = rounds_of_documents if divided else [0] * 40
-    assert [round_of(window) for window in windows] == expected_rounds
+    # a round has 16 documents
+    assert [round_of(window) for window in windows] == [i // 16 * divided for i in range(40)]
     assert [window.document for window in windows_to_reread(windows)] == [0, 20, 39]
-    expected = {"text": [1.0]} | ({"echo": [0.2, 0.4, 0.8, 1.0]} if divided else {})
+    expected = {"text": [1.0]} | ({"echo": [0.4, 0.8, 1.0]} if divided else {})
     assert StoppingRule([], {}, 8_000, windows).rounds == expected
 
 

@@ -269,7 +269,7 @@ def test_a_dry_run_counts_and_writes_nothing(checkpoints, tmp_path):
     )  # fmt: skip
     (found,) = plan(spec)
     run = hs.classify(
-        str(checkpoints / "step20"), types=["positional", "delimiter"], max_tokens=2500, all=True
+        str(checkpoints / "step20"), types=["positional", "delimiter"], max_tokens=2500
     )
     assert found.tokens == run.info["provenance"]["tokens"]
     assert 0 < found.twin_tokens < found.tokens / 2
