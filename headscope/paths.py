@@ -29,3 +29,15 @@ def real_name(path: Path) -> str:
         return resolved(path).name
     except OSError:
         return path.name
+
+
+def exists(path: Path) -> bool:
+    r"""True where something is there; never of a name that no file can have.
+
+    >>> exists(Path()), exists(Path("x" * 5000)), exists(Path("NUL \0"))
+    (True, False, False)
+    """
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL in it
+        return False

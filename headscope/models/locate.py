@@ -22,7 +22,7 @@ from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError, first_line, nearest
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
-from headscope.paths import real_name
+from headscope.paths import exists, real_name
 
 TIMEOUT = 5.0
 """Seconds to wait for the hub's first answer."""
@@ -134,7 +134,7 @@ def title_of(model: str) -> str:
     path = Path(model)
     with suppress(RuntimeError):  # a home that nobody has
         path = path.expanduser()
-    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or _exists(path)
+    local = model.startswith((".", "/", "~")) or model.count("/") > 1 or exists(path)
     if is_reserved(model) or not local:
         return model
     return path.name if path.name not in _NO_NAMES else real_name(path) or model
@@ -160,10 +160,3 @@ def run_name(model: str) -> str:
 
 
 _NO_NAMES = ("", ".", "..")
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long, or with a NUL in it
-        return False

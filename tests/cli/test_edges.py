@@ -85,7 +85,17 @@ def desk(tmp_path: Path) -> Path:
 
 
 def test_tab_offers_runs_models_and_types(desk):
-    assert completed("headscope why ", desk) == ["runs/first", "runs/second"]
+    models_and_runs = [
+        "mini",
+        "smollm2",
+        "minilm",
+        "models",
+        "tiny.GGUF",
+        "runs/first",
+        "runs/second",
+    ]
+    assert completed("headscope why ", desk) == models_and_runs
+    assert completed("headscope heads ", desk) == ["runs/first", "runs/second"]
     assert completed("headscope heads runs/s", desk) == ["runs/second"]
     assert completed("headscope why atl", desk) == ["atlas:mini", "atlas:smollm2", "atlas:minilm"]
     assert completed("headscope classify m", desk) == ["mini", "minilm", "models"]

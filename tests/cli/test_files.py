@@ -61,7 +61,18 @@ def test_every_output_is_known():
         for name, hint in get_type_hints(function).items()
         if Path in (hint, *get_args(hint)) or list[Path] in get_args(hint)
     }
-    inputs = {"corpus", "file", "gates", "pairs", "related", "run", "runs", "scores", "sweep"}
+    inputs = {
+        "corpus",
+        "file",
+        "gates",
+        "heads_file",
+        "pairs",
+        "related",
+        "run",
+        "runs",
+        "scores",
+        "sweep",
+    }
     assert {(n, o) for n, o in paths if o not in inputs} == FOLDERS | {
         (n, o) for n, o, _ in OUTPUTS
     }

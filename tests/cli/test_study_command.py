@@ -106,7 +106,8 @@ def test_an_option_reaches_its_function(called):
 
 def test_every_study_of_a_group_is_a_command_with_its_examples():
     for study in STUDIES:
-        assert (study.name in COMMANDS) == bool(study.group)
+        # `why` is declared by hand, as it answers for a run's heads too
+        assert (study.name in COMMANDS) == bool(study.group) or study.name == "why"
         if study.group:
             assert study.group in GROUPS
             assert study.question.endswith("?")

@@ -123,6 +123,7 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
             "gallery",
             "headvis",
             "languages",
+            "pack",
             "sweep",
         ):
             return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, ""]

@@ -12,6 +12,7 @@ from headscope.errors import HeadscopeError, ModelError, RunError
 from headscope.heads import check_head
 from headscope.measure.progress import Progress
 from headscope.measure.readable import readable
+from headscope.paths import exists
 from headscope.relations import QUICK, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.atlas import atlas_of, is_stored
@@ -28,8 +29,8 @@ Head = tuple[int, int]
 
 
 def _head_names(value: Any) -> tuple[str, ...]:
-    names = value.replace(",", " ").split() if isinstance(value, str) else NAMES.plain(value)
-    return tuple(dict.fromkeys(names))
+    names = value.replace(",", " ").split() if isinstance(value, str) else value
+    return tuple(dict.fromkeys(NAMES.plain(names)))
 
 
 HEAD_NAMES = Kind("names of heads, such as ['L5H1', 'L6H9'] or 'L5H1,L6H9'", _head_names)
@@ -115,7 +116,7 @@ def stored_run(model: Any, *, measure: bool = False, explicit: Sequence[str] = (
             run = load(folder)
         elif atlas_of(model) is not None and not (measure or explicit):
             run = load(model)
-        elif folder.is_dir() and not any(folder.glob("*config.json")):
+        elif exists(folder) and folder.is_dir() and not any(folder.glob("*config.json")):
             run = load(folder)  # which says what is missing there
         else:
             run = None
@@ -172,7 +173,7 @@ class _Reading:
 
     def _neither(self, error: ModelError) -> ModelError:
         """The error for what is no model; a path that is not there may have been meant as a run."""
-        is_path = isinstance(self.model, str | Path) and not Path(self.model).exists()
+        is_path = isinstance(self.model, str | Path) and not exists(Path(self.model))
         return ModelError(f"{error}; nor is it a run folder") if is_path else error
 
     def _relations(self, model: Any) -> Sequence[Relation] | None:
