@@ -14,6 +14,7 @@ import torch
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, RunError
+from headscope.models.load import load_model
 from headscope.studies.headvis import head_export as exporting
 from headscope.studies.headvis.cells import SparseCells
 from headscope.studies.headvis.head_export import ExportInput
@@ -124,10 +125,11 @@ def test_the_config_says_what_was_read_and_how(export, texts):
 
 
 @pytest.mark.parametrize(("length", "sequences"), [(16, 200), (64, 120), (256, 30), (600, 10)])
-def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences):
+def test_the_largest_files_of_a_head_have_a_megabyte(length, sequences, gpt2_folder):
     """Eight cells of every token, in windows of any length, and as many points as there may be."""
     windows = [Window("w", np.zeros(length, int), (" tokens",) * length)] * 300
-    reading = ExportInput(None, windows, HeadSelection(((0, 0),)), 0, POINTS)
+    model = load_model(str(gpt2_folder))
+    reading = ExportInput(model, windows, HeadSelection(((0, 0),)), 0, POINTS)
     assert reading.sampled == sequences
     sample = sample_sequences(np.full(300, 0.1234), np.random.default_rng(0), reading.per_interval)
     assert len(sample) == sequences

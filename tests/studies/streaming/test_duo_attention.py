@@ -16,7 +16,7 @@ from headscope.errors import WriteError
 from headscope.studies.streaming.duo_attention import export_duo_attention
 from headscope.studies.streaming.gates import read_gates
 from headscope.studies.streaming.streaming_heads import SinkWindow
-from headscope.studies.streaming.streaming_result import CHANGE, Streaming
+from headscope.studies.streaming.streaming_result import CHANGE, Cache, Streaming
 from tests.helpers.models import save_model
 
 
@@ -37,7 +37,8 @@ def made_up(layers: list[int], heads: int, free: int) -> Streaming:
     curve = pd.DataFrame(
         {"order": CHANGE, "heads": steps, "rise": rise, "ci_low": nothing, "ci_high": nothing}
     )
-    return Streaming("made", table, curve, SinkWindow(4, 32), None, 0.01)
+    cache = Cache(100, 4, np.full(count, 100), np.full(count, 36))
+    return Streaming("made", table, curve, SinkWindow(4, 32), cache, 0.01)
 
 
 def read(folder):
