@@ -85,15 +85,8 @@ def desk(tmp_path: Path) -> Path:
 
 
 def test_tab_offers_runs_models_and_types(desk):
-    models_and_runs = [
-        "mini",
-        "smollm2",
-        "minilm",
-        "models",
-        "tiny.GGUF",
-        "runs/first",
-        "runs/second",
-    ]
+    models = ["mini", "smollm2", "minilm", "models", "runs", "tiny.GGUF"]
+    models_and_runs = [*models, "runs/first", "runs/second"]
     assert completed("headscope why ", desk) == models_and_runs
     assert completed("headscope heads ", desk) == ["runs/first", "runs/second"]
     assert completed("headscope heads runs/s", desk) == ["runs/second"]
