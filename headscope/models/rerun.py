@@ -167,8 +167,9 @@ class Rerunner:
         position = torch.arange(rows.tokens.shape[1], device=rows.tokens.device)
         visible = position < rows.lengths.to(position.device)[:, None]
         options = {"attention_mask": None if visible.all() else visible}
+        tokens = rows.tokens.clamp_min(0)  # padding has a number that is no token's
         if self.score is Score.STATE:
-            states: Tensor = self.network.base_model(rows.tokens, **options).last_hidden_state
+            states: Tensor = self.network.base_model(tokens, **options).last_hidden_state
             return states[rows.row, rows.position]
         before: list[Tensor] = []
 
@@ -180,7 +181,7 @@ class Rerunner:
         hook = self.network.get_output_embeddings().register_forward_pre_hook(take)
         try:
             with stopped():
-                self.network(rows.tokens, **options)
+                self.network(tokens, **options)
         finally:
             hook.remove()
         return before[0]

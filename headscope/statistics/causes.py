@@ -58,9 +58,9 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
 
     - `breaks what it looks at`: the effect beyond the control's is at least the least effect, its
       interval lies on that side of 0, and q < 0.01; for heads it is also beyond each control's, and
-      at a relation's queries larger than elsewhere. Edges have two ways to it, and their q is of
-      both: by divergence, where the interval of how many times the control's it typically is must
-      lie above 1, or by loss of the token that follows, as heads do.
+      at a relation's queries larger than elsewhere, the whole interval of it. Edges have two ways
+      to it, and their q is of both: by divergence, where the interval of how many times the
+      control's it typically is must lie above 1, or by loss of the token that follows, as heads do.
     - `writes without mattering`: the head is tagged by what it writes, but the whole interval of
       the effect beyond the control's lies below the least effect.
     - `no cause shown`: neither.
@@ -101,13 +101,13 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
 
 
 def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
-    """Heads worse than each of the control's, and at the relation's queries than elsewhere."""
+    """Heads surely worse than each control, and at the relation's queries than elsewhere."""
     key = ["kind", "type", "heads"]
     away_effects = table[table["behaviour"].isin(AWAY)].set_index(key)["effect"].to_dict()
     away_effect = [
         away_effects.get(group, np.nan) for group in table[key].itertuples(index=False, name=None)
     ]
-    near = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect) | (table["effect"] < away_effect)
+    near = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect) | (table["ci_high"] < away_effect)
     worse = table["ci_high"] < np.fmin(0, table["control_low"].astype(float))
     return (table["behaviour"] == EDGES) | (worse & near)
 

@@ -112,8 +112,17 @@ def causes_table(table: pd.DataFrame) -> Group:
     edges = table["behaviour"] == EDGES
     parts: list[RenderableType] = [_heads_table(table[~edges])] if (~edges).any() else []
     parts += [Text(HEADS_MEAN, style="dim")] if (~edges).any() else []
-    parts += [_edges_table(table[edges]), Text(EDGES_MEAN, style="dim")] if edges.any() else []
+    if edges.any():
+        parts += _edges_parts(table[edges])
     return Group(*parts, *(Text(line, style="bold") for line in _conclusions(table)))
+
+
+def _edges_parts(table: pd.DataFrame) -> list[RenderableType]:
+    """The table of tags; a sentence where none was tested, for one and the same reason."""
+    reasons = set(table["verdict"])
+    if len(reasons) == 1 and table["effect"].isna().all():
+        return [Text(f"edges of {len(table)} tags: {reasons.pop()}", style="dim")]
+    return [_edges_table(table), Text(EDGES_MEAN, style="dim")]
 
 
 def _conclusions(table: pd.DataFrame) -> list[str]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from transformers import AutoModelForMaskedLM, BertConfig, BertModel
 
 import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, Score, TokenRows, silenced
 from headscope.statistics.causes import AWAY, BREAKS, CAUSE_COLUMNS, NEAR, NO_CAUSE, cause_lines
+from headscope.studies.ablate.ablate_result import causes_table
+from headscope.studies.ablate.head_writes import head_writes
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import ENCODERS
@@ -151,5 +157,25 @@ def test_edges_of_an_encoder_are_said_to_be_left_out(causes):
     edges = causes.causes[causes.causes["kind"] == "tag"]
     assert len(edges) > 2
     assert {*edges["verdict"]} == {"not tested: all tokens of an encoder see each other"}
+    with (console := Console(width=200)).capture() as printed:
+        console.print(causes_table(causes.causes))
+    line = f"edges of {len(edges)} tags: not tested: all tokens of an encoder see each other"
+    assert printed.get().count("all tokens of an encoder") == printed.get().count(line) == 1
     with pytest.raises(ModelError, match="an encoder"):
         hs.ablate(causes.run, only="edges", progress=False)
+
+
+def test_writes_are_read_from_windows_of_unequal_length(sentence_encoder):
+    """Padding has a number that is no token's, and no token sees it."""
+    rerunner = Rerunner(load_model(str(sentence_encoder)))
+    generator = np.random.default_rng(0)
+    windows = [
+        Window("w", generator.integers(5, 70, n), ("x",) * n, attention_kind=BIDIRECTIONAL)
+        for n in LENGTHS
+    ]
+    together, _ = head_writes(rerunner, windows)
+    parts = [head_writes(rerunner, [window])[0]["write_norm"] for window in windows]
+    counts = np.array(LENGTHS) - 1  # all but the first token
+    expected = sum(part * n for part, n in zip(parts, counts, strict=True)) / counts.sum()
+    assert np.allclose(together["write_norm"], expected, rtol=1e-4)
+    assert (together["write_norm"] > 0.01).all()
