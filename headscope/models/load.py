@@ -17,7 +17,7 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
-from headscope.models.checkpoint import Checkpoint, find_checkpoint
+from headscope.models.checkpoint import Checkpoint, check_blob, find_checkpoint
 from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -145,6 +145,8 @@ def load_model(name: str, **options: Any) -> Model:
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
+    for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):
+        check_blob(name, file, checksum)
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
     if adapter is not None:
         hf_model, sha256 = merge_adapter(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
