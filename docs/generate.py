@@ -66,6 +66,10 @@ def relation_tables() -> str:
         if also:
             parts += ["Asked of encoders too:", relation_table(also)]
             rows += also
+        in_chat = list(head_types()[name].chat_relations)
+        if in_chat:
+            parts += ["Asked of texts in a chat template too:", relation_table(in_chat)]
+            rows += in_chat
         parts += definitions("Control", {plain(row.control) for row in rows})
         parts += definitions("Second control", {row.matched for row in rows if row.matched})
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}

@@ -206,7 +206,7 @@ def model_around(
         name: what the model is called.
         network: a language model with eager attention, in evaluation mode and on its device.
         backend: its tokenizer, as transformers loads it.
-        options: its `bos`, `engine` and `longest` are heeded.
+        options: its `bos`, `chat`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
         facts: the other fields of `Model` that the network does not say.
 
@@ -217,12 +217,19 @@ def model_around(
     dimensions = read_dimensions(name, network.config)
     bos = options.bos
     if dimensions.stack_layers:
+        if options.chat:
+            raise ModelError(f"{name}: --chat is for models with a decoder alone; leave it out")
         bos = decoder_start(name, network, backend, bos)
     else:
         dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     kind = dimensions.attention_kind
     tokenizer = Tokenizer(
-        backend, name=name, bos=bos, rows=_embedding_rows(network), attention_kind=kind
+        backend,
+        name=name,
+        bos=bos,
+        rows=_embedding_rows(network),
+        attention_kind=kind,
+        chat=options.chat,
     )
     context = dimensions.longest_input(name)
     longest = min(options.longest or context, context)
