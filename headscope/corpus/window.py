@@ -201,7 +201,7 @@ class ChatTemplate:
     def put_around(self, window: Window) -> Window:
         """The window of a text as a user's message; its words and mentions move along."""
         count, end = len(self.before), len(window)
-        marks = [place for place, token in enumerate(self.before, 1) if token in self.special]
+        marks = [i for i, token in enumerate(self.before, 1) if token in self.special]
         return replace(
             window,
             tokens=np.concatenate(

@@ -273,11 +273,11 @@ def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs
     """
     if window.begins == 1:
         return cells
-    asked = (cells.query >= window.begins) & (cells.query < window.stop)
-    asked &= (cells.owner >= window.begins) & (cells.owner < window.stop)
+    is_inside = (cells.query >= window.begins) & (cells.query < window.stop)
+    is_inside &= (cells.owner >= window.begins) & (cells.owner < window.stop)
     if not any_key:
-        asked &= (cells.key == 0) | ((cells.key >= window.begins) & (cells.key < window.stop))
-    return cells.where(asked)
+        is_inside &= (cells.key == 0) | ((cells.key >= window.begins) & (cells.key < window.stop))
+    return cells.where(is_inside)
 
 
 @lru_cache(maxsize=256)
