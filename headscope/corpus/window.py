@@ -191,7 +191,7 @@ class ChatTemplate:
     strings: tuple[str, ...]
     """The text of each of these tokens, of those before and then of those after."""
     special: frozenset[int]
-    """Those that are special tokens, which mark the turns."""
+    """Those that are special tokens, which mark the turns, as its line breaks do."""
     text: tuple[str, str]
     """The template before and after the message, its first token included."""
 
@@ -201,7 +201,11 @@ class ChatTemplate:
     def put_around(self, window: Window) -> Window:
         """The window of a text as a user's message; its words and mentions move along."""
         count, end = len(self.before), len(window)
-        marks = [i for i, token in enumerate(self.before, 1) if token in self.special]
+        marks = [
+            i
+            for i, (token, string) in enumerate(zip(self.before, self.strings, strict=False), 1)
+            if token in self.special or ("\n" in string and not string.strip())
+        ]
         return replace(
             window,
             tokens=np.concatenate(
@@ -257,7 +261,7 @@ class Window:
     begins: int = 1
     """Where its text begins, behind the first token and what a chat template puts before it."""
     turn_marks: Int[ndarray, " mark"] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Positions of the special tokens of a chat template before the text."""
+    """Positions of the special tokens and line breaks of a chat template before the text."""
     questions: tuple[Question, ...] = ()
     """What it asks of the next token, where it was made for that."""
     arrows: ArrowTable = NO_ARROWS

@@ -78,7 +78,10 @@ def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
 
 
 def turn_marks(window: Window) -> Pairs:
-    """Every query with the special tokens of the chat template before it, the first left out."""
+    """Every query with the special tokens and line breaks of the chat template before it.
+
+    The first token is left out.
+    """
     return earlier_keys(row_queries(window), window.turn_marks)
 
 
@@ -132,7 +135,9 @@ TURN = Relation(
     "turn",
     turn_marks,
     no_delimiters,
-    TagThresholds(FLOOR, SOURCE, "the chat template's marks of turns", times_chance=TIMES_CHANCE),
+    TagThresholds(
+        FLOOR, SOURCE, "the chat template's marks and line breaks", times_chance=TIMES_CHANCE
+    ),
     has_hits=False,
     of_template=True,
 )

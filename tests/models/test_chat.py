@@ -70,7 +70,11 @@ def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, 
     window = text_window(load_model(str(chat_folder), chat=True), text)
     assert window.tokens.tolist() == rendered["input_ids"]
     assert "".join(window.strings[window.begins : window.stop]) == text
-    assert [window.strings[mark] for mark in window.turn_marks] == ["<|endoftext|>"]
+    assert [window.strings[mark] for mark in window.turn_marks] == [
+        "\n",
+        "<|endoftext|>",
+        "\n",
+    ]
 
 
 def test_each_window_of_a_long_document_is_a_message_of_its_own(words, windows):
@@ -203,6 +207,10 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
     assert "chat" not in stored
     assert "--chat" not in stored["command"]
     assert set(OWN).isdisjoint(plain.evidence["type"] + "/" + plain.evidence["relation"])
+    for one, other in ((plain, run), (run, plain)):
+        compared = hs.compare(one, other)
+        assert any("chat template" in note for note in compared.notes)
+        assert set(OWN).isdisjoint(compared.relations["type"] + "/" + compared.relations["relation"])
 
 
 @pytest.mark.parametrize(
