@@ -56,15 +56,15 @@ def sums(target: np.ndarray, queries: np.ndarray) -> Tally:
 
 
 def test_the_widest_matrix_says_how_wide_a_checkpoint_is(narrow_folder, gpt2_folder, tmp_path):
-    assert stored_bits(find_checkpoint("narrow", narrow_folder)) == 16
-    assert stored_bits(find_checkpoint("wide", gpt2_folder)) == 32
+    assert stored_bits(find_checkpoint("narrow", narrow_folder), {}) == 16
+    assert stored_bits(find_checkpoint("wide", gpt2_folder), {}) == 32
     model = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.bfloat16)
     model.model.norm.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("norm", tmp_path)) == 16
+    assert stored_bits(find_checkpoint("norm", tmp_path), {}) == 16
     model.model.layers[1].mlp.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("one layer", tmp_path)) == 32
+    assert stored_bits(find_checkpoint("one layer", tmp_path), {}) == 32
 
 
 @pytest.mark.parametrize(
