@@ -86,9 +86,8 @@ def circuitsvis_script() -> str:
     circuitsvis' own `render` asks the network first; its package holds the script. It is read as a
     file: importing the package would import torch.
     """
-    place = find_spec("circuitsvis")
-    assert place is not None and place.origin is not None  # headscope asks for it
-    path = Path(place.origin).parent / "dist" / "cdn" / "iife.js"
+    package: Any = find_spec("circuitsvis")
+    path = Path(package.origin).parent / "dist" / "cdn" / "iife.js"
     script = path.read_text(encoding="utf-8")
     # one string in it would end the element, and its source map is not here
     return script.replace("</script", "<\\/script").split("//# sourceMappingURL")[0]
