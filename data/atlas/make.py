@@ -40,7 +40,9 @@ def main() -> None:
     arguments = parser.parse_args()
     check_site(arguments.out, overwrite=True, site=ATLASES)  # before minutes of work
     # so that another processor gives the same numbers
-    settings = hs.Settings(max_tokens=arguments.max_tokens, device=arguments.device, dtype="float32")
+    settings = hs.Settings(
+        max_tokens=arguments.max_tokens, device=arguments.device, dtype="float32"
+    )
     runs, refusals = [], []
     for model in arguments.models:
         try:
