@@ -196,8 +196,8 @@ NO_COUNTERPART = {
     "rha_needle_": f"scores of answers while they are decoded; {_UNREAD}",
     "sec_": f"attention to documents of 2,048 tokens that were retrieved; {_UNREAD}",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
-    "duo_attention_gate_": "learned gates of key/value heads: `headscope study streaming --gates`",
-    "maps_": "a list of the first heads: `verify --related`, where a list of ours is like it",
+    "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
+    "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
     "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
     "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
 }
