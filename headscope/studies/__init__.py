@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headscope.studies.directions.contrast_directions import directions as directions
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.headvis.headvis_folder import headvis as headvis
+    from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.pruning_curve import prune as prune
     from headscope.studies.redundancy.head_distances import redundancy as redundancy
     from headscope.studies.streaming.streaming_curve import streaming as streaming

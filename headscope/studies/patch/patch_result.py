@@ -79,7 +79,7 @@ class Patching(Study):
 
 
 def patch_lines(result: Patching) -> RenderableType:
-    """The metric of both prompts, the heads and edges with the largest effects, and what is meant."""
+    """The metric of both prompts, and the heads and edges with the largest effects."""
     what = "the metric"
     if result.compared:
         what = "the logit of {!r} less that of {!r}".format(*result.compared)

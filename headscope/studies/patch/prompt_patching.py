@@ -13,19 +13,19 @@ import pandas as pd
 from headscope.arguments import CALL, TEXT, Default, maybe, takes, whole
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
+from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
 from headscope.models.model_kinds import refuse_encoder
 from headscope.models.rerun import Rerunner
 from headscope.relations import relations_of
-from headscope.relations.relation import Relation, targets_of
-from headscope.heads import head_name
-from headscope.runs.listing import Head, chosen_heads
+from headscope.relations.relation import targets_of
+from headscope.runs.listing import Head, selected_heads
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
-from headscope.stimuli import text
+from headscope.stimuli.text import TEXT as TEXT_STIMULUS
 from headscope.studies.patch.patch_result import COLUMNS, Patching
 from headscope.studies.patch.prompt_runs import (
     LogitDifference,
@@ -77,7 +77,7 @@ def patch(
         run: a run or its folder, whose model is loaded again.
         clean: a prompt whose next token is of interest.
         corrupt: a prompt of as many tokens that leads to another next token.
-        heads: `tagged`, `all`, or names such as `L5H1,L6H9`.
+        heads: `tagged`, `all`, a type or a relation of tags, or names such as `L5H1,L6H9`.
         edges: most edges of a head; 0 for none. They are those that carry the most different
             things in the two prompts.
         progress: True for a bar where a person waits, False for none, or a function that is called
@@ -93,10 +93,10 @@ def patch(
         RunError: the run has no model, or its weights have changed.
     """
     run = the_run(run)
-    places = chosen_heads(run, heads)
-    for prompt in (clean, corrupt):
-        check_unicode(prompt)
+    places = selected_heads(run, heads)
     words = [options.pop("answer", None), options.pop("wrong", None)]
+    for typed in (clean, corrupt, *words):
+        check_unicode(typed or "")
     metric = options.pop("metric", None)
     if metric is not None and any(words):
         raise HeadscopeError("a metric reads the logits itself: leave out answer and wrong")
@@ -238,20 +238,14 @@ def _edges_of(pair: PromptPair, layer: int, head: int, most: int) -> list[tuple[
     return [divmod(cell, length) for cell in best]
 
 
-def _cells_of_tags(
-    run: Result, place: Head, window: Window
-) -> dict[tuple[int, int], list[str]]:
+def _cells_of_tags(run: Result, place: Head, window: Window) -> dict[tuple[int, int], list[str]]:
     """By cell of the clean prompt the relations that hold it, of the types of a head's tags."""
     rows = run.evidence[run.evidence["tagged"].astype(bool)]
     rows = rows[(rows["layer"] == place[0]) & (rows["head"] == place[1])]
     cells: dict[tuple[int, int], list[str]] = {}
     for relation in relations_of():
-        if relation.type in set(rows["type"]) and _is_of_text(relation):
+        if relation.type in set(rows["type"]) and TEXT_STIMULUS.name in relation.stimuli:
             targets = targets_of(relation, window)
             for cell in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
                 cells.setdefault(cell, []).append(relation.id)
     return cells
-
-
-def _is_of_text(relation: Relation) -> bool:
-    return text.TEXT.name in relation.stimuli

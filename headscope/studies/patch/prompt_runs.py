@@ -1,8 +1,8 @@
 """A clean and a corrupt prompt, each run once, and rerun with activations of the other.
 
-A patch takes one head, or one edge (a cell of its pattern), from the other prompt. It is taken whole
-(the head's output, or the attention of the edge times the value there), or as attention alone, the
-values staying those of the prompt that is run.
+A patch takes one head, or one edge (a cell of its pattern), from the other prompt. It is taken
+whole (the head's output, or the attention of the edge times the value there), or as attention
+alone: then the values stay those of the prompt that is run.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class PromptPair:
         one, other = self.clean.attention[layer], self.corrupt.attention[layer]
         carried = one.pattern[head, :, :, None] * one.value[head]
         carried = carried - other.pattern[head, :, :, None] * other.value[head]
-        return carried.norm(dim=-1)
+        lengths: Tensor = carried.norm(dim=-1)
+        return lengths
 
     def _change(
         self, patches: Sequence[Patch], base: PromptRun, source: PromptRun, *, attention_only: bool
@@ -226,9 +227,7 @@ def likeliest_next(rerunner: Rerunner, window: Window) -> int:
 
 
 @torch.inference_mode()
-def _run(
-    rerunner: Rerunner, window: Window, metric: Metric, layers: Sequence[int]
-) -> PromptRun:
+def _run(rerunner: Rerunner, window: Window, metric: Metric, layers: Sequence[int]) -> PromptRun:
     clean = rerunner.clean(_rows(rerunner, window))
     stored = _Stored(frozenset(layers))
     (value,) = _metrics(rerunner, rerunner.streams(clean, stored), metric)
