@@ -45,18 +45,18 @@ def bridge_heads(run: Result, heads: str) -> list[Head]:
 
 
 def silencing_hooks(
-    run: Result, heads: str, how: str, *, corpus: Corpora, bridge: Any, device: str
+    run: Result, heads: str, method: str, *, corpus: Corpora, bridge: Any, device: str
 ) -> list[Hook]:
     """Forward hooks of a TransformerBridge that silence heads; see `headscope.run.Run.hooks`."""
-    if how not in WAYS:
-        raise ChoiceError("way to silence by hooks", how, WAYS)
-    if how == "zero" and not (corpus is None and bridge is None):
+    if method not in WAYS:
+        raise ChoiceError("way to silence by hooks", method, WAYS)
+    if method == "zero" and not (corpus is None and bridge is None):
         raise HeadscopeError("zero takes no means: leave out corpus and bridge, or take how='mean'")
     by_layer: dict[int, list[int]] = {}
     for layer, head in bridge_heads(run, heads):
         by_layer.setdefault(layer, []).append(head)
     values: dict[int, Tensor] = {layer: torch.zeros(()) for layer in by_layer}
-    if how == "mean":
+    if method == "mean":
         corpora = text_of(run, corpus)
         model = _lens_model(run, bridge, device)
         windows = text_windows(model, corpora, max_tokens=MEAN_TOKENS)

@@ -80,11 +80,11 @@ class Patching(Study):
 
 def patch_lines(result: Patching) -> RenderableType:
     """The metric of both prompts, and the heads and edges with the largest effects."""
-    what = "the metric"
+    metric = "the metric"
     if result.compared:
-        what = "the logit of {!r} less that of {!r}".format(*result.compared)
+        metric = "the logit of {!r} less that of {!r}".format(*result.compared)
     title = (
-        f"{what}: {result.clean:+.3f} after the clean prompt, {result.corrupt:+.3f} after the "
+        f"{metric}: {result.clean:+.3f} after the clean prompt, {result.corrupt:+.3f} after the "
         "corrupt one"
     )
     parts: list[RenderableType] = [Text(title, style="bold")]

@@ -175,23 +175,23 @@ def _table(
     steps: Steps,
 ) -> pd.DataFrame:
     """A row per head, then a row per edge of the heads with the largest effects."""
-    heads = _effects(pair, [Patch(*place) for place in places], steps)
+    heads = _effects(pair, [Patch(*head) for head in places], steps)
     largest = heads[["recovered", "lost"]].abs().max(axis=1).sort_values(ascending=False)
-    chosen = [places[row] for row in sorted(largest.index[:EDGE_HEADS])] if edges else []
+    strongest = [places[row] for row in sorted(largest.index[:EDGE_HEADS])] if edges else []
     patches = [
         Patch(layer, head, *cell)
-        for layer, head in chosen
+        for layer, head in strongest
         for cell in _edges_of(pair, layer, head, edges)
     ]
     table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
     table["tags"] = [
         run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
     ]
-    for place in ("query", "key"):
-        table[f"{place}_token"] = [
-            "" if pd.isna(at) else window.strings[int(at)] for at in table[place]
+    for column in ("query", "key"):
+        table[f"{column}_token"] = [
+            "" if pd.isna(at) else window.strings[int(at)] for at in table[column]
         ]
-    held = {place: _cells_of_tags(run, place, window) for place in chosen}
+    held = {head: _cells_of_tags(run, head, window) for head in strongest}
     table["relation"] = [
         ";".join(held.get((row.layer, row.head), {}).get((row.query, row.key), ()))
         for row in table.itertuples()
@@ -238,10 +238,10 @@ def _edges_of(pair: PromptPair, layer: int, head: int, most: int) -> list[tuple[
     return [divmod(cell, length) for cell in best]
 
 
-def _cells_of_tags(run: Result, place: Head, window: Window) -> dict[tuple[int, int], list[str]]:
+def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, int], list[str]]:
     """By cell of the clean prompt the relations that hold it, of the types of a head's tags."""
     rows = run.evidence[run.evidence["tagged"].astype(bool)]
-    rows = rows[(rows["layer"] == place[0]) & (rows["head"] == place[1])]
+    rows = rows[(rows["layer"] == head[0]) & (rows["head"] == head[1])]
     cells: dict[tuple[int, int], list[str]] = {}
     for relation in relations_of():
         if relation.type in set(rows["type"]) and TEXT_STIMULUS.name in relation.stimuli:

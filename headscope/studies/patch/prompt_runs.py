@@ -186,13 +186,13 @@ class AttentionAdded(AttentionChange):
 class _Stored(AttentionChange):
     """Attention as ever, whose patterns and values are stored."""
 
-    chosen: frozenset[int]
+    numbers: frozenset[int]
     attention: dict[int, HeadAttention] = field(default_factory=dict)
 
     @property
     def layers(self) -> frozenset[int]:
         """Those that are stored."""
-        return self.chosen
+        return self.numbers
 
     def attend(self, call: AttentionCall) -> Output:
         """As ever."""
