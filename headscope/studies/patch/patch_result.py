@@ -32,7 +32,7 @@ COLUMNS = [
     "lost",
     "attention_lost",
 ]
-SHOWN = 12
+LISTED = 12
 """Heads, and edges, that the terminal and the figure show; the table has all."""
 
 
@@ -92,8 +92,8 @@ def patch_lines(result: Patching) -> RenderableType:
         rows = result.patches[result.patches["kind"] == kind]
         if len(rows):
             parts.append(_rendered(_largest(rows, kind), kind))
-            if len(rows) > SHOWN:
-                parts.append(Text(f"{SHOWN} of {len(rows)} {kind}s, the largest", style="dim"))
+            if len(rows) > LISTED:
+                parts.append(Text(f"{LISTED} of {len(rows)} {kind}s, the largest", style="dim"))
     meaning = (
         "restored: share of the difference that the clean part gives back to the corrupt prompt; "
         "lost: share that goes with the corrupt part in the clean prompt; attention: the same with "
@@ -119,7 +119,7 @@ def _largest(patches: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Rows of a kind, those with the largest effects first."""
     rows = patches[patches["kind"] == kind]
     size = rows[["recovered", "lost"]].abs().max(axis=1)
-    return rows.loc[size.sort_values(ascending=False, kind="stable").index[:SHOWN]]
+    return rows.loc[size.sort_values(ascending=False, kind="stable").index[:LISTED]]
 
 
 def _name(row: Any) -> str:

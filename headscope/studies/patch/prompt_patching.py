@@ -229,12 +229,12 @@ def _batches(patches: Sequence[Patch], size: int) -> Iterator[Sequence[Patch]]:
         yield patches[start : start + size]
 
 
-def _edges_of(pair: PromptPair, layer: int, head: int, most: int) -> list[tuple[int, int]]:
+def _edges_of(pair: PromptPair, layer: int, head: int, limit: int) -> list[tuple[int, int]]:
     """The edges of a head that carry the most different things; none that carry the same."""
     change = pair.carried_change(layer, head)
     values, cells = change.flatten().sort(descending=True, stable=True)
     length = change.shape[1]
-    best = cells[: int((values[:most] > 0).sum())].tolist()
+    best = cells[: int((values[:limit] > 0).sum())].tolist()
     return [divmod(cell, length) for cell in best]
 
 
