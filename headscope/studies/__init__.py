@@ -13,6 +13,7 @@ from headscope.studies.study_table import function_homes
 
 if TYPE_CHECKING:
     from headscope.studies.anatomy.published import published_shapes as published_shapes
+    from headscope.studies.sweep.head_callback import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
 if TYPE_CHECKING:
     # generated: functions
@@ -39,6 +40,7 @@ __all__ = offer_functions(
     __name__,
     {
         **function_homes(),
+        "HeadCallback": "headscope.studies.sweep.head_callback",
         "gallery": "headscope.views.gallery",
         "published_shapes": "headscope.studies.anatomy.published",
     },
