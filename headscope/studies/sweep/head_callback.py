@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from headscope.arguments import CALL, NAMES, maybe, takes, whole
+from headscope.arguments import NAMES, takes, whole
 from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError
@@ -32,7 +32,6 @@ from headscope.studies.sweep.sweep_cells import Cell, counted
 from headscope.studies.sweep.sweep_result import Emergence
 from headscope.views.study import check_table_file
 
-Log = Callable[[dict[str, float]], None]
 TYPES = ("positional", "delimiter", "induction")
 """Types that a short text decides, and that come early in training."""
 TOKENS = 2_000
@@ -56,7 +55,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         max_tokens: tokens of text to read, to the end of a window.
         out: a .csv file that is written anew after each reading.
         overwrite: replace a file that is there when training begins.
-        log: called with the counts of each reading, such as `trainer.log`.
 
     Raises:
         ArgumentError: a value of another kind.
@@ -65,7 +63,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         WriteError: `out` is no .csv file, or is there already.
     """
 
-    @takes(every=whole(1), types=NAMES, log=maybe(CALL))
+    @takes(every=whole(1), types=NAMES)
     def __init__(
         self,
         *,
@@ -75,7 +73,6 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         max_tokens: int = TOKENS,
         out: str | Path | None = None,
         overwrite: bool = False,
-        log: Log | None = None,
     ) -> None:
         check_types(types)
         self.every, self.types, self.max_tokens = every, types, max_tokens
@@ -83,8 +80,8 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         self.out = None if out is None else check_table_file(Path(out))
         if self.out is not None:
             check_target(self.out, overwrite=overwrite)
-        self.log = log
-        """Called with the counts of each reading."""
+        self.log: Callable[[dict[str, float]], None] | None = None
+        """Called with the counts of each reading, such as `trainer.log`."""
         self.seconds: list[float] = []
         """Seconds that each reading took."""
         self._cells: list[Cell] = []
@@ -167,7 +164,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
 def random_states_restored() -> Iterator[None]:
     """Put back the random states of Python, NumPy and torch when the context ends."""
     python, numpy = random.getstate(), np.random.get_state()
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     try:
         with torch.random.fork_rng(devices):
             yield
