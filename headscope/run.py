@@ -230,6 +230,26 @@ class Run(Result):
         """Write the run folder; see `headscope.runs.store.save`."""
         return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
 
+    @takes()
+    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write the run's tables as Parquet, numbers with all their digits.
+
+        Args:
+            folder: gets `heads.parquet`, `evidence.parquet` and a file for each further table that
+                the run has, such as `causal.parquet`; it is made where it is not there.
+            overwrite: replace files that are there already.
+
+        Returns:
+            The files.
+
+        Raises:
+            ModelError: pyarrow is not installed.
+            WriteError: a file is there already, or cannot be written.
+        """
+        from headscope.runs.parquet_tables import write_run_tables
+
+        return write_run_tables(self, Path(folder), overwrite=overwrite)
+
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""
         from headscope.views.html_page import atlas_html

@@ -135,6 +135,7 @@ def calls(desk: Desk) -> list[Call]:
              ("answer", "wrong", "metric", "progress", "device", "source")),
         Call("Run.to_tl", run.to_tl, {}, ("heads",)),
         Call("Run.hooks", run.hooks, {"heads": "L0H0", "how": "zero"}, ("corpus", "bridge")),
+        Call("Run.to_parquet", run.to_parquet, {"folder": "new"}, ("overwrite",)),
         Call("Run.why", run.why, {"head": "0.0"}),
         Call("Run.unsure", run.unsure, {"relation": "positional/offset-1"}),
         Call("Run.show", run.show, {"head": "0.0", "text": "a"}, ("device",)),
