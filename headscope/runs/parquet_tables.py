@@ -31,8 +31,8 @@ def check_parquet() -> None:
 def tables_of(run: Result) -> dict[str, pd.DataFrame]:
     """The tables of a run by their names, those that it has."""
     tables = {"heads": run.heads, "evidence": run.evidence}
-    further = {Path(table.file).stem: getattr(run, table.attribute) for table in RUN_TABLES}
-    return tables | {name: table for name, table in further.items() if table is not None}
+    others = {Path(table.file).stem: getattr(run, table.attribute) for table in RUN_TABLES}
+    return tables | {name: table for name, table in others.items() if table is not None}
 
 
 def write_run_tables(run: Result, folder: Path, *, overwrite: bool) -> list[Path]:
