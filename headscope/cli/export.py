@@ -156,8 +156,9 @@ def pack(
     """
     from headscope.views.gallery.atlas_card import export_atlases
 
-    options = {"overwrite": overwrite, "progress": shown_progress(quiet)}
-    say_written([export_atlases(*runs, out=out, data_set=data_set, **options)])
+    progress = shown_progress(quiet)
+    card = export_atlases(*runs, out=out, data_set=data_set, overwrite=overwrite, progress=progress)
+    say_written([card])
 
 
 @body("headvis")
