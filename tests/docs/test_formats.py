@@ -87,7 +87,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     for study in STUDIES:
         if study.name not in WRITTEN_OTHERWISE and study.group:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
-            shell(study.name, *words)
+            shell(*study.words.split(), *words)
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
