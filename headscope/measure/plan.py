@@ -147,9 +147,8 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         read: reads steps.
         batch_tokens: tokens of one forward pass.
     """
-    share: Choose = lambda windows: set()
-    if plan.twin is not None:
-        share = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+    sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+    share: Choose = sample if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
     read_before, planned = plan.model.batches, 0
 

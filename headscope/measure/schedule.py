@@ -130,7 +130,7 @@ def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Ite
 ROUND_DOCUMENTS = 2 * MIN_BLOCKS
 """Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
 FEW_DOCUMENTS = MIN_BLOCKS
-"""Those of the round before all text, after which a stimulus that no head comes near a tag on ends."""
+"""Those of the round before all text: a stimulus that no head comes near a tag on ends with it."""
 
 
 def round_of(window: Window) -> int:

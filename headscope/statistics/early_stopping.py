@@ -95,7 +95,7 @@ class StoppingRule:
             name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
             for name, count in self._documents.items()
         }
-        """Of each stimulus the share that has been read after each round; text begins in the second."""
+        """Of each stimulus the share read after each round; text begins in the second."""
 
     @property
     def interim_tokens(self) -> list[int]:
@@ -141,7 +141,7 @@ class StoppingRule:
         }
 
     def _tags_to_come(self, stimulus: str, tally: Tally) -> float:
-        """The tags that a stimulus is expected to give by its first documents; infinite if unknown."""
+        """The tags that its first documents say it will give; infinite where they cannot."""
         relations = [r for r in self._relations if stimulus in r.stimuli]
         share = self.rounds[stimulus][0]
         return expected_tags(tally, relations, share) if relations and share else float("inf")
@@ -172,8 +172,8 @@ class StoppingRule:
 def _round_ends(stimulus: str, documents: int) -> Iterator[int]:
     """Documents of a stimulus after which each of its rounds ends.
 
-    >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26)), list(_round_ends("pairs", 8))
-    ([8, 16, 26], [0, 16, 26], [0, 8])
+    >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26))
+    ([8, 16, 26], [0, 16, 26])
     """
     yield min(FEW_DOCUMENTS, documents) if STIMULI[stimulus].rounds is Rounds.FEW else 0
     yield from range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)
