@@ -38,7 +38,7 @@ def main() -> None:
         start = time.perf_counter()
         rerunner.clean(rows)
         between = time.perf_counter()
-        rerunner.log_probabilities(clean, silenced("mean", clean, {layer: [int(head)]}))
+        rerunner.scores(clean, silenced("mean", clean, {layer: [int(head)]}))
         seconds["untouched"] += between - start
         seconds["one by one"] += time.perf_counter() - between
     found = {
