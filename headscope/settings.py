@@ -81,7 +81,7 @@ class Settings:
     types: Sequence[str] | None = _option(
         None,
         Kind("a head type or a list of them", _types),
-        "Head types to score, separated by commas; all by default.",
+        "Head types to score, separated by commas; all by default but filter and binding.",
         _READ,
     )
     quick: bool = _option(

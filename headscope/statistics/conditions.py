@@ -275,6 +275,13 @@ CONDITIONS = (
         margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
     ),
     Condition(
+        "companion lift",
+        lambda t: t["companion_low"] > 0,
+        lambda r: f"lift for {r['companion']} from {r['companion_low']:.3f}, must lie above 0",
+        lambda t: t["companion_mass"].notna() & t["beat_baseline_by"].notna(),
+        means="of a relation that is to beat simple rules, the second relation's lift must be sure",
+    ),
+    Condition(
         "twin",
         lambda t: t["lift"] > t["twin_p999"],
         lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
