@@ -46,7 +46,10 @@ def _types(value: Any) -> tuple[str, ...]:
     names = NAMES.plain(value.split(",") if isinstance(value, str) else value)
     if not names:
         raise ValueError
-    return tuple(dict.fromkeys(name.strip() for name in names))
+    return tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",")))
+
+
+TYPES = Kind("a head type or a list of them", _types)
 
 
 def _option(
@@ -80,7 +83,7 @@ class Settings:
 
     types: Sequence[str] | None = _option(
         None,
-        Kind("a head type or a list of them", _types),
+        TYPES,
         "Head types to score, separated by commas; all by default but filter and binding.",
         _READ,
     )

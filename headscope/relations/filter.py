@@ -12,6 +12,7 @@ one family asks for the floor and a sure lift on the other one too.
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -34,7 +35,7 @@ BEAT_RULE_BY = 0.10
 
 
 def most_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
-    """At each query the member whose letters are most like those of what is asked for, −1 elsewhere.
+    """At each query the member that is spelled most like what is asked for, −1 elsewhere.
 
     Likeness is the share of pairs of letters in common (Dice 1945); of equal ones the nearest.
     """
@@ -44,7 +45,10 @@ def most_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     for query in dict.fromkeys(items.query.tolist()):
         of_query = np.flatnonzero(items.query == query)
         words = ["".join(window.strings[items.first[i] : items.last[i] + 1]) for i in of_query]
-        scores = [(_dice(word.strip(), category), items.last[i]) for word, i in zip(words, of_query, strict=True)]
+        scores = [
+            (_dice(word.strip(), category), items.last[i])
+            for word, i in zip(words, of_query, strict=True)
+        ]
         alike[query] = max(scores)[1]
     return alike
 
@@ -67,7 +71,7 @@ def _category(window: Window) -> str:
 
 
 def _dice(word: str, other: str) -> float:
-    pairs, other_pairs = ({*zip(form, form[1:], strict=False)} for form in (word, other))
+    pairs, other_pairs = ({*itertools.pairwise(form)} for form in (word, other))
     return 2 * len(pairs & other_pairs) / max(1, len(pairs) + len(other_pairs))
 
 
@@ -105,7 +109,8 @@ TYPE = HeadType(
     marker="<",
     relations=RELATIONS,
     looks_at="from a question about a list to the item that fits it",
-    rivals="same query, the members of other categories; the item that is of the category's field and no member",
+    rivals="same query, the members of other categories; the item of the category's field that is "
+    "no member",
     behaviour=ITEM_LISTS.name,
     on_request=True,
 )

@@ -26,12 +26,15 @@ from headscope.stimuli.stimulus import (
     cut_document,
 )
 
-COLOURS = "red blue green black white yellow brown pink".split()
-CONTAINERS = "box bag basket drawer jar crate bucket barrel".split()
-CONTENTS = """
+_COLOURS = "red blue green black white yellow brown pink"
+_CONTAINERS = "box bag basket drawer jar crate bucket barrel"
+_CONTENTS = """
 rice sugar coins salt flour sand tea coffee nails beans stones books keys apples pens letters shoes
 toys bread cheese candles water soap honey butter
-""".split()
+"""
+COLOURS, CONTAINERS, CONTENTS = (
+    tuple(words.split()) for words in (_COLOURS, _CONTAINERS, _CONTENTS)
+)
 SENTENCES = (
     "The {0} holds {2}, and the {1} holds {3}.",
     "Mary put {2} into the {0} and {3} into the {1}.",
@@ -158,7 +161,7 @@ CONTAINERS_HELD = Stimulus(
     name="containers",
     title="containers and questions",
     build=partial(build_by_size, container_windows),
-    rounds=Rounds.DOCUMENTS,
+    rounds=Rounds.FIRST,
     contested="natural",
     for_relations=True,
     study_documents=16,

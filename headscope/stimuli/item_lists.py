@@ -43,7 +43,9 @@ def _category(article: str, members: str, lures: str) -> Category:
 CATEGORIES = {
     "fruit": _category("a", "apple banana mango peach pear cherry plum lemon", "orchard juice jam"),
     "animal": _category("an", "tiger horse rabbit wolf sheep camel goat monkey", "zoo cage stable"),
-    "tool": _category("a", "hammer saw drill wrench shovel chisel axe", "workshop toolbox mechanic"),
+    "tool": _category(
+        "a", "hammer saw drill wrench shovel chisel axe", "workshop toolbox mechanic"
+    ),
     "instrument": _category(
         "an", "violin guitar piano flute trumpet drum cello", "orchestra concert melody"
     ),
@@ -164,7 +166,7 @@ def choice_documents(document: int, *, seed: int) -> Iterator[Document]:
     """
     for number, choice in enumerate(choices(document, seed=seed)):
         text, end = f"{choice.text} {choice.right}.", len(choice.text)
-        starts = {word: start for word, start in choice.items}
+        starts = dict(choice.items)
         words = [
             Word(m.group(), *m.span(), 0, m.group(), _upos(m.group(), m.start(), starts))
             for m in _WORD.finditer(text)
@@ -202,7 +204,9 @@ def choice_windows(
     windows: list[Window] = []
     for number in range(count):
         for document in choice_documents(number, seed=seed):
-            cut = list(cut_document(document, tokenizer, ITEM_LISTS.name, max_length, number=number))
+            cut = list(
+                cut_document(document, tokenizer, ITEM_LISTS.name, max_length, number=number)
+            )
             windows += cut if len(cut) == 1 else []
     return windows
 
@@ -211,7 +215,7 @@ ITEM_LISTS = Stimulus(
     name="items",
     title="lists and questions",
     build=partial(build_by_size, choice_windows),
-    rounds=Rounds.DOCUMENTS,
+    rounds=Rounds.FIRST,
     contested="natural",
     for_relations=True,
     study_documents=16,

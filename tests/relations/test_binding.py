@@ -40,9 +40,7 @@ def names(window: Window) -> list[tuple[str, str, int, int]]:
     """Colour, kind, row of the colour, and sentence of each container that is named."""
     words = window.words
     rows = [row for row in range(len(words) - 1) if words.upos[row] == "ADJ"]
-    return [
-        (words.lemma[row], words.lemma[row + 1], row, int(words.sentence[row])) for row in rows
-    ]
+    return [(words.lemma[row], words.lemma[row + 1], row, int(words.sentence[row])) for row in rows]
 
 
 def held_by(window: Window) -> dict[tuple[str, str], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,11 @@ def same_first_letter(window: Window) -> list[int]:
 
 def of_a_favourite(window: Window) -> list[int]:
     """Always members of the same categories, whatever is asked for."""
-    liked = {*CATEGORIES["fruit"].members, *CATEGORIES["tool"].members, *CATEGORIES["drink"].members}
+    liked = {
+        *CATEGORIES["fruit"].members,
+        *CATEGORIES["tool"].members,
+        *CATEGORIES["drink"].members,
+    }
     return [place for form, place in forms(window).items() if form in liked] or items(window)
 
 
@@ -162,7 +167,7 @@ def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
     return a
 
 
-def verdicts(windows: list[Window], heads: list[tuple[Look, float]]) -> list[dict[str, object]]:
+def verdicts(windows: list[Window], heads: list[tuple[Look, float]]) -> list[dict[str, Any]]:
     """For each head its row of each family."""
 
     def patterns(window: Window) -> np.ndarray:
@@ -188,9 +193,7 @@ def test_every_item_is_right_as_often_as_any_other_and_in_each_place(windows):
 
 
 def test_no_word_is_of_two_categories():
-    words = Counter(
-        word for one in CATEGORIES.values() for word in {*one.members, *one.lures}
-    )
+    words = Counter(word for one in CATEGORIES.values() for word in {*one.members, *one.lures})
     assert set(words.values()) == {1}
     assert not set(words) & set(CATEGORIES)
 

@@ -100,7 +100,7 @@ def in_words(meaning: str) -> str:
 
 
 def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
-    """Every head type that is asked for, or ships relations that are asked by default: its letter, what it looks at."""
+    """Every head type that is asked for, or by default: its letter, what it looks at."""
     return [
         {
             "name": kind.name,

@@ -12,7 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.arguments import ANYTHING, FLAG, Default, takes
+from headscope.arguments import ANYTHING, FLAG, Default, maybe, takes
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.shipped import MINI, listed, mini_folder, shipped_corpora
 from headscope.corpus.window import Window
@@ -21,6 +21,7 @@ from headscope.measure.progress import Progress, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.runs.from_patterns import score_patterns
+from headscope.settings import TYPES
 from headscope.statistics.result import Result
 from headscope.stimuli import build_stimuli
 from headscope.stimuli.facts import fact_windows
@@ -55,7 +56,7 @@ class ZooText(TypedDict, total=False):
     """Longest window in tokens."""
 
 
-@takes(tokenizer=ANYTHING, encoder=FLAG)
+@takes(types=maybe(TYPES), tokenizer=ANYTHING, encoder=FLAG)
 def zoo(
     corpus: str | Path | Sequence[str | Path] | None = None,
     *,

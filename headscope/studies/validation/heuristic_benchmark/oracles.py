@@ -72,7 +72,7 @@ def oracles(windows: Sequence[Window], relations: Collection[str]) -> tuple[Orac
         heads.append(_oracle(f"coreference/{name}", partial(referring, rule=rule)))
     for name in PAIRS:
         heads.append(_oracle(f"semantic/{name}", partial(related_words, name=name)))
-    heads += [_oracle(name, pointed) for name in _POINTED]
+    heads += [Oracle(name, (name,), _POINTED, partners=pointed) for name in _POINTED]
     return tuple(oracle for oracle in heads if oracle.name in relations)
 
 
