@@ -3,9 +3,9 @@
 "The red box holds rice": Feng and Steinhardt 2023 (arXiv 2310.17191) ask how a model knows which of
 several contents is tied to which container. Four containers here have two colours and two kinds, so
 that neither word alone says which is meant; what they hold is said before the name or behind it, at
-several distances, and two to a sentence. The same text is asked for all four in turn. A token
-that followed the name the first time, to which induction leads, is never what the container holds:
-an earlier layer may well find it on the way, and earns no tag for that.
+several distances, and two to a sentence. The same text is asked for all four in turn. What
+followed the name the first time, to which induction leads, is never what the container holds: an
+earlier layer may find it on the way, and earns no tag for that.
 """
 
 from __future__ import annotations

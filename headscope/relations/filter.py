@@ -40,7 +40,7 @@ def most_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
     Likeness is the share of pairs of letters in common (Dice 1945); of equal ones the nearest.
     """
     items = of_kind(window, kind)
-    alike = np.full(len(window), -1)
+    picks = np.full(len(window), -1)
     category = _category(window)
     for query in dict.fromkeys(items.query.tolist()):
         of_query = np.flatnonzero(items.query == query)
@@ -49,8 +49,8 @@ def most_alike(window: Window, *, kind: str) -> Int[ndarray, " position"]:
             (_dice(word.strip(), category), items.last[i])
             for word, i in zip(words, of_query, strict=True)
         ]
-        alike[query] = max(scores)[1]
-    return alike
+        picks[query] = max(scores)[1]
+    return picks
 
 
 @draws_nothing
@@ -66,8 +66,8 @@ def word_of_its_field(
 
 def _category(window: Window) -> str:
     """What a window asks for: it is named last."""
-    named = [lemma for lemma in window.words.lemma.tolist() if lemma in CATEGORIES]
-    return named[-1] if named else ""
+    categories = [lemma for lemma in window.words.lemma.tolist() if lemma in CATEGORIES]
+    return categories[-1] if categories else ""
 
 
 def _dice(word: str, other: str) -> float:

@@ -84,21 +84,21 @@ def containers(document: int, *, seed: int) -> Iterator[Containers]:
     cells = [(0, 0), (0, 1), (1, 0), (1, 1)] if document % 2 else [(0, 0), (1, 0), (0, 1), (1, 1)]
     order = rng.permutation(2).tolist(), rng.permutation(2).tolist(), rng.permutation(2).tolist()
     pairs = [
-        [cells[2 * half + place] for place in places]
-        for half, places in zip(order[0], order[1:], strict=True)
+        [cells[2 * half + index] for index in indices]
+        for half, indices in zip(order[0], order[1:], strict=True)
     ]
     placed = [cell for pair in pairs for cell in pair]
     content = dict(zip(placed, held, strict=True))
-    named = {cell: f"{colours[cell[0]]} {kinds[cell[1]]}" for cell in placed}
+    names = {cell: f"{colours[cell[0]]} {kinds[cell[1]]}" for cell in placed}
     stated = " ".join(
-        form.format(*(named[cell] for cell in pair), *(content[cell] for cell in pair))
+        form.format(*(names[cell] for cell in pair), *(content[cell] for cell in pair))
         for form, pair in zip(forms, pairs, strict=True)
     )
     question = QUESTIONS[document // 2 % len(QUESTIONS)]
     for colour, kind in placed:
         yield Containers(
-            f"{stated} {question.format(named[colour, kind])}",
-            named[colour, kind],
+            f"{stated} {question.format(names[colour, kind])}",
+            names[colour, kind],
             content[colour, kind],
             (content[colour, 1 - kind], content[1 - colour, kind]),
             content[1 - colour, 1 - kind],

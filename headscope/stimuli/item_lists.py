@@ -96,7 +96,7 @@ LINES = Family(
     ),
 )
 FAMILIES = (INLINE, LINES)
-ASKED = 4
+CATEGORIES_PER_LIST = 4
 """Categories of a list, each of which is asked for in a text of its own."""
 LURE = "lure"
 """What follows a family's name in the kind of the arrows to the lure of what is asked for."""
@@ -130,7 +130,7 @@ def choices(document: int, *, seed: int) -> Iterator[Choice]:
     """
     rng = np.random.default_rng([seed, document])
     for family in FAMILIES:
-        names = rng.permutation(list(CATEGORIES))[:ASKED].tolist()
+        names = rng.permutation(list(CATEGORIES))[:CATEGORIES_PER_LIST].tolist()
         right, lures = [
             [str(rng.choice(getattr(CATEGORIES[name], part))) for name in names]
             for part in ("members", "lures")
@@ -139,8 +139,10 @@ def choices(document: int, *, seed: int) -> Iterator[Choice]:
         listed, items = _listed(words, family.formats[document % len(family.formats)])
         question = family.questions[document // len(family.formats) % len(family.questions)]
         for name, fitting, lure in zip(names, right, lures, strict=True):
-            asked = question.format(CATEGORIES[name].article, name)
-            yield Choice(family, name, f"{listed}{asked}", items, fitting, tuple(right), lure)
+            question_text = question.format(CATEGORIES[name].article, name)
+            yield Choice(
+                family, name, f"{listed}{question_text}", items, fitting, tuple(right), lure
+            )
 
 
 def _listed(

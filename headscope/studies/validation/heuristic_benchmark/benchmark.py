@@ -91,8 +91,8 @@ def zoo(
     with progress_bar(progress, "scoring the zoo", unit="windows", loads=False) as bar:
         kind = BIDIRECTIONAL if encoder else CAUSAL
         relations = relations_of(types, kind)
-        named = None if types is None else {name for r in relations for name in r.stimuli}
-        windows = _windows(corpora, tokenizer, kind, named, seed, size)
+        stimuli = None if types is None else {name for r in relations for name in r.stimuli}
+        windows = _windows(corpora, tokenizer, kind, stimuli, seed, size)
         readers = oracles(windows, _testable(windows, relations))
         heads = BenchmarkHeads(heuristics(windows, kind), readers)
         run = score_patterns(heads, windows, types=types, name="zoo", seed=seed, progress=bar)
