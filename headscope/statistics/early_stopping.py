@@ -206,7 +206,6 @@ NOT_PROJECTED = {
     UNDECIDED: "without contested queries enough there is none at them",
     "q value": "it falls with the interval of the lift",
     "companion": "it is read with other stimuli, which end by themselves",
-    "companion lift": "likewise",
     "twin": "the twin is read afterwards",
     "best offset": "it is asked where contested queries are few, and these are not waited for",
     "contested p value": "it falls with the interval of the contested lift",

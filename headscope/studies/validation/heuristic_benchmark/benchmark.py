@@ -220,7 +220,9 @@ def _windows(
     if text and not any((window.words.head >= 0).any() for window in text):
         raise CorpusError("no trees in this text, and oracles read them; a corpus is CoNLL-U")
     if stimuli is not None:
-        config = StimulusConfig(encoder, len(backend), documents=DOCUMENTS, **built)
+        config = StimulusConfig(
+            encoder, len(backend), built["max_length"], seed, documents=DOCUMENTS
+        )
         return [*text, *build_stimuli(stimuli, config)]
     vocabulary = encoder.ordinary_tokens(len(backend))
     return [
