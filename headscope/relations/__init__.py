@@ -123,6 +123,7 @@ def relations_of(
     attention_kind: AttentionKind = CAUSAL,
     *,
     quick: bool = False,
+    in_chat: bool = False,
 ) -> list[Relation]:
     """The relations of these head types; when None, of all but those asked on request alone.
 
@@ -130,6 +131,7 @@ def relations_of(
         types: names of head types.
         attention_kind: of the heads that are asked.
         quick: those in `QUICK` alone, where no types are named.
+        in_chat: those about a chat template too.
 
     Raises:
         ChoiceError: there is no such type.
@@ -143,7 +145,10 @@ def relations_of(
     return [
         relation
         for head_type in types_asked_for
-        for relation in head_type.relations_of(attention_kind)
+        for relation in (
+            *head_type.relations_of(attention_kind),
+            *(head_type.chat_relations if in_chat else ()),
+        )
         if not quick or types is not None or {relation.type, relation.id} & {*QUICK}
     ]
 

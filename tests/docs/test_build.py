@@ -57,6 +57,10 @@ def test_the_page_on_head_types_has_every_relation_with_its_floor(built):
     every |= dict.fromkeys(
         (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(None, BIDIRECTIONAL)
     )
+    # and what is asked in a chat behind that
+    every |= dict.fromkeys(
+        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(in_chat=True)
+    )
     types = list(dict.fromkeys(kind for kind, *_ in every))
     expected = [row[1:] for row in sorted(every, key=lambda row: types.index(row[0]))]
     assert [(row[0].replace("&gt;", ">"), row[4]) for row in shown] == expected

@@ -191,6 +191,8 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
         }  # keys are relations or files
         nested = isinstance(value, dict) and key not in open_names
         names |= {f"{key}.{inner}" for inner in value} if nested else {key}
+    # of texts in a chat template
+    names |= {"chat.before", "chat.after"}
     # of quick runs, and of those that chose their precision
     names |= {"preliminary", *(f"precision.{k}" for k in PrecisionCheck("bfloat16", "", 1).facts)}
     assert {row[0] for row in DESCRIBED["run.json"]} == names
