@@ -206,10 +206,10 @@ def _companion_margin(table: pd.DataFrame) -> pd.Series:
 
 
 def _companion_in_words(row: Row) -> str:
-    said = f"mass {row['companion_mass']:.3f} for {row['companion']}, floor {row['floor']:g}"
+    mass = f"mass {row['companion_mass']:.3f} for {row['companion']}, floor {row['floor']:g}"
     if isnan(row["beat_baseline_by"]):
-        return said
-    return f"{said}; lift from {row['companion_low']:.3f}, must lie above 0"
+        return mass
+    return f"{mass}; lift from {row['companion_low']:.3f}, must lie above 0"
 
 
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
