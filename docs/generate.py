@@ -60,7 +60,7 @@ def write(path: Path, text: str) -> None:
 def relation_tables() -> str:
     """A section per head type: what it is, its relations, their controls, floors and baselines."""
     parts = []
-    for name, own in groupby(relations_of(), key=lambda relation: relation.type):
+    for name, own in groupby(relations_of([*head_types()]), key=lambda relation: relation.type):
         rows = list(own)
         module = inspect.getmodule(plain(rows[0].pairs))
         parts += [f"### {name}", prose(module.__doc__), relation_table(rows)]
@@ -73,7 +73,7 @@ def relation_tables() -> str:
             parts += ["Asked of texts in a chat template too:", relation_table(in_chat)]
             rows += in_chat
         parts += definitions("Control", {plain(row.control) for row in rows})
-        parts += definitions("Second control", {row.matched for row in rows if row.matched})
+        parts += definitions("Second control", {plain(row.matched) for row in rows if row.matched})
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
         parts += definitions("Simple rule", {plain(rule) for rule in own_rules})
         floors = dict.fromkeys((row.rule.floor, row.rule.source) for row in rows)

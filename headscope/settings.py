@@ -45,7 +45,10 @@ def _types(value: Any) -> tuple[str, ...]:
     names = NAMES.plain(value.split(",") if isinstance(value, str) else value)
     if not names:
         raise ValueError
-    return tuple(dict.fromkeys(name.strip() for name in names))
+    return tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",")))
+
+
+TYPES = Kind("a head type or a list of them", _types)
 
 
 def _option(
@@ -79,8 +82,8 @@ class Settings:
 
     types: Sequence[str] | None = _option(
         None,
-        Kind("a head type or a list of them", _types),
-        "Head types to score, separated by commas; all by default.",
+        TYPES,
+        "Head types to score, separated by commas; all by default but filter and binding.",
         _READ,
     )
     quick: bool = _option(

@@ -27,6 +27,8 @@ LONG = (
     "models/test_adapter.py",
     "cli/test_termination.py",
     "studies/validation/test_heuristic_benchmark.py",
+    "relations/test_filter.py",
+    "relations/test_binding.py",
     "studies/ablate/test_ablate.py",
     "views/test_atlas.py",
     "measure/test_tally.py",

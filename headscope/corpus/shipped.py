@@ -91,6 +91,7 @@ ALIASES = {
     "openai-community/gpt2": "gpt2-small",
     "distilbert/distilgpt2": "distilgpt2",
     "openai-community/gpt2-xl": "gpt2-xl",
+    "meta-llama/Llama-3.3-70B-Instruct": "llama-3.3-70b-instruct",
     "bert-base-uncased": "bert-base",
     "google-bert/bert-base-uncased": "bert-base",
 }

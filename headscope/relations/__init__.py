@@ -12,10 +12,12 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
     alignment,
+    binding,
     code,
     concept_induction,
     coreference,
     delimiter,
+    filter,
     induction,
     lexical,
     positional,
@@ -45,6 +47,8 @@ _SHIPPED = (
     structure.TYPE,
     retrieval.TYPE,
     concept_induction.TYPE,
+    filter.TYPE,
+    binding.TYPE,
 )
 QUICK = (
     "sink",
@@ -121,7 +125,7 @@ def relations_of(
     quick: bool = False,
     in_chat: bool = False,
 ) -> list[Relation]:
-    """The relations of these head types, of all types when None.
+    """The relations of these head types; when None, of all but those asked on request alone.
 
     Args:
         types: names of head types.
@@ -134,7 +138,9 @@ def relations_of(
     """
     known = check_types(types)
     types_asked_for = [
-        head_type for head_type in known.values() if types is None or head_type.name in types
+        head_type
+        for head_type in known.values()
+        if (not head_type.on_request if types is None else head_type.name in types)
     ]
     return [
         relation

@@ -6,6 +6,7 @@ right.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -69,6 +70,17 @@ def every_candidate(
     links = of_kind(window, kind)
     wrong = links.take(~links.right & np.isin(links.query, targets.queries))
     return without(_cells(wrong), targets)
+
+
+def as_one_word(controls: Pairs, length: int) -> Pairs:
+    """The controls of each query counted as one word, so that their masses are added up.
+
+    Args:
+        controls: of a window.
+        length: its tokens.
+    """
+    words = np.bincount(controls.owner, weights=controls.share, minlength=length)
+    return replace(controls, share=controls.share / words[controls.owner])
 
 
 def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]:

@@ -12,13 +12,17 @@ knows the property alone at a third.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from headscope.corpus.window import Window
-from headscope.relations.annotated_links import every_candidate, nearest_candidate, pointed_to
+from headscope.relations.annotated_links import (
+    as_one_word,
+    every_candidate,
+    nearest_candidate,
+    pointed_to,
+)
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Baseline, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
@@ -38,10 +42,7 @@ def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
 
     A head that knows the person alone, or the property alone, has as much there as on the answer.
     """
-    values = every_candidate(window, targets, rng, kind=HALF_RIGHT)
-    words = np.bincount(values.owner, weights=values.share, minlength=len(window))
-    # together they count as one word, so that their masses are added up
-    return replace(values, share=values.share / words[values.owner])
+    return as_one_word(every_candidate(window, targets, rng, kind=HALF_RIGHT), len(window))
 
 
 RELATIONS = (

@@ -95,7 +95,8 @@ def _command(
     all_asked = tuple(
         name
         for name, head_type in head_types().items()
-        if any(head_type.relations_of(reading.attention_kind) for reading in model.readings)
+        if not head_type.on_request
+        and any(head_type.relations_of(reading.attention_kind) for reading in model.readings)
     )
     is_preset = settings.quick and settings.types is None
     known = set(types) <= set(every) and types != all_asked and not is_preset

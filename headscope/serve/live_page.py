@@ -107,6 +107,7 @@ def _without_tags(live: Live) -> dict[str, Any]:
         "types": [
             {"name": t.name, "letter": t.letter, "rests": not t.functional}
             for t in head_types().values()
+            if not t.on_request
         ],
         "countable": [],
         "relations": [],

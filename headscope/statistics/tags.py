@@ -68,13 +68,15 @@ def with_rules(
     companion = np.array([getattr(rule, "companion", None) for rule in known], object)[row]
     table["companion"] = companion
     asking = np.flatnonzero(pd.notna(companion))
-    table["companion_mass"] = table["companion_error"] = np.nan
+    companion_columns = ["companion_mass", "companion_error", "companion_low"]
+    table[companion_columns] = np.nan
     if len(asking):
         key = ["layer", "head", "id"]
         masses = table[table["id"].isin(set(companion[asking]))].set_index(key)
         companions = table.loc[asking, ["layer", "head"]].assign(id=companion[asking])
-        rows = masses[["mass", "mass_error"]].reindex(pd.MultiIndex.from_frame(companions))
-        table.loc[asking, ["companion_mass", "companion_error"]] = rows.to_numpy()
+        numbers = masses[["mass", "mass_error", "ci_low"]]
+        rows = numbers.reindex(pd.MultiIndex.from_frame(companions))
+        table.loc[asking, companion_columns] = rows.to_numpy()
     return _upward(table) if (table["sign"] < 0).any() else table
 
 

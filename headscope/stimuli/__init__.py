@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headscope.corpus.window import Window
-from headscope.stimuli import built, facts, prompts, repeat, text, word_pairs, words
+from headscope.stimuli import (
+    built,
+    containers,
+    facts,
+    item_lists,
+    prompts,
+    repeat,
+    text,
+    word_pairs,
+    words,
+)
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig
 
 STIMULI: dict[str, Stimulus] = {
@@ -16,6 +26,8 @@ STIMULI: dict[str, Stimulus] = {
         word_pairs.PAIRS,
         facts.FACTS,
         words.WORDS,
+        item_lists.ITEM_LISTS,
+        containers.CONTAINERS_HELD,
         text.CONTESTED_TEXT,
         text.EXCERPT,
         built.BUILT,

@@ -401,6 +401,7 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=(
             "headscope check heuristics",
             "headscope check heuristics --corpus gold --out zoo.csv --figure zoo.pdf",
+            "headscope check heuristics --types filter,binding",
         ),
         out="Write each head's row to this CSV.",
         lines="validation.heuristic_benchmark.benchmark_result:zoo_lines",

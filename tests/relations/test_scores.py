@@ -49,7 +49,14 @@ def rows(run: hs.Run, example: Example) -> dict[str, pd.Series]:
 @cache
 def _scored(place: int) -> dict[str, pd.Series]:
     example = EXAMPLES[place]
-    return rows(hs.score_patterns(habits(example), example.document, example.tokens), example)
+    a, types = habits(example), on_request(example)
+    return rows(hs.score_patterns(a, example.document, example.tokens, types=types), example)
+
+
+def on_request(example: Example) -> list[str] | None:
+    """The example's type where it is asked by name alone; else None, for all types."""
+    name = example.relation.split("/")[0]
+    return [name] if head_types()[name].on_request else None
 
 
 def row(example: Example, habit: str) -> pd.Series:
@@ -116,7 +123,12 @@ def test_a_uniform_head_gains_nothing_over_other_keys_of_the_same_query(example)
 def test_a_document_too_short_contributes_nothing_and_inputs_are_left_as_they_were(example):
     a, short = habits(example), np.array([[[[1.0, 0], [0.5, 0.5]]]]).repeat(len(HABITS), axis=1)
     before, tokens = a.copy(), list(example.tokens)
-    run = hs.score_patterns([a, short], [example.document, None], [example.tokens, ["<bos>", "zz"]])
+    run = hs.score_patterns(
+        [a, short],
+        [example.document, None],
+        [example.tokens, ["<bos>", "zz"]],
+        types=on_request(example),
+    )
     assert np.array_equal(a, before)
     assert example.tokens == tokens
     for habit, found in rows(run, example).items():

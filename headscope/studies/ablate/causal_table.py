@@ -156,7 +156,7 @@ def _edges(reading: _Reading, heads: str, queries: int, *, must: bool) -> pd.Dat
     tagged = tags_of(run.evidence, chosen_heads(run, heads))
     tags = [tag for tag in tagged if tag.name not in RESTING_PLACES]
     tested = {name for tag in tags for name in tag.relations}
-    relations = [relation for relation in relations_of() if relation.id in tested]
+    relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
     try:
         runner = QueryRerunner(model)
     except ModelError:

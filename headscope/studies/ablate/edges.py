@@ -24,7 +24,7 @@ from headscope.heads import head_name
 from headscope.measure.block_assignment import assign_blocks
 from headscope.measure.progress import OnProgress
 from headscope.measure.tally import MIN_BLOCKS
-from headscope.relations import relations_of
+from headscope.relations import head_types, relations_of
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation, find
 from headscope.runs.listing import Head
@@ -182,7 +182,7 @@ def silence_edges(
         For each tag what was measured, one of no queries where it has none.
     """
     blocks, _ = assign_blocks(windows)
-    known = {relation.id: relation for relation in relations_of(in_chat=True)}
+    known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
     targeted = {
         names: queries_by_block(
             [known[name] for name in names if name in known],

@@ -20,7 +20,7 @@ from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.loss import network_of
-from headscope.relations import relations_of
+from headscope.relations import head_types, relations_of
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
@@ -85,7 +85,7 @@ def directions(
     name = head_name(layer, number)
     if name not in run.heads.index:
         raise HeadscopeError(f"no head {name} in this run")
-    known = {relation.id: relation for relation in relations_of()}
+    known = {relation.id: relation for relation in relations_of([*head_types()])}
     relation_id = relation or _strongest(run, layer, number)
     if relation_id not in known:
         raise ChoiceError("relation", relation_id, known)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.studies.sweep.sweep_cells import COMPLETE, Cell, counted_types
+from headscope.studies.sweep.sweep_cells import COMPLETE, Cell, counted_types, measured_types
 
 COLUMNS = ["model", "corpus", "revision", "step", "type", "heads", "primary", "all_heads"]
 _NUMBER = re.compile(r"\d+")
@@ -42,7 +42,7 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
             "all_heads": cell.heads,
         }
         for cell in complete_cells(cells)
-        for name in counted_types()
+        for name in counted_types(measured_types(cells))
     ]
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.astype(dict.fromkeys(("step", "heads", "primary", "all_heads"), "Int64"))

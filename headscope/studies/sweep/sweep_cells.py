@@ -26,9 +26,18 @@ PLAN, TABLE = "sweep.json", "sweep.csv"
 COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
 
 
-def counted_types() -> tuple[str, ...]:
-    """The types whose heads a sweep counts in each run, and heads without one."""
-    return (*(name for name, head_type in head_types().items() if head_type.relations), *NO_TYPE)
+def counted_types(measured: Collection[str] = ()) -> tuple[str, ...]:
+    """The types whose heads a sweep counts in each run, and heads without one.
+
+    Args:
+        measured: types that some run was asked for; those on request are counted among these alone.
+    """
+    types = (
+        name
+        for name, head_type in head_types().items()
+        if head_type.relations and (name in measured or not head_type.on_request)
+    )
+    return (*types, *NO_TYPE)
 
 
 class CellSource(NamedTuple):
@@ -146,8 +155,14 @@ def write_sweep(spec: Spec, cells: Sequence[Cell]) -> None:
 def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
     """A row per cell, as `sweep.csv` has it: heads that hold a tag of each type."""
     # whole numbers that can be missing: what was not measured is blank
-    numbers = dict.fromkeys(("heads", *counted_types()), "Int64")
-    return pd.DataFrame([_row(cell) for cell in cells]).astype(numbers)
+    types = counted_types(measured_types(cells))
+    numbers = dict.fromkeys(("heads", *types), "Int64")
+    return pd.DataFrame([_row(cell, types) for cell in cells]).astype(numbers)
+
+
+def measured_types(cells: Sequence[Cell]) -> set[str]:
+    """The types that some cell's run was asked for."""
+    return {name for cell in cells for name in cell.counts}
 
 
 def read_sweep_cells(folder: Path) -> list[Cell]:
@@ -200,7 +215,7 @@ def _written(cell: Cell) -> dict[str, Any]:
     return facts
 
 
-def _row(cell: Cell) -> dict[str, Any]:
+def _row(cell: Cell, types: Sequence[str]) -> dict[str, Any]:
     return {
         "model": cell.model,
         "revision": cell.revision or "",
@@ -208,7 +223,7 @@ def _row(cell: Cell) -> dict[str, Any]:
         "folder": cell.folder,
         "status": cell.status,
         "heads": cell.heads,
-        **{name: cell.counts.get(name) for name in counted_types()},
+        **{name: cell.counts.get(name) for name in types},
         "error": cell.error,
     }
 

@@ -24,6 +24,7 @@ from headscope.studies.sweep.sweep_cells import (
     Cell,
     cell_table,
     counted_types,
+    measured_types,
     read_sweep_cells,
 )
 from headscope.views.figure_style import outside_legend
@@ -120,7 +121,8 @@ def sweep_lines(cells: Sequence[Cell], settings: Mapping[str, Any]) -> Renderabl
 
     Types that no run was asked for are left out: a table of all is wider than a terminal.
     """
-    types = [name for name in counted_types() if any(name in cell.counts for cell in cells)]
+    known = measured_types(cells)
+    types = [name for name in counted_types(known) if name in known]
     table = plain_table("run", "heads", *types)
     for cell in cells:
         if cell.status == COMPLETE:
@@ -142,7 +144,7 @@ def emergence_lines(table: pd.DataFrame) -> RenderableType:
     for (model, corpus), rows_of_model in table.groupby(["model", "corpus"], sort=False):
         title = " on ".join(part for part in (str(model), str(corpus)) if part)
         known = set(rows_of_model.loc[rows_of_model["heads"].notna(), "type"])
-        types = [name for name in counted_types() if name in known]
+        types = [name for name in counted_types(known) if name in known]
         counts_table = plain_table("revision", "heads", *types)
         for revision, rows in rows_of_model.groupby("revision", sort=False):
             counts = dict(zip(rows["type"], rows["heads"], strict=True))

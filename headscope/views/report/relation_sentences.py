@@ -100,7 +100,7 @@ def in_words(meaning: str) -> str:
 
 
 def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
-    """Every head type that is asked for or ships relations: its letter, what it looks at."""
+    """Every head type that is asked for, or by default: its letter, what it looks at."""
     return [
         {
             "name": kind.name,
@@ -110,7 +110,7 @@ def types_in_words(names: Collection[str]) -> list[dict[str, Any]]:
             "rivals": kind.rivals,
         }
         for kind in head_types().values()
-        if kind.relations or kind.name in names
+        if (kind.relations and not kind.on_request) or kind.name in names
     ]
 
 

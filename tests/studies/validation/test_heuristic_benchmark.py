@@ -421,3 +421,19 @@ def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tm
         refused = CliRunner().invoke(app, ["check", "calibrate", *words]).exception
         assert isinstance(refused, ArgumentError)
         assert message in str(refused)
+
+
+def test_no_habit_passes_for_a_filter_or_a_binder_and_oracles_are_found_in_noise():
+    """Types on request are tried on their own texts alone."""
+    result = hs.zoo(types=["filter,binding"], progress=False)
+    assert result.words == 0
+    assert set(result.judged["relation"]) == {"filter/inline", "filter/lines", "binding/held"}
+    # nearest, first, longest, spelled alike, behind a comma, behind the same token, and 300 others
+    assert {"nearest NOUN", "first NOUN of the text", "longest word so far"} <= {
+        *result.habits["name"]
+    }
+    assert not len(result.false_tags)
+    quiet = result.oracles[result.oracles["noise"] <= 0.2]
+    assert len(quiet) == 9
+    assert quiet["found"].all()
+    assert not result.oracles["false"].any()

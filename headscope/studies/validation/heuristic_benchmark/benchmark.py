@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, Unpack
 
@@ -12,19 +12,22 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.arguments import ANYTHING, FLAG, Default, takes
+from headscope.arguments import ANYTHING, FLAG, Default, maybe, takes
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.shipped import MINI, listed, mini_folder, shipped_corpora
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.relations import relations_of
-from headscope.relations.relation import MIN_QUERIES
+from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.runs.from_patterns import score_patterns
+from headscope.settings import TYPES
 from headscope.statistics.result import Result
+from headscope.stimuli import build_stimuli
 from headscope.stimuli.facts import fact_windows
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.text import TextWindows
+from headscope.stimuli.stimulus import StimulusConfig
+from headscope.stimuli.text import TEXT, TextWindows
 from headscope.stimuli.word_pairs import pair_windows
 from headscope.stimuli.words import word_windows
 from headscope.studies.validation.heuristic_benchmark.benchmark_result import HABITS, HEADS, Zoo
@@ -53,10 +56,11 @@ class ZooText(TypedDict, total=False):
     """Longest window in tokens."""
 
 
-@takes(tokenizer=ANYTHING, encoder=FLAG)
+@takes(types=maybe(TYPES), tokenizer=ANYTHING, encoder=FLAG)
 def zoo(
     corpus: str | Path | Sequence[str | Path] | None = None,
     *,
+    types: Sequence[str] | None = None,
     encoder: bool = False,
     tokenizer: Any = None,
     seed: int = 0,
@@ -70,6 +74,7 @@ def zoo(
 
     Args:
         corpus: files or folders of CoNLL-U; what ships with headscope when None.
+        types: head types to try, and their texts alone; all that a default run asks when None.
         encoder: try heads that see both ways.
         tokenizer: a fast tokenizer of transformers; that of `mini` when None.
         seed: seeds the order of files, random tokens, controls and the bootstrap.
@@ -85,10 +90,12 @@ def zoo(
     corpora = listed(corpus) or shipped_corpora()
     with progress_bar(progress, "scoring the zoo", unit="windows", loads=False) as bar:
         kind = BIDIRECTIONAL if encoder else CAUSAL
-        windows = _windows(corpora, tokenizer, kind, seed, size)
-        readers = oracles(windows, _testable(windows, kind))
+        relations = relations_of(types, kind)
+        stimuli = None if types is None else {name for r in relations for name in r.stimuli}
+        windows = _windows(corpora, tokenizer, kind, stimuli, seed, size)
+        readers = oracles(windows, _testable(windows, relations))
         heads = BenchmarkHeads(heuristics(windows, kind), readers)
-        run = score_patterns(heads, windows, name="zoo", seed=seed, progress=bar)
+        run = score_patterns(heads, windows, types=types, name="zoo", seed=seed, progress=bar)
     words = sum(len(window.words) for window in windows if window.stimulus == "text")
     return Zoo(heads.table(run), heads.judged(run), words)
 
@@ -172,11 +179,11 @@ def _earned(head: KnownHead, evidence: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _testable(windows: Sequence[Window], attention_kind: AttentionKind) -> set[str]:
+def _testable(windows: Sequence[Window], relations: Sequence[Relation]) -> set[str]:
     """The relations of which there are enough queries for a tag."""
     return {
         relation.id
-        for relation in relations_of(None, attention_kind)
+        for relation in relations
         if sum(
             len(relation.pairs(window).queries)
             for window in windows
@@ -190,10 +197,11 @@ def _windows(
     corpora: Sequence[str | Path],
     tokenizer: Any,
     attention_kind: AttentionKind,
+    stimuli: Set[str] | None,
     seed: int,
     size: ZooText,
 ) -> list[Window]:
-    """Text, and what is built beside it, as `classify` reads them.
+    """Text, and what is built beside it, as `classify` reads them; of these stimuli where named.
 
     Raises:
         CorpusError: no word of the text has a head.
@@ -206,9 +214,16 @@ def _windows(
     encoder = Tokenizer(backend, name=name, attention_kind=attention_kind)
     built = {"max_length": size.get("max_length", MAX_LENGTH), "seed": seed}
     max_tokens = size.get("max_tokens", MAX_TOKENS)
-    text = list(TextWindows(corpora, encoder, max_tokens=max_tokens, **built))
-    if not any((window.words.head >= 0).any() for window in text):
+    text: list[Window] = []
+    if stimuli is None or TEXT.name in stimuli:
+        text = list(TextWindows(corpora, encoder, max_tokens=max_tokens, **built))
+    if text and not any((window.words.head >= 0).any() for window in text):
         raise CorpusError("no trees in this text, and oracles read them; a corpus is CoNLL-U")
+    if stimuli is not None:
+        config = StimulusConfig(
+            encoder, len(backend), built["max_length"], seed, documents=DOCUMENTS
+        )
+        return [*text, *build_stimuli(stimuli, config)]
     vocabulary = encoder.ordinary_tokens(len(backend))
     return [
         *text,
