@@ -1,0 +1,60 @@
+"""The tokens that heads' mean outputs promote where no example tells the task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from headscope.models.last_token import LastTokenRunner
+from headscope.studies.function_vectors.few_shot import ZERO_SHOT
+from headscope.studies.function_vectors.head_effects import (
+    EFFECTS,
+    PromptSize,
+    TaskReading,
+    prompts_of,
+)
+
+WORDS = 3
+
+
+@torch.inference_mode()
+def promoted_words(
+    runner: LastTokenRunner,
+    readings: Sequence[TaskReading],
+    effects: pd.DataFrame,
+    heads: pd.DataFrame,
+    size: PromptSize,
+) -> list[str]:
+    """For each row of the effects the tokens that are raised most, in zero-shot prompts.
+
+    They are those whose logits rise most, as a mean over prompts, with the head's output set to its
+    mean over clean prompts instead of that over shuffled ones. Empty but for tagged heads in tasks
+    that they hold in.
+    """
+    tagged = heads[heads["function_vector"].astype(bool)]
+    wanted = {(row.layer, row.head) for row in tagged.itertuples()}
+    words = [""] * len(effects)
+    for reading in readings:
+        rows = effects[(effects["task"] == reading.task.name) & effects["holds"].astype(bool)]
+        places = [row for row in rows.itertuples() if (row.layer, row.head) in wanted]
+        if not places:
+            continue
+        prompts = prompts_of(runner, reading.task, EFFECTS, ZERO_SHOT, size)
+        runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
+        item = torch.arange(len(runs))
+        for row in places:
+            states: list[Tensor] = []
+            for means in (reading.clean_mean, reading.shuffled_mean):
+                value = means[row.layer][row.head].expand(len(runs), -1)
+                head = torch.full_like(item, row.head)
+                states.append(runner.states(runs, row.layer, prompt=item, head=head, value=value))
+            rise = (states[0] - states[1]).mean(0)
+            # a bias is in both
+            raised = runner.network.get_output_embeddings()(torch.stack([rise, 0 * rise])).float()
+            tokens = (raised[0] - raised[1]).topk(WORDS).indices.tolist()
+            texts = runner.model.tokenizer.spell(tokens)
+            words[effects.index.get_loc(row.Index)] = ", ".join(text.strip() for text in texts)
+    return words
