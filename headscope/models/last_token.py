@@ -22,7 +22,7 @@ from headscope.models.clean_keys import CleanKeys, read_again
 from headscope.models.engines.override import AttentionCall, Output, module_input
 from headscope.models.intervention import AttentionChange, HeadOutputs, OutputChange, by_head
 from headscope.models.load import Model
-from headscope.models.loss import last_stream
+from headscope.models.loss import last_stream, network_of
 from headscope.models.rerun import Rerunner
 
 ROUNDING = 1e-2
@@ -60,8 +60,8 @@ class LastTokenRunner:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.network: Any = network_of(model)
         self.rerunner = Rerunner(model)
-        self.network: Any = self.rerunner.network
         parameters = inspect.signature(self.network.base_model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._check()
@@ -219,8 +219,8 @@ class _Reader(AttentionChange):
                 self.keys[row][call.layer] = clean
             if self._keep_attention:
                 last = torch.tensor([length - 1], device=call.query.device)
-                vectors = (part[row, :, last].transpose(0, 1) for part in _vectors(call))
-                self.attention[row][call.layer] = read_again(clean, *vectors, last)[0][0]
+                query, key, value = (part[row, :, last].transpose(0, 1) for part in _vectors(call))
+                self.attention[row][call.layer] = read_again(clean, query, key, value, last)[0][0]
         return call.output()
 
 
@@ -244,7 +244,7 @@ class _OnCleanKeys(AttentionChange):
 
     def attend(self, call: AttentionCall) -> Output:
         """What each item's heads read."""
-        vectors = (part[:, :, 0].split(self.counts) for part in _vectors(call))
+        vectors = (torch.split(part[:, :, 0], [*self.counts]) for part in _vectors(call))
         parts = []
         for run, query, key, value in zip(self.prompts, *vectors, strict=True):
             if len(query):

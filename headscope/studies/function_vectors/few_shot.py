@@ -100,7 +100,7 @@ def few_shot_prompts(
     *,
     tokenizer: TextTokenizer,
     shots: int,
-    count: int,
+    prompts: int,
     seed: int,
 ) -> list[FewShot]:
     """Prompts of one part of a task's words, each with another question.
@@ -114,20 +114,20 @@ def few_shot_prompts(
         kind: `CLEAN`, `SHUFFLED` or `ZERO_SHOT`.
         tokenizer: the model's.
         shots: examples of each prompt.
-        count: most prompts.
+        prompts: most of them.
         seed: seeds the examples.
     """
     pairs = task.parts[part]
-    prompts = []
-    for number, (question, answer) in enumerate(pairs[:count]):
+    few_shot = []
+    for number, (question, answer) in enumerate(pairs[:prompts]):
         rng = np.random.default_rng([seed, part, number])
         others = [pair for pair in pairs if pair[0] != question]
         shown = [others[i] for i in rng.permutation(len(others))[:shots]]
         if kind == SHUFFLED:
             shown = _shuffled(shown, rng)
         examples = [] if kind == ZERO_SHOT else shown
-        prompts.append(_prompt(examples, question, task.first[answer], tokenizer))
-    return prompts
+        few_shot.append(_prompt(examples, question, task.first[answer], tokenizer))
+    return few_shot
 
 
 def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:

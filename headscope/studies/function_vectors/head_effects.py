@@ -46,7 +46,7 @@ class PromptSize(NamedTuple):
     """The number of examples and of prompts, and the seed of both."""
 
     shots: int
-    count: int
+    prompts: int
     seed: int
 
 
@@ -123,8 +123,7 @@ def prompts_of(
 ) -> list[FewShot]:
     """Prompts of one part of a task's words, of one kind."""
     tokenizer = runner.model.tokenizer
-    sizes: dict[str, Any] = size._asdict()
-    return few_shot_prompts(task, part, kind, tokenizer=tokenizer, **sizes)
+    return few_shot_prompts(task, part, kind, tokenizer=tokenizer, **size._asdict())
 
 
 def task_effects(

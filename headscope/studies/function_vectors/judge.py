@@ -22,6 +22,9 @@ from headscope.studies.function_vectors.head_effects import (
 
 FLOOR = 0.05
 """Nats: least mean lift over tasks, in each half of them; ours."""
+AMONG_ANSWERS = 1 / 3
+"""Share of the lift that must be left among the task's own answers: a head that raises all of them
+alike leaves nothing but noise, which grows with what it writes."""
 MIN_TASKS = 6
 """Scored tasks without which no head is tagged: halves of three."""
 EFFECT_COLUMNS = [
@@ -107,6 +110,14 @@ def _task_rows(
     )
 
 
+def unmeasured_heads(layers: Sequence[int], heads: int) -> pd.DataFrame:
+    """The table of `head_table` for a model whose heads could not be asked: numbers are missing."""
+    layer, head = (index.ravel() for index in np.indices((len(layers), heads)))
+    table = pd.DataFrame({"layer": np.asarray(layers)[layer], "head": head})
+    table = table.reindex(columns=HEAD_COLUMNS)
+    return table.assign(function_vector=False, held_in=0, tasks="", induction="")
+
+
 def above_zero(values: Float[ndarray, "item head"]) -> Float[ndarray, " head"]:
     """One-sided p values of means being above 0, by Student's distribution over items."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -121,7 +132,8 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     means over every other task. A head is tagged `function_vector` if
 
     - the lift of both halves reaches `FLOOR`, so that the tasks of either confirm the other's;
-    - the interval lies above 0, also that of the lift among the answers;
+    - the interval lies above 0, also that of the lift among the answers, which is at least a third
+      of the lift;
     - it holds in a task of each half, q < 0.01 over heads × tasks.
 
     Args:
@@ -163,6 +175,7 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
         (np.minimum(*halves) >= FLOOR)
         & (table["ci_low"] > 0)
         & (table["among_answers_low"] > 0)
+        & (table["among_answers"] >= AMONG_ANSWERS * table["lift"])
         & both_halves
         & (len(names) >= MIN_TASKS)
     )

@@ -25,7 +25,7 @@ from headscope.studies.validation.planted_network import (
 from headscope.studies.validation.planted_words import BOS, UNKNOWN, save_tokenizer
 
 TASKS, PAIRS = 8, 30
-LAYERS, HEADS, WIDTH, CONTEXT = 3, 10, 64, 128
+LAYERS, HEADS, WIDTH, CONTEXT = 3, 10, 64, 48
 D_MODEL = HEADS * WIDTH
 HALF = D_MODEL // 2
 CODE, SKETCH, WAVES = 240, 24, 16
@@ -172,7 +172,9 @@ def save_model(folder: Path, *, noise: float = 0.0, seed: int = 0, carries: bool
     maps.append(HeadMaps(LAYERS, HEADS, into=WIDTH, out=D_MODEL))
     maps[-1].weight = o.transpose(0, 1, 3, 2)
     size = NetworkSize(len(vocabulary), LAYERS, HEADS, WIDTH, CONTEXT)
-    squared = CODE + 2 * TRAIT**2 + WAVES * WAVE**2  # of half of the stream; what layers write is little beside it
+    squared = (
+        CODE + 2 * TRAIT**2 + WAVES * WAVE**2
+    )  # of half of the stream; what layers write is little beside it
     gain = float(np.sqrt(2 * squared / D_MODEL))
     save_network(
         planted_config("gpt2", size, {}),

@@ -15,7 +15,7 @@ from rich.text import Text
 from headscope.heads import head_name
 from headscope.studies.function_vectors.ablation import UNTOUCHED
 from headscope.studies.function_vectors.head_effects import SCORED
-from headscope.studies.function_vectors.judge import FLOOR, MIN_TASKS
+from headscope.studies.function_vectors.judge import AMONG_ANSWERS, FLOOR, MIN_TASKS
 from headscope.views.study import Study
 from headscope.views.summary import short_title
 from headscope.views.tables import interval_text, number_text, plain_table
@@ -60,7 +60,7 @@ class FunctionVectors(Study):
         """The lift of every head by layer, and the accuracy with groups of heads silenced."""
         figure = Figure(figsize=(7.2, 3.6), layout="constrained")
         axes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
-        if len(self.heads):
+        if self.heads["lift"].notna().any():
             wide = self.heads.pivot(index="head", columns="layer", values="lift")
             most = max(float(np.abs(wide.to_numpy()).max()), 1e-9)
             style = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -most, "vmax": most}
@@ -102,7 +102,7 @@ def function_vectors_lines(result: FunctionVectors) -> RenderableType:
         _tasks(result.tasks),
         *(Text(note, style="dim") for note in result.notes),
     ]
-    if len(result.heads):
+    if len(result.effects):
         parts += [
             Text("\nwhat heads' mean outputs add to the right answer (nats, over tasks):"),
             _heads(result.heads),
@@ -149,7 +149,7 @@ def _reason(row: Any) -> str:
     """The first thing that speaks against a tag."""
     if min(row.first_half, row.second_half) < FLOOR:
         return f"below {FLOOR:g} in a half of the tasks"
-    if not row.among_answers_low > 0:
+    if not row.among_answers_low > 0 or row.among_answers < AMONG_ANSWERS * row.lift:
         return "raises all answers alike"
     return "not surely in tasks of both halves"
 

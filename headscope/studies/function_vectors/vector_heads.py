@@ -35,10 +35,6 @@ from headscope.studies.function_vectors.few_shot import (
     few_shot_prompts,
     spelled_task,
 )
-from headscope.studies.function_vectors.function_vectors_result import (
-    TASK_COLUMNS,
-    FunctionVectors,
-)
 from headscope.studies.function_vectors.head_effects import (
     MIN_PROMPTS,
     PromptSize,
@@ -48,11 +44,15 @@ from headscope.studies.function_vectors.head_effects import (
 )
 from headscope.studies.function_vectors.judge import (
     EFFECT_COLUMNS,
-    HEAD_COLUMNS,
     effect_table,
     head_table,
+    unmeasured_heads,
 )
 from headscope.studies.function_vectors.promoted import promoted_words
+from headscope.studies.function_vectors.vectors_result import (
+    TASK_COLUMNS,
+    FunctionVectors,
+)
 
 PROMPTS, SHOTS = 12, 5
 SILENCED = 0.05
@@ -143,8 +143,9 @@ def _study(
     if len(scored) < 2:
         steps.advance((of_task - 1) * len(scored))
         note = "fewer than two tasks can be asked, so that no head is compared with another task"
-        empty = [pd.DataFrame(columns=c) for c in (HEAD_COLUMNS, EFFECT_COLUMNS, COLUMNS)]
-        return FunctionVectors(model.name, empty[0], empty[1], table, empty[2], (note,))
+        heads = unmeasured_heads(layers, model.heads)
+        effects_table, ablation = (pd.DataFrame(columns=c) for c in (EFFECT_COLUMNS, COLUMNS))
+        return FunctionVectors(model.name, heads, effects_table, table, ablation, (note,))
     effects = [
         task_effects(runner, scored, number, size, steps.advance) for number in range(len(scored))
     ]
