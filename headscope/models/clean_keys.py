@@ -27,11 +27,11 @@ class CleanKeys(NamedTuple):
     @classmethod
     def of(cls, call: AttentionCall, row: int = 0, length: int | None = None) -> CleanKeys:
         """Those of a layer's attention on one window of a batch, padding after its end left out."""
-        terms, own = call.score_terms, slice(0, length)
+        terms, unpadded = call.score_terms, slice(0, length)
         if terms.bias is not None:
             rows = terms.bias[row : row + 1] if len(terms.bias) > 1 else terms.bias
-            terms = terms._replace(bias=rows[:, :, own, own])
-        return cls(call.key[row, :, own], call.value[row, :, own], call.scale, terms)
+            terms = terms._replace(bias=rows[:, :, unpadded, unpadded])
+        return cls(call.key[row, :, unpadded], call.value[row, :, unpadded], call.scale, terms)
 
 
 def read_again(

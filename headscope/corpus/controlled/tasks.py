@@ -95,11 +95,11 @@ def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
     if names.endswith(".csv"):
         return read_tasks(Path(names))
     shipped = shipped_tasks()
-    wanted = list(dict.fromkeys(name.strip() for name in names.split(",")))
-    for name in wanted:
+    task_names = list(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in task_names:
         if name not in shipped:
             raise ChoiceError("task", name, ("all", *shipped))
-    return {name: shipped[name] for name in wanted}
+    return {name: shipped[name] for name in task_names}
 
 
 def _kinds() -> list[Pair]:

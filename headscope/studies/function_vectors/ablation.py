@@ -19,10 +19,9 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.models.intervention import HeadsSet
 from headscope.models.last_token import LastTokenRunner
 from headscope.models.rerun import CleanRun, TokenRows
-from headscope.studies.function_vectors.few_shot import CLEAN
+from headscope.studies.function_vectors.few_shot import CLEAN, PromptSize
 from headscope.studies.function_vectors.head_effects import (
     ABLATION,
-    PromptSize,
     TaskReading,
     prompts_of,
 )
@@ -58,7 +57,7 @@ def arms_of(
         seed: seeds the random heads, which are in neither group.
     """
     rng = np.random.default_rng(seed)
-    taken = {*function_vector, *induction}
+    ablated = {*function_vector, *induction}
     arms = [Arm(UNTOUCHED, ())]
     for name, heads in ((FUNCTION_VECTOR, function_vector), (INDUCTION, induction)):
         if not heads:
@@ -70,7 +69,7 @@ def arms_of(
                 free = [
                     (layer, head)
                     for head in range(by_layer[layer])
-                    if (layer, head) not in taken and (layer, head) not in drawn
+                    if (layer, head) not in ablated and (layer, head) not in drawn
                 ]
                 drawn += [free[int(rng.integers(len(free)))]] if free else []
             arms.append(Arm(RANDOM + name, tuple(sorted(drawn))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +26,14 @@ CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
 PARTS = 3
 """Parts of a task's words: for mean outputs, for their effects, and for what ablation costs."""
 TRIES = 200
+
+
+class PromptSize(NamedTuple):
+    """The number of examples and of prompts, and the seed of both."""
+
+    shots: int
+    prompts: int
+    seed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +108,7 @@ def few_shot_prompts(
     kind: str,
     *,
     tokenizer: TextTokenizer,
-    shots: int,
-    prompts: int,
-    seed: int,
+    size: PromptSize,
 ) -> list[FewShot]:
     """Prompts of one part of a task's words, each with another question.
 
@@ -113,16 +120,14 @@ def few_shot_prompts(
         part: of its words, for questions and examples.
         kind: `CLEAN`, `SHUFFLED` or `ZERO_SHOT`.
         tokenizer: the model's.
-        shots: examples of each prompt.
-        prompts: most of them.
-        seed: seeds the examples.
+        size: how many there are at most, of how many examples, and their seed.
     """
     pairs = task.parts[part]
     few_shot = []
-    for number, (question, answer) in enumerate(pairs[:prompts]):
-        rng = np.random.default_rng([seed, part, number])
+    for number, (question, answer) in enumerate(pairs[: size.prompts]):
+        rng = np.random.default_rng([size.seed, part, number])
         others = [pair for pair in pairs if pair[0] != question]
-        shown = [others[i] for i in rng.permutation(len(others))[:shots]]
+        shown = [others[i] for i in rng.permutation(len(others))[: size.shots]]
         if kind == SHUFFLED:
             shown = _shuffled(shown, rng)
         examples = [] if kind == ZERO_SHOT else shown

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from headscope.studies.function_vectors.few_shot import (
     SHUFFLED,
     ZERO_SHOT,
     FewShot,
+    PromptSize,
     Task,
     few_shot_prompts,
 )
@@ -40,14 +41,6 @@ MIN_ACCURACY = 0.3
 MIN_PROMPTS = 6
 SCORED = "scored"
 Means = Mapping[int, Float[Tensor, "head width"]]
-
-
-class PromptSize(NamedTuple):
-    """The number of examples and of prompts, and the seed of both."""
-
-    shots: int
-    prompts: int
-    seed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +93,9 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
     means = {kind: _means(runner, prompts(MEANS, kind)) for kind in (CLEAN, SHUFFLED)}
     scores = {CLEAN: _answers(runner, clean, tested)}
     for kind in UNINFORMED:
-        asked = prompts(EFFECTS, kind)
-        scores[kind] = _answers(runner, runner.read([p.tokens for p in asked]), asked)
+        uninformed = prompts(EFFECTS, kind)
+        runs = runner.read([prompt.tokens for prompt in uninformed])
+        scores[kind] = _answers(runner, runs, uninformed)
     accuracy = {kind: float(right.mean()) for kind, (right, _) in scores.items()}
     mean = {kind: float(logs.mean()) for kind, (_, logs) in scores.items()}
     gain = scores[CLEAN][1] - scores[SHUFFLED][1]
@@ -112,9 +106,11 @@ def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskRead
         verdict = f"too hard: {accuracy[CLEAN]:.0%} of the answers are right"
     elif not low > 0:
         verdict = "told by shuffled answers as well"
-    looks = [_on_answers(runner, run, prompt) for run, prompt in zip(clean, tested, strict=True)]
+    per_prompt = [
+        _on_answers(runner, run, prompt) for run, prompt in zip(clean, tested, strict=True)
+    ]
     chance = float(np.mean([len(p.answers) / len(p.tokens) for p in tested]))
-    shares = np.mean(looks, axis=0)
+    shares = np.mean(per_prompt, axis=0)
     return TaskReading(task, accuracy, mean, verdict, means[CLEAN], means[SHUFFLED], shares, chance)
 
 
@@ -123,7 +119,7 @@ def prompts_of(
 ) -> list[FewShot]:
     """Prompts of one part of a task's words, of one kind."""
     tokenizer = runner.model.tokenizer
-    return few_shot_prompts(task, part, kind, tokenizer=tokenizer, **size._asdict())
+    return few_shot_prompts(task, part, kind, tokenizer=tokenizer, size=size)
 
 
 def task_effects(

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from headscope.models.last_token import LastTokenRunner
-from headscope.studies.function_vectors.few_shot import ZERO_SHOT
+from headscope.studies.function_vectors.few_shot import ZERO_SHOT, PromptSize
 from headscope.studies.function_vectors.head_effects import (
     EFFECTS,
-    PromptSize,
     TaskReading,
     prompts_of,
 )
@@ -35,17 +34,17 @@ def promoted_words(
     that they hold in.
     """
     tagged = heads[heads["function_vector"].astype(bool)]
-    wanted = {(row.layer, row.head) for row in tagged.itertuples()}
+    tagged_heads = {(row.layer, row.head) for row in tagged.itertuples()}
     words = [""] * len(effects)
     for reading in readings:
         rows = effects[(effects["task"] == reading.task.name) & effects["holds"].astype(bool)]
-        places = [row for row in rows.itertuples() if (row.layer, row.head) in wanted]
-        if not places:
+        tagged_rows = [row for row in rows.itertuples() if (row.layer, row.head) in tagged_heads]
+        if not tagged_rows:
             continue
         prompts = prompts_of(runner, reading.task, EFFECTS, ZERO_SHOT, size)
         runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
         item = torch.arange(len(runs))
-        for row in places:
+        for row in tagged_rows:
             states: list[Tensor] = []
             for means in (reading.clean_mean, reading.shuffled_mean):
                 value = means[row.layer][row.head].expand(len(runs), -1)

@@ -31,13 +31,13 @@ from headscope.studies.function_vectors.few_shot import (
     PARTS,
     SHUFFLED,
     ZERO_SHOT,
+    PromptSize,
     Task,
     few_shot_prompts,
     spelled_task,
 )
 from headscope.studies.function_vectors.head_effects import (
     MIN_PROMPTS,
-    PromptSize,
     TaskReading,
     read_task,
     task_effects,
@@ -179,9 +179,7 @@ def _check_length(model: Model, tasks: Sequence[Task], size: PromptSize) -> None
             len(prompt.tokens)
             for task in tasks
             for part in range(PARTS)
-            for prompt in few_shot_prompts(
-                task, part, CLEAN, tokenizer=model.tokenizer, **size._asdict()
-            )
+            for prompt in few_shot_prompts(task, part, CLEAN, tokenizer=model.tokenizer, size=size)
         ),
         default=0,
     )

@@ -62,10 +62,10 @@ class FunctionVectors(Study):
         axes, bars = figure.subplots(1, 2, width_ratios=(3, 2))
         if self.heads["lift"].notna().any():
             wide = self.heads.pivot(index="head", columns="layer", values="lift")
-            most = max(float(np.abs(wide.to_numpy()).max()), 1e-9)
-            style = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -most, "vmax": most}
+            largest = max(float(np.abs(wide.to_numpy()).max()), 1e-9)
+            style = {"aspect": "auto", "cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
             image = axes.imshow(wide.to_numpy(), **style)
-            columns = {layer: place for place, layer in enumerate(wide.columns)}
+            columns = {layer: column for column, layer in enumerate(wide.columns)}
             for row in self.heads[self.heads["function_vector"].astype(bool)].itertuples():
                 axes.plot(columns[row.layer], row.head, "o", mfc="none", color="black", ms=6)
             step = max(1, len(columns) // 8)

@@ -19,12 +19,12 @@ from headscope.studies.function_vectors.few_shot import (
     CLEAN,
     SHUFFLED,
     ZERO_SHOT,
+    PromptSize,
     few_shot_prompts,
     spelled_task,
 )
 from headscope.studies.function_vectors.head_effects import (
     EFFECTS,
-    PromptSize,
     prompts_of,
     read_task,
     task_effects,
@@ -146,7 +146,7 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tokenizer_of_words):
     task = spelled_task("t0", pairs, Spelling(tokenizer_of_words), seed=0)
     asked = [{question for question, _ in part} for part in task.parts]
     assert not asked[0] & asked[1] | asked[1] & asked[2] | asked[0] & asked[2]
-    options = {"tokenizer": tokenizer_of_words, "shots": 4, "prompts": 8, "seed": 0}
+    options = {"tokenizer": tokenizer_of_words, "size": PromptSize(4, 8, 0)}
     kinds = {
         kind: few_shot_prompts(task, 1, kind, **options) for kind in (CLEAN, SHUFFLED, ZERO_SHOT)
     }
