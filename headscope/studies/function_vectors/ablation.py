@@ -64,15 +64,15 @@ def arms_of(
             continue
         arms.append(Arm(name, tuple(sorted(heads))))
         for _ in range(DRAWS):
-            drawn: list[Head] = []
+            random_heads: list[Head] = []
             for layer, _ in heads:
                 free = [
                     (layer, head)
                     for head in range(by_layer[layer])
-                    if (layer, head) not in ablated and (layer, head) not in drawn
+                    if (layer, head) not in ablated and (layer, head) not in random_heads
                 ]
-                drawn += [free[int(rng.integers(len(free)))]] if free else []
-            arms.append(Arm(RANDOM + name, tuple(sorted(drawn))))
+                random_heads += [free[int(rng.integers(len(free)))]] if free else []
+            arms.append(Arm(RANDOM + name, tuple(sorted(random_heads))))
     return arms
 
 

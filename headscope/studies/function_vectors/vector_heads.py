@@ -110,9 +110,9 @@ def function_vectors(
     pairs = chosen_tasks(tasks)
     share = options.pop("silenced", SILENCED)
     size = PromptSize(shots, prompts, seed)
-    named: Named = options
+    load_options: Named = options
     with progress_bar(progress, "asking heads", unit="steps") as bar:
-        loaded, run = model_or_run(model, longest=LONGEST, **named)
+        loaded, run = model_or_run(model, longest=LONGEST, **load_options)
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
