@@ -50,6 +50,8 @@ def arms_of(
 ) -> list[Arm]:
     """The groups of heads to silence, first none, each with random ones of its layers.
 
+    Where the two have heads in common, each is silenced without these too.
+
     Args:
         function_vector: heads that are silenced together.
         induction: likewise; none where no run says which they are.
@@ -73,6 +75,14 @@ def arms_of(
                 ]
                 random_heads += [free[int(rng.integers(len(free)))]] if free else []
             arms.append(Arm(RANDOM + name, tuple(sorted(random_heads))))
+    overlap = {*function_vector} & {*induction}
+    if overlap:
+        for name, heads, other in (
+            (FUNCTION_VECTOR, function_vector, INDUCTION),
+            (INDUCTION, induction, FUNCTION_VECTOR),
+        ):
+            rest = tuple(sorted({*heads} - overlap))
+            arms.append(Arm(f"{name}, not {other}", rest))
     return arms
 
 

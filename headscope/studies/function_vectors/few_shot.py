@@ -141,14 +141,14 @@ def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
     best = answers
     for _ in range(TRIES):
         dealt = [answers[i] for i in rng.permutation(len(answers))]
-        if _kept(dealt, answers) < _kept(best, answers):
+        if _right(dealt, answers) < _right(best, answers):
             best = dealt
-        if not _kept(best, answers):
+        if not _right(best, answers):
             break
     return [(question, answer) for (question, _), answer in zip(pairs, best, strict=True)]
 
 
-def _kept(dealt: Sequence[str], answers: Sequence[str]) -> int:
+def _right(dealt: Sequence[str], answers: Sequence[str]) -> int:
     return sum(a == b for a, b in zip(dealt, answers, strict=True))
 
 

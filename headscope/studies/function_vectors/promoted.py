@@ -29,9 +29,9 @@ def promoted_words(
 ) -> list[str]:
     """For each row of the effects the tokens that are raised most, in zero-shot prompts.
 
-    They are those whose logits rise most, as a mean over prompts, with the head's output set to its
-    mean over clean prompts instead of that over shuffled ones. Empty but for tagged heads in tasks
-    that they hold in.
+    They are those whose probability rises most, as a mean over prompts, with the head's output set
+    to its mean over clean prompts instead of that over shuffled ones. Empty but for tagged heads
+    in tasks that they hold in.
     """
     tagged = heads[heads["function_vector"].astype(bool)]
     tagged_heads = {(row.layer, row.head) for row in tagged.itertuples()}
@@ -45,15 +45,14 @@ def promoted_words(
         runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
         item = torch.arange(len(runs))
         for row in tagged_rows:
-            states: list[Tensor] = []
+            chances: list[Tensor] = []
             for means in (reading.clean_mean, reading.shuffled_mean):
                 value = means[row.layer][row.head].expand(len(runs), -1)
                 head = torch.full_like(item, row.head)
-                states.append(runner.states(runs, row.layer, prompt=item, head=head, value=value))
-            rise = (states[0] - states[1]).mean(0)
-            # a bias is in both
-            raised = runner.network.get_output_embeddings()(torch.stack([rise, 0 * rise])).float()
-            tokens = (raised[0] - raised[1]).topk(WORDS).indices.tolist()
+                states = runner.states(runs, row.layer, prompt=item, head=head, value=value)
+                logits = runner.network.get_output_embeddings()(states).float()
+                chances.append(logits.softmax(-1).mean(0))
+            tokens = (chances[0] - chances[1]).topk(WORDS).indices.tolist()
             texts = runner.model.tokenizer.spell(tokens)
             words[effects.index.get_loc(row.Index)] = ", ".join(text.strip() for text in texts)
     return words

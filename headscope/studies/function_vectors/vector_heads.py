@@ -130,7 +130,7 @@ def _study(
 ) -> FunctionVectors:
     model = runner.model
     layers = model.attention_layers
-    groups = 0 if share == 0 else 1 + (1 + DRAWS) * (1 if run is None else 2)
+    groups = 0 if share == 0 else 2 + DRAWS if run is None else 5 + 2 * DRAWS
     of_task = 1 + len(layers) + groups
     steps = Steps(progress, of_task * len(tasks))
     readings = []
