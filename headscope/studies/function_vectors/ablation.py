@@ -81,8 +81,8 @@ def arms_of(
             (FUNCTION_VECTOR, function_vector, INDUCTION),
             (INDUCTION, induction, FUNCTION_VECTOR),
         ):
-            rest = tuple(sorted({*heads} - overlap))
-            arms.append(Arm(f"{name}, not {other}", rest))
+            own_heads = tuple(sorted({*heads} - overlap))
+            arms.append(Arm(f"{name}, not {other}", own_heads))
     return arms
 
 
