@@ -127,10 +127,11 @@ def few_shot_prompts(
     for number, (question, answer) in enumerate(pairs[: size.prompts]):
         rng = np.random.default_rng([size.seed, part, number])
         others = [pair for pair in pairs if pair[0] != question]
-        shown = [others[i] for i in rng.permutation(len(others))[: size.shots]]
+        examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
         if kind == SHUFFLED:
-            shown = _shuffled(shown, rng)
-        examples = [] if kind == ZERO_SHOT else shown
+            examples = _shuffled(examples, rng)
+        if kind == ZERO_SHOT:
+            examples = []
         few_shot.append(_prompt(examples, question, task.first[answer], tokenizer))
     return few_shot
 

@@ -128,8 +128,8 @@ def _tasks(tasks: pd.DataFrame) -> Table:
 def _heads(heads: pd.DataFrame) -> Table:
     numbers = ("lift", "95 %", "halves", "among answers", "held in", "on answers", "chance")
     rendered = plain_table("head", *numbers, "tagged", "induction", right=numbers)
-    shown = heads.head(max(LISTED, int(heads["function_vector"].sum())))
-    for row in shown.itertuples():
+    listed_heads = heads.head(max(LISTED, int(heads["function_vector"].sum())))
+    for row in listed_heads.itertuples():
         rendered.add_row(
             head_name(row.layer, row.head),
             f"{row.lift:+.3f}",
