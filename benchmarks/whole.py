@@ -40,7 +40,7 @@ MODES = {
     "quick": [QUICK],
     "quick, float32": [QUICK, "--dtype", "float32"],
     "full": [],
-    "full, auto": ["--dtype", "auto"],
+    "full, float32": ["--dtype", "float32"],
 }
 """Options of `classify` by what a row calls them."""
 

@@ -243,6 +243,8 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
         return loaded
     if not isinstance(task.backend, InProcess):
         return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
+    if loaded.effects:
+        return replace(loaded, precision=PrecisionCheck(WIDE, "what heads write is measured"))
     if not isinstance(task.model, str | Path):
         # the stacks of an encoder with a decoder are such, and share a network
         return replace(loaded, precision=PrecisionCheck(loaded.model.dtype, IN_MEMORY))

@@ -35,7 +35,6 @@ QUICK_TOKENS = 8_000
 """The same of a quick run."""
 BY_QUICK: dict[str, tuple[Any, Any]] = {
     "max_tokens": (MAX_TOKENS, QUICK_TOKENS),
-    "dtype": ("float32", AUTO),
     "twin": (True, False),
     "built": (True, False),
 }
@@ -173,10 +172,10 @@ class Settings:
         loads=True,
     )
     dtype: str = _option(
-        None,
+        AUTO,
         NAME,
-        "float32 (the default), bfloat16 or float16; auto (with --quick) is bfloat16 where the "
-        "checkpoint holds no more, the processor multiplies it, and masses hardly differ.",
+        "float32, bfloat16 or float16; auto is bfloat16 where the checkpoint holds no more, the "
+        "processor multiplies it, and masses hardly differ.",
         _LOADED,
         loads=True,
     )

@@ -8,10 +8,13 @@ import shlex
 import tarfile
 import tomllib
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from headscope.cli.app import WORDS
 from headscope.models.packaged import reserved_names
@@ -156,3 +159,21 @@ def test_hooks_before_a_commit_need_no_network():
     assert [entry.split()[0] for entry in entries] == [
         ".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"
     ]  # fmt: skip
+
+
+def test_every_package_that_is_asked_for_has_the_version_that_the_tests_passed_with():
+    """Else a release of another package on the day of a test decides whether it passes."""
+    pinned = {
+        name: Version(version)
+        for path in (ROOT / ".ci").glob("constraints*.txt")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "==" in line
+        for name, version in [line.split("==")]
+    }
+    # `parse` has an interpreter of its own, with versions that its extra states
+    extras = [many for extra, many in PROJECT["optional-dependencies"].items() if extra != "parse"]
+    asked = [Requirement(each) for each in chain(PROJECT["dependencies"], *extras)]
+    asked = [each for each in asked if each.name != PROJECT["name"]]
+    assert [each.name for each in asked if each.name not in pinned] == []
+    assert [str(each) for each in asked if not each.specifier.contains(pinned[each.name])] == []
+    assert set(pinned) == {each.name for each in asked} | {"tokenizers"}

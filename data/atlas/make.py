@@ -39,7 +39,10 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=hs.Settings.max_tokens)
     arguments = parser.parse_args()
     check_site(arguments.out, overwrite=True, site=ATLASES)  # before minutes of work
-    settings = hs.Settings(max_tokens=arguments.max_tokens, device=arguments.device)
+    # so that another processor gives the same numbers
+    settings = hs.Settings(
+        max_tokens=arguments.max_tokens, device=arguments.device, dtype="float32"
+    )
     runs, refusals = [], []
     for model in arguments.models:
         try:

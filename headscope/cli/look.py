@@ -136,7 +136,7 @@ _QUICK_HELP = {
     "built": "Ask sentences made for it too where a text hardly tells a relation from a simple "
     "rule; they are English. Off.",
     "twin": "Compare with the model's shuffled twin, which learned nothing. Off.",
-    "dtype": "float32, bfloat16, float16 or auto (the default), as for classify --quick.",
+    "dtype": "float32, bfloat16, float16 or auto (the default), as for classify.",
 }
 
 

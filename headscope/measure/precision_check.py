@@ -17,7 +17,7 @@ from headscope.corpus.window import Window
 from headscope.measure.tally import Tally
 from headscope.models.precision import NARROW, WIDE
 
-TOKENS = 512
+TOKENS = 256
 """Of text that are read in both precisions, to the end of a window."""
 FEWEST = 20
 """Queries without which a relation's masses are not compared: those of single queries vary more

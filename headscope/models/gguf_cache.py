@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from headscope.errors import ModelError
+from headscope.models.gguf_files import gguf_matrix_bits
 from headscope.models.packaged import cache_root, unfinished_folder
 from headscope.models.weights import quiet_logging
 
@@ -24,6 +25,8 @@ MAX_BYTES = 2 * 2**30
 """Bytes of the largest model that is kept, in single precision."""
 SPARE = 4
 """Times as much room must be free on the disk."""
+MATRIX_BITS = "matrix_bits.txt"
+"""The file that says how wide the matrices of the GGUF are."""
 CACHE_BYTES = 4 * 2**30
 """Bytes that are kept of all models; the one that was used longest ago goes first."""
 
@@ -53,11 +56,12 @@ def cached_folder(sha256: str) -> Iterator[Path | None]:
             os.utime(folder)
 
 
-def cache_model(sha256: str, network: Any, tokenizer: Any) -> None:
+def cache_model(path: Path, sha256: str, network: Any, tokenizer: Any) -> None:
     """Write a loaded GGUF for the next time; what cannot be written is left out without a word.
 
     Args:
-        sha256: of the GGUF file.
+        path: of the GGUF file.
+        sha256: of the file.
         network: as transformers loaded it, in any precision; kept in single precision alone.
         tokenizer: likewise.
     """
@@ -72,8 +76,24 @@ def cache_model(sha256: str, network: Any, tokenizer: Any) -> None:
             return
         with unfinished_folder(folder.parent) as unfinished:
             _save(network, tokenizer, unfinished)
+            bits = gguf_matrix_bits(path)
+            (unfinished / MATRIX_BITS).write_text(f"{bits}\n", encoding="ascii")
             unfinished.rename(folder)  # fails where another process was faster
         _remove_oldest(folder.parent)
+
+
+def matrix_bits(path: Path, sha256: str) -> int:
+    """Bits of the widest number of a GGUF's matrices, read where its weights were kept.
+
+    Args:
+        path: of the file, whose header takes seconds to read.
+        sha256: of the file.
+    """
+    folder = _cache_path(sha256)
+    with suppress(OSError, ValueError):
+        if folder is not None:
+            return int((folder / MATRIX_BITS).read_text(encoding="ascii"))
+    return gguf_matrix_bits(path)
 
 
 def _save(network: Any, tokenizer: Any, folder: Path) -> None:

@@ -162,7 +162,7 @@ def _check_as_it_is(name: str, dtype: str, options: LoadOptions) -> None:
 
 
 def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
-    # TransformerLens takes seconds to import
+    # TransformerLens takes a second to import
     from transformer_lens.model_bridge import TransformerBridge
 
     from headscope.models.engines.lens import LensEngine

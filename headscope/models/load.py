@@ -185,7 +185,7 @@ def _read(
             return read(find_checkpoint(name, folder))
     loaded = read(checkpoint)
     with quiet_logging():
-        cache_model(key, loaded[0], loaded[1])
+        cache_model(checkpoint.path, key, loaded[0], loaded[1])
     return loaded
 
 

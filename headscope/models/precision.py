@@ -7,13 +7,13 @@ checkpoint that holds no more than that, the wider numbers would be made up by r
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from headscope.models.gguf_files import gguf_matrix_bits
+from headscope.models.gguf_cache import matrix_bits
 
 if TYPE_CHECKING:
     from headscope.models.checkpoint import Checkpoint
@@ -27,13 +27,18 @@ _WIDE_BITS = {"F32": 32, "F64": 64}
 _X86 = ("x86_64", "amd64")
 
 
-def stored_bits(checkpoint: Checkpoint) -> int:
+def stored_bits(checkpoint: Checkpoint, sha256: Mapping[str, str]) -> int:
     """Bits of the widest number of a checkpoint's matrices; 16 stands for that and for less.
 
     Vectors, such as the weights of norms, do not count: quantised files keep them wide.
+
+    Args:
+        checkpoint: the files.
+        sha256: of each of them.
     """
     if checkpoint.is_gguf:
-        return max(NARROW_BITS, gguf_matrix_bits(checkpoint.path))
+        (checksum,) = sha256.values()
+        return max(NARROW_BITS, matrix_bits(checkpoint.path, checksum))
     from safetensors import safe_open
 
     bits = NARROW_BITS
@@ -90,5 +95,5 @@ def reason_for_wide(model: Model) -> str:
         return f"the {model.engine.name} engine keeps a model as it is"
     if not multiplies_natively(model.device):
         return f"this {torch.device(model.device).type} has no instructions for bfloat16"
-    bits = stored_bits(model.checkpoint)
+    bits = stored_bits(model.checkpoint, model.weights_sha256)
     return f"its weights are stored in {bits} bits" if bits > NARROW_BITS else ""

@@ -12,6 +12,7 @@ from headscope.errors import CorpusError, ModelError, RunError
 from headscope.measure.readable import readable
 from headscope.models.in_memory import STATE, open_model
 from headscope.models.load import Model
+from headscope.models.precision import WIDE
 from headscope.runs.recorded_paths import PLACES, titled
 from headscope.runs.resolve import Named, run_named, the_model
 from headscope.statistics.result import Result
@@ -59,7 +60,9 @@ def model_of(
     else:
         _check_saved(facts)
         name, revision = _where(run, held)
-        options |= {"adapter": _adapter(run), "dtype": facts["dtype"]}
+        # a run that chose its precision narrowed a model of single precision for its own reading
+        dtype = WIDE if run.info.get("precision") else facts["dtype"]
+        options |= {"adapter": _adapter(run), "dtype": dtype}
         model = open_model(name, revision=revision, device=device, **options)
     # a file may have been given another name
     if sorted(model.weights_sha256.values()) != sorted(facts["weights_sha256"].values()):

@@ -78,8 +78,14 @@ class Condition:
         margin = self.margin(table)
         return (margin.high >= 0).astype(bool)
 
-    def account(self, row: Row, *, fails: bool) -> str:
+    def account(self, row: Row, *, fails: bool, margins: Margin | None = None, i: int = 0) -> str:
         """What `say` says, and where it fails by how much, with an interval where there is one.
+
+        Args:
+            row: of `with_rules`.
+            fails: whether it fails there.
+            margins: of the table that the row stands in; of the row alone when None.
+            i: the row's place in that table.
 
         >>> row = {"mass": 0.265, "floor": 0.267, "mass_error": 0.02}
         >>> CONDITIONS[1].account(row, fails=True)
@@ -87,7 +93,8 @@ class Condition:
         """
         if not fails or self.margin is None or self.says_interval:
             return self.say(row)
-        value, low, high = (float(end.iloc[0]) for end in self.margin(pd.DataFrame([row])))
+        margins = self.margin(pd.DataFrame([row])) if margins is None else margins
+        value, low, high = (float(end.iloc[i]) for end in margins)
         margin = "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
         return self.say(row) + margin
 

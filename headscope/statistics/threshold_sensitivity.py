@@ -60,14 +60,21 @@ def tags_by_threshold(
         CONTROL: _controls,
         MARGIN: partial(_margins, facts=facts),
     }
-    counts = {
-        (name, factor): _heads_by_type(changes[name](table, factor))
-        for name in THRESHOLDS
-        for factor in factors
-    }
-    tag_counts = pd.DataFrame(counts).fillna(0).astype(int)
-    tag_counts.index.name, tag_counts.columns.names = "type", ["threshold", "factor"]
-    return tag_counts.T.stack().rename("tags").reset_index()
+    varied = pd.concat(
+        [
+            changes[name](table, factor).assign(threshold=name, factor=factor)
+            for name in THRESHOLDS
+            for factor in factors
+        ],
+        ignore_index=True,
+    )
+    tagged = varied[~failures(varied).any(axis=1)]
+    heads = tagged.drop_duplicates(["threshold", "factor", "type", "layer", "head"])
+    every = pd.MultiIndex.from_product(
+        [THRESHOLDS, factors, sorted(heads["type"].unique())], names=["threshold", "factor", "type"]
+    )
+    counts = heads.groupby(["threshold", "factor", "type"]).size()
+    return counts.reindex(every, fill_value=0).rename("tags").reset_index()
 
 
 def in_one_line(table: pd.DataFrame) -> str:
@@ -96,12 +103,6 @@ def in_one_line(table: pd.DataFrame) -> str:
                 f"floors 10 % higher take {lost} of {now} {what} away, floors 10 % lower add {won}"
             )
     return "; ".join(sentences).capitalize() + "." * bool(sentences)
-
-
-def _heads_by_type(table: pd.DataFrame) -> pd.Series:
-    tagged = table[~failures(table).any(axis=1)]
-    heads = tagged.drop_duplicates(["layer", "head", "type"])
-    return heads["type"].value_counts()
 
 
 def _floors(table: pd.DataFrame, factor: float) -> pd.DataFrame:

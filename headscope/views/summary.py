@@ -127,8 +127,8 @@ def _settings_line(settings: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _precision_line(precision: Mapping[str, Any] | None) -> list[RenderableType]:
-    """The choice of `--dtype auto`; nothing where the precision was not left to the run."""
-    if not precision:
+    """The choice of `--dtype auto`; nothing where half precision was not tried."""
+    if not precision or "tokens" not in precision:
         return []
     line = f"precision: {precision['dtype']}, as {precision['reason']}"
     if "mean_difference" in precision:

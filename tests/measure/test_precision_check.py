@@ -22,6 +22,7 @@ from headscope.models.engines.kernels import softmax_attend
 from headscope.models.gguf_files import gguf_matrix_bits
 from headscope.models.precision import multiplies_natively, stored_bits
 from headscope.run import windows
+from headscope.runs.reopen_model import model_of
 from tests.helpers.models import save_model
 from tests.helpers.shell import headscope
 
@@ -56,15 +57,15 @@ def sums(target: np.ndarray, queries: np.ndarray) -> Tally:
 
 
 def test_the_widest_matrix_says_how_wide_a_checkpoint_is(narrow_folder, gpt2_folder, tmp_path):
-    assert stored_bits(find_checkpoint("narrow", narrow_folder)) == 16
-    assert stored_bits(find_checkpoint("wide", gpt2_folder)) == 32
+    assert stored_bits(find_checkpoint("narrow", narrow_folder), {}) == 16
+    assert stored_bits(find_checkpoint("wide", gpt2_folder), {}) == 32
     model = AutoModelForCausalLM.from_pretrained(narrow_folder, dtype=torch.bfloat16)
     model.model.norm.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("norm", tmp_path)) == 16
+    assert stored_bits(find_checkpoint("norm", tmp_path), {}) == 16
     model.model.layers[1].mlp.to(torch.float32)
     model.save_pretrained(tmp_path)
-    assert stored_bits(find_checkpoint("one layer", tmp_path)) == 32
+    assert stored_bits(find_checkpoint("one layer", tmp_path), {}) == 32
 
 
 @pytest.mark.parametrize(
@@ -208,14 +209,34 @@ def test_a_model_in_memory_stays_as_it_is(narrow_folder, tokenizer, native):
     assert run.info["model"]["dtype"] == run.info["precision"]["dtype"] == "bfloat16"
 
 
-def test_terminal_and_report_say_what_was_chosen(gpt2_folder, tmp_path):
-    out = tmp_path / "run"
-    words = ["--corpus", "gold", "--types", "positional", "--max-tokens", 600, "--out", out]
-    done = headscope("classify", gpt2_folder, *words, "--dtype", "auto")
-    assert "precision: float32, as its weights are stored in 32 bits" in done.stdout
-    assert '"precision":{"dtype":"float32"' in (out / "report.html").read_text()
-    info = json.loads((out / "run.json").read_text())
-    assert info["command"].endswith("--dtype auto")
+def test_what_heads_write_is_measured_in_single_precision(narrow_folder, native):
+    run = hs.classify(str(narrow_folder), "gold", writes=True, progress=False, **ASKED)
+    assert not run.effects.empty
+    assert run.info["precision"] == {"dtype": "float32", "reason": "what heads write is measured"}
+
+
+@pytest.mark.parametrize(("asked", "again"), [("auto", "float32"), ("bfloat16", "bfloat16")])
+def test_the_model_of_a_run_that_chose_is_read_again_in_single_precision(
+    narrow_folder, native, tmp_path, asked, again
+):
+    run = classified(narrow_folder, asked, tmp_path / "run")
+    assert run.info["model"]["dtype"] == "bfloat16"
+    assert model_of(hs.load(tmp_path / "run")).dtype == again
+
+
+def test_terminal_and_report_say_what_was_chosen(narrow_folder, gpt2_folder, tmp_path):
+    said = {}
+    for folder in (narrow_folder, gpt2_folder):
+        out = tmp_path / folder.name
+        words = ["--corpus", "gold", "--types", "positional", "--max-tokens", 600, "--out", out]
+        said[folder] = headscope("classify", folder, *words).stdout
+        info = json.loads((out / "run.json").read_text())
+        dtype = info["precision"]["dtype"]
+        assert f'"precision":{{"dtype":"{dtype}"' in (out / "report.html").read_text()
+        assert "--dtype" not in info["command"]
+    # a wide checkpoint leaves no choice, of which there would be nothing to say
+    assert "precision:" not in said[gpt2_folder]
+    assert ("precision: " in said[narrow_folder]) == multiplies_natively("cpu")
     info["precision"] = {"dtype": "float32"}
     (out / "run.json").write_text(json.dumps(info))
     done = headscope("heads", out)

@@ -12,7 +12,8 @@ import torch
 
 from headscope.models import gguf_cache
 from headscope.models import packaged as cache_place
-from headscope.models.gguf_cache import cache_folder
+from headscope.models.gguf_cache import MATRIX_BITS, cache_folder, matrix_bits
+from headscope.models.gguf_files import gguf_matrix_bits
 from headscope.models.load import load_model
 from tests.models.gguf_files import save_gguf, sizes_of
 
@@ -42,6 +43,7 @@ def test_the_second_time_it_is_the_same_model_and_the_file_is_not_taken_apart(
 ):
     first = load_model(file)
     (kept,) = cache.iterdir()
+    bits = gguf_matrix_bits(Path(file))
     monkeypatch.setattr(gguf.GGUFReader, "__init__", lambda *_: pytest.fail("taken apart again"))
     second = load_model(file)
     assert same(first, second)
@@ -53,6 +55,18 @@ def test_the_second_time_it_is_the_same_model_and_the_file_is_not_taken_apart(
     assert first.tokenizer.spell(every) == second.tokenizer.spell(every)
     assert first.tokenizer.bos == second.tokenizer.bos
     assert list(cache.iterdir()) == [kept]
+    # `--dtype auto` asks how wide it was
+    assert matrix_bits(Path(file), *second.weights_sha256.values()) == bits > 0
+
+
+def test_the_bits_of_what_was_not_kept_are_read_of_the_file(file, cache, monkeypatch):
+    (checksum,) = load_model(file).weights_sha256.values()
+    (kept,) = cache.iterdir()
+    for spoiled in ("", "many"):
+        (kept / MATRIX_BITS).write_text(spoiled, encoding="ascii")
+        assert matrix_bits(Path(file), checksum) == gguf_matrix_bits(Path(file))
+    monkeypatch.setenv("HEADSCOPE_CACHE", "")
+    assert matrix_bits(Path(file), checksum) == gguf_matrix_bits(Path(file))
 
 
 @pytest.mark.parametrize("damage", ["model.safetensors", "config.json"])

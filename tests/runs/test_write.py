@@ -146,7 +146,7 @@ ELSEWHERE = {
     ("models/load.py", "save_pretrained"), ("studies/validation/planted_network.py", "save_pretrained"),
     ("studies/validation/planted_words.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
-    ("models/gguf_cache.py", "save_pretrained"),
+    ("models/gguf_cache.py", "save_pretrained"), ("models/gguf_cache.py", "write_text"),
     ("studies/validation/translator.py", "save_pretrained"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}

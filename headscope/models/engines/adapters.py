@@ -43,7 +43,12 @@ def attend_by(network: Any, name: str) -> None:
 
 
 def adapted_modules(network: nn.Module) -> list[Any]:
-    """The attention modules that need an adapter, in the order of the layers."""
+    """The attention modules that need an adapter, in the order of the layers.
+
+    GPT-J and CodeGen need none from transformers 5.24 on, which says so of their networks.
+    """
+    if getattr(network, "_supports_attention_backend", False):
+        return []
     return [module for module in network.modules() if type(module).__name__ in _METHODS]
 
 

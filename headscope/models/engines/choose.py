@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoTokenizer
 
 from headscope.errors import ModelError, first_line
@@ -130,6 +129,9 @@ def boot(name: str, hf_model: Any, tokenizer: Any, dimensions: AttentionDimensio
     Raises:
         ModelError: it also sees or hears, TransformerLens has no adapter for it, or fails.
     """
+    # no model that the fused engine reads needs it, and it takes a second to import
+    from transformer_lens.model_bridge import TransformerBridge
+
     config, weight = hf_model.config, hf_model.get_input_embeddings().weight
     parts = [part for part in _OTHER_SENSES if getattr(config, part, None) is not None]
     if parts:

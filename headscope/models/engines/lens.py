@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError
@@ -55,6 +54,8 @@ class LensEngine:
         on: bool = False,
     ) -> None:
         """Run tokens and hand on each layer's pattern; see `Engine.run`."""
+        from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
         last = (layers or self.layers) - 1
         values: dict[int, Tensor] = {}
 

@@ -31,6 +31,7 @@ from headscope.models.layout.model_layout import (
 LAYOUTS = (
     ModelLayout("afmoe", "", "windows"),
     ModelLayout("apertus", "Apertus"),
+    ModelLayout("apertus1p5_text", "Apertus 1.5 (text)"),
     ModelLayout("arcee"),
     ModelLayout("aria_text"),
     ModelLayout("axk1", "", "latent attention", projections=LATENT),
@@ -95,6 +96,7 @@ LAYOUTS = (
     ),
     ModelLayout("ernie4_5"),
     ModelLayout("ernie4_5_moe"),
+    ModelLayout("exaone", "EXAONE 3"),
     ModelLayout("exaone4", "EXAONE 4", "windows"),
     ModelLayout("exaone_moe", "", "windows"),
     ModelLayout(
@@ -173,6 +175,7 @@ LAYOUTS = (
     ModelLayout("kimi_linear", "Kimi Linear", "hybrid, latent attention", projections=LATENT),
     ModelLayout("kolibri1", "", "windows"),
     ModelLayout("laguna"),
+    ModelLayout("lara_mini", "Lara 4 Mini", "hybrid, windows"),
     ModelLayout("lfm2", "LFM2", "hybrid", output="out_proj"),
     ModelLayout("lfm2_moe", "LFM2 MoE", "hybrid", output="out_proj"),
     ModelLayout("lfm3", "", "hybrid, windows"),
@@ -238,6 +241,8 @@ LAYOUTS = (
         attention_kinds=ENCODER,
         positions_after_padding=True,
     ),
+    ModelLayout("sarvam_mla", "", "latent attention", projections=LATENT),
+    ModelLayout("sarvam_moe", "Sarvam"),
     ModelLayout("seed_oss", "Seed-OSS"),
     ModelLayout("smollm3", "SmolLM3"),
     ModelLayout("solar_open"),

@@ -9,7 +9,8 @@ import base64
 import zlib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
@@ -82,9 +83,12 @@ def _by_layer(
 def circuitsvis_script() -> str:
     """The script of circuitsvis, fit to stand inside a script element.
 
-    circuitsvis' own `render` asks the network first; its package holds the script.
+    circuitsvis' own `render` asks the network first; its package holds the script. It is read as a
+    file: importing the package would import torch.
     """
-    script = (files("circuitsvis") / "dist" / "cdn" / "iife.js").read_text(encoding="utf-8")
+    package: Any = find_spec("circuitsvis")
+    path = Path(package.origin).parent / "dist" / "cdn" / "iife.js"
+    script = path.read_text(encoding="utf-8")
     # one string in it would end the element, and its source map is not here
     return script.replace("</script", "<\\/script").split("//# sourceMappingURL")[0]
 

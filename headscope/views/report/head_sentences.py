@@ -136,7 +136,8 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     applicable = {
         c.name: None if c.applies is None else c.applies(table).astype(bool) for c in CONDITIONS
     }
-    fails = {c.name: c.fails(table) for c in CONDITIONS}
+    fails = {c.name: c.fails(table).tolist() for c in CONDITIONS}
+    margins = {c.name: None if c.margin is None else c.margin(table) for c in CONDITIONS}
     return [
         {
             "layer": int(row["layer"]),
@@ -145,8 +146,8 @@ def ladders(run: Result) -> list[dict[str, Any]]:
             "steps": [
                 [
                     c.name,
-                    c.account(row, fails=bool(fails[c.name].iloc[i])),
-                    int(not fails[c.name].iloc[i]),
+                    c.account(row, fails=fails[c.name][i], margins=margins[c.name], i=i),
+                    int(not fails[c.name][i]),
                 ]
                 for c in CONDITIONS
                 if (where := applicable[c.name]) is None or where.iloc[i]
