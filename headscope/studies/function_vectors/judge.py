@@ -35,7 +35,7 @@ EFFECT_COLUMNS = [
 HEAD_COLUMNS = [
     *("layer", "head", "function_vector", "lift", "ci_low", "ci_high"),
     *("first_half", "second_half", "among_answers", "among_answers_low", "held_in", "tasks"),
-    *("on_answers", "chance", "induction"),
+    *("on_answers", "chance", "induction_head"),
 ]
 
 
@@ -115,7 +115,7 @@ def unmeasured_heads(layers: Sequence[int], heads: int) -> pd.DataFrame:
     layer, head = (index.ravel() for index in np.indices((len(layers), heads)))
     table = pd.DataFrame({"layer": np.asarray(layers)[layer], "head": head})
     table = table.reindex(columns=HEAD_COLUMNS)
-    return table.assign(function_vector=False, held_in=0, tasks="", induction="")
+    return table.assign(function_vector=False, held_in=0, tasks="", induction_head="")
 
 
 def above_zero(values: Float[ndarray, "item head"]) -> Float[ndarray, " head"]:
@@ -167,7 +167,7 @@ def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
             "tasks": [";".join(np.array(names)[row.astype(bool)]) for row in holds],
             "on_answers": wide["on_answers"].to_numpy().mean(1),
             "chance": wide["chance"].to_numpy().mean(1),
-            "induction": "",
+            "induction_head": "",
         }
     )
     both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)

@@ -156,7 +156,7 @@ def _study(
     notes = []
     if run is not None:
         tagged = _induction_tags(run)
-        heads["induction"] = [
+        heads["induction_head"] = [
             "yes" if (row.layer, row.head) in tagged else "no" for row in heads.itertuples()
         ]
         notes.append(_overlap(heads))
@@ -215,8 +215,8 @@ def _induction_tags(run: Result) -> set[Head]:
 
 def _overlap(heads: pd.DataFrame) -> str:
     tagged = heads[heads["function_vector"].astype(bool)]
-    both = int((tagged["induction"] == "yes").sum())
-    count = int((heads["induction"] == "yes").sum())
+    both = int((tagged["induction_head"] == "yes").sum())
+    count = int((heads["induction_head"] == "yes").sum())
     return (
         f"{both} of {len(tagged)} function-vector heads are among the run's {count} induction heads"
     )

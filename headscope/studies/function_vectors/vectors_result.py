@@ -140,7 +140,7 @@ def _heads(heads: pd.DataFrame) -> Table:
             f"{row.on_answers:.2f}",
             f"{row.chance:.2f}",
             "yes" if row.function_vector else _reason(row),
-            row.induction or "–",
+            row.induction_head or "–",
         )
     return rendered
 
