@@ -228,3 +228,17 @@ def test_no_shipped_task_asks_a_question_twice_or_for_itself():
         questions = [question for question, _ in pairs]
         assert len(questions) == len(set(questions)) >= 24, name
         assert all(question != answer for question, answer in pairs), name
+
+
+def test_a_run_says_which_heads_are_induction_heads_and_silences_them_too(tasks_file, tmp_path):
+    folder = save_model(tmp_path / "model")
+    options = {"max_tokens": 300, "twin": False, "examples": False, "types": ["induction"]}
+    run = hs.classify(str(folder), "gold", progress=False, **options)
+    options = {"tasks": str(tasks_file), "prompts": 8, "progress": False}
+    found = hs.studies.function_vectors(run, **options)
+    assert set(found.heads["induction_head"]) <= {"yes", "no"}
+    assert "function-vector heads are among the run's" in found.notes[0]
+    groups = found.ablation["silenced"].value_counts()
+    assert groups["induction"] == groups["function vector"] == 1
+    assert groups["random, layers of induction"] == 3
+    assert found.tagged == ["L1H0"]
