@@ -25,6 +25,8 @@ from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, function_homes, home, imported
+from headscope.studies.validation.published_scores import NO_COUNTERPART, PUBLISHED
+from headscope.studies.validation.published_stimulus import MATRICES, PublishedStimulus
 from headscope.views.families import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
@@ -66,6 +68,10 @@ def relation_tables() -> str:
         if also:
             parts += ["Asked of encoders too:", relation_table(also)]
             rows += also
+        in_chat = list(head_types()[name].chat_relations)
+        if in_chat:
+            parts += ["Asked of texts in a chat template too:", relation_table(in_chat)]
+            rows += in_chat
         parts += definitions("Control", {plain(row.control) for row in rows})
         parts += definitions("Second control", {row.matched for row in rows if row.matched})
         own_rules = {row.baseline.find for row in rows if row.baseline and row.baseline.find}
@@ -302,6 +308,27 @@ def label_tree() -> str:
     return "\n".join(lines)
 
 
+def published_table() -> str:
+    """A line per published score: held against what, by value or by rank, and what differs."""
+    same = [
+        (f"`{name}`", "same", f"`{metric.relation}`", stimulus_words(metric.stimulus))
+        for name, metric in MATRICES.items()
+    ]
+    ranked = [
+        (f"`{name}`", "rank only", f"`{score.relation}`", score.stimulus)
+        for name, score in PUBLISHED.items()
+    ]
+    none = [(f"`{name}`", "none", "", why) for name, why in NO_COUNTERPART.items()]
+    head = ("score, or the beginning of its name", "compared", "with", "what differs, or why not")
+    return "\n".join(table(head, [*same, *ranked, *none]))
+
+
+def stimulus_words(stimulus: PublishedStimulus) -> str:
+    """What a stimulus is that headscope has to the token, or to the draw."""
+    tokens = f"TransformerLens' {stimulus.windows} × {stimulus.length} random tokens, repeated"
+    return f"{tokens}: the same tokens" if stimulus.seeded else f"{tokens}: another draw, no seed"
+
+
 def study_imports() -> str:
     """The lines by which type checkers find the studies and their results."""
     paths = {path for study in STUDIES for path in (study.function, study.result)}
@@ -323,6 +350,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
     "docs/method.md": {"labels": label_tree},
+    "docs/reliability.md": {"published": published_table},
     "headscope/__init__.py": {"studies": study_imports},
     "headscope/studies/__init__.py": {"functions": function_imports},
 }

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from headscope.studies.function_vectors.vectors_result import FunctionVectors as FunctionVectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.headvis.headvis_result import HeadVis as HeadVis
+    from headscope.studies.patch.patch_result import Patching as Patching
+    from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.prune_result import Pruning as Pruning
     from headscope.studies.prune.pruning_curve import prune as prune
     from headscope.studies.redundancy.head_distances import redundancy as redundancy

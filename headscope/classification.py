@@ -230,7 +230,9 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
     if task.relations is not None:
         return task.relations
     settings = task.settings
-    return relations_of(settings.types, model.attention_kind, quick=settings.quick)
+    return relations_of(
+        settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
+    )
 
 
 def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:

@@ -124,6 +124,15 @@ class Settings:
         _READ,
         loads=True,
     )
+    chat: bool = _option(
+        False,
+        FLAG,
+        "Put each document into the model's own chat template, as a user's message.",
+        _READ,
+        loads=True,
+    )
+    """What the template adds is asked about by relations of its own; see
+    `headscope.corpus.window.ChatTemplate`."""
     twin: bool = _option(
         None,
         FLAG,

@@ -70,10 +70,12 @@ class ArrowTable:
         """The rows whose tokens all stand before a position."""
         return self.take((self.query < end) & (self.last < end))
 
-    def between(self, start: int, stop: int) -> ArrowTable:
-        """The rows that lie wholly in `[start, stop)`, position `start` now being 1."""
+    def between(self, start: int, stop: int, begins: int = 1) -> ArrowTable:
+        """The rows that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = self.take((self.first >= start) & (self.query < stop) & (self.last < stop))
-        moved = {name: getattr(inside, name) - start + 1 for name in ("query", "first", "last")}
+        moved = {
+            name: getattr(inside, name) - start + begins for name in ("query", "first", "last")
+        }
         return ArrowTable(**moved, kind=inside.kind, right=inside.right)
 
 

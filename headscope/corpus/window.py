@@ -71,13 +71,13 @@ class WordTable:
         columns["head"] = np.where(columns["head"] < len(rows_before), columns["head"], -1)
         return WordTable(**columns)
 
-    def between(self, start: int, stop: int) -> WordTable:
-        """The words that lie wholly in `[start, stop)`, position `start` now being 1."""
+    def between(self, start: int, stop: int, begins: int = 1) -> WordTable:
+        """The words that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         inside = np.flatnonzero((self.first >= start) & (self.last < stop))
         columns = {column.name: getattr(self, column.name)[inside] for column in fields(self)}
         row = np.full(len(self) + 1, -1)
         row[inside] = np.arange(len(inside))
-        moved = {name: columns[name] - start + 1 for name in ("first", "last")}
+        moved = {name: columns[name] - start + begins for name in ("first", "last")}
         return WordTable(**columns | moved | {"head": row[columns["head"]]})
 
     @cached_property
@@ -116,10 +116,10 @@ class MentionTable:
         """The mentions that end before a position."""
         return MentionTable(**self._columns(self.last < end))
 
-    def between(self, start: int, stop: int) -> MentionTable:
-        """The mentions that lie wholly in `[start, stop)`, position `start` now being 1."""
+    def between(self, start: int, stop: int, begins: int = 1) -> MentionTable:
+        """The mentions that lie wholly in `[start, stop)`, position `start` now being `begins`."""
         columns = self._columns((self.first >= start) & (self.last < stop))
-        moved = {name: columns[name] - start + 1 for name in ("first", "last")}
+        moved = {name: columns[name] - start + begins for name in ("first", "last")}
         return MentionTable(**columns | moved)
 
     def _columns(self, mask: Bool[ndarray, " item"]) -> dict[str, ndarray]:
@@ -182,6 +182,51 @@ NO_FRAME = Frame()
 """A causal model's: nothing."""
 
 
+@dataclass(frozen=True)
+class ChatTemplate:
+    """What a tokenizer's chat template puts around a user's message, behind the first token."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    strings: tuple[str, ...]
+    """The text of each of these tokens, of those before and then of those after."""
+    special: frozenset[int]
+    """Those that are special tokens, which mark the turns, as its line breaks do."""
+    text: tuple[str, str]
+    """The template before and after the message, its first token included."""
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+    def put_around(self, window: Window) -> Window:
+        """The window of a text as a user's message; its words and mentions move along."""
+        count, end = len(self.before), len(window)
+        marks = [
+            i
+            for i, (token, string) in enumerate(zip(self.before, self.strings, strict=False), 1)
+            if token in self.special or ("\n" in string and not string.strip())
+        ]
+        return replace(
+            window,
+            tokens=np.concatenate(
+                [window.tokens[:1], self.before, window.tokens[1:], self.after]
+            ).astype(np.int64),
+            strings=(
+                window.strings[0],
+                *self.strings[:count],
+                *window.strings[1:],
+                *self.strings[count:],
+            ),
+            words=window.words.between(1, end, 1 + count),
+            mentions=window.mentions.between(1, end, 1 + count),
+            inner=window.inner + count,
+            arrows=window.arrows.between(1, end, 1 + count),
+            begins=1 + count,
+            turn_marks=np.array(marks, np.int64),
+            ends=len(self.after),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Window:
     """Tokens that one forward pass reads, with what is known about them."""
@@ -206,13 +251,17 @@ class Window:
     attention_kind: AttentionKind = CAUSAL
     """Which of its tokens each of them may see."""
     ends: int = 0
-    """1 where its last token is one that closes it, such as `[SEP]`."""
+    """Tokens behind its text: 1 where one closes it, such as `[SEP]`; those that end a template."""
     source: int = 0
     """Where its target begins, behind the source that this looks at; 0 for a text by itself."""
     links: Int[ndarray, "link 2"] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Words of the source and the target that translate each other, as rows of `words`."""
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
+    begins: int = 1
+    """Where its text begins, behind the first token and what a chat template puts before it."""
+    turn_marks: Int[ndarray, " mark"] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Positions of the special tokens and line breaks of a chat template before the text."""
     questions: tuple[Question, ...] = ()
     """What it asks of the next token, where it was made for that."""
     arrows: ArrowTable = NO_ARROWS
@@ -255,6 +304,8 @@ class Window:
             arrows=self.arrows.before(length),
             copy_length=self.copy_length if length > 2 * self.copy_length else 0,
             questions=tuple(question for question in self.questions if question.query < length),
+            begins=min(self.begins, length),
+            turn_marks=self.turn_marks[self.turn_marks < length],
             ends=0,
         )
 

@@ -189,21 +189,26 @@ def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Wind
     for number, (first, last) in enumerate(runs):
         inside = np.flatnonzero((sentence >= first) & (sentence <= last))
         stop = min(int(inside[-1]) + 1, window.stop)
-        yield _stretch(window, max(1, int(inside[0])), stop, number)
+        yield _stretch(window, max(window.begins, int(inside[0])), stop, number)
 
 
 def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
-    """The tokens of `[start, stop)` behind the first token, with what lies among them whole."""
+    """The tokens of `[start, stop)` behind what begins a text, with what lies among them whole."""
+    begins = window.begins
     inner = window.inner[(window.inner >= start) & (window.inner < stop)]
     return replace(
         window,
         name=f"{window.name}.{number}",
         tokens=np.concatenate(
-            [window.tokens[:1], window.tokens[start:stop], window.tokens[window.stop :]]
+            [window.tokens[:begins], window.tokens[start:stop], window.tokens[window.stop :]]
         ),
-        strings=(window.strings[0], *window.strings[start:stop], *window.strings[window.stop :]),
-        words=window.words.between(start, stop),
-        mentions=window.mentions.between(start, stop),
-        inner=inner - start + 1,
-        arrows=window.arrows.between(start, stop),
+        strings=(
+            *window.strings[:begins],
+            *window.strings[start:stop],
+            *window.strings[window.stop :],
+        ),
+        words=window.words.between(start, stop, begins),
+        mentions=window.mentions.between(start, stop, begins),
+        inner=inner - start + begins,
+        arrows=window.arrows.between(start, stop, begins),
     )

@@ -98,7 +98,7 @@ class TokenCounts:
     def watch(self, windows: Iterable[Window]) -> Iterator[Window]:
         """The same windows."""
         for window in windows:
-            self.counts.update(np.asarray(window.tokens[1 : window.stop]).tolist())
+            self.counts.update(np.asarray(window.tokens[window.begins : window.stop]).tolist())
             self.tokens += len(window)
             yield window
 
@@ -121,15 +121,16 @@ class TokenCounts:
 def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     """Some tokens of some windows, each with the same chance in its window."""
     rng = np.random.default_rng(seed)
-    usable = [window for window in windows if window.stop > 1]
+    usable = [window for window in windows if window.stop > window.begins]
     order = rng.permutation(len(usable))[:WINDOWS]
     targets = []
     for i in sorted(order.tolist()):
         window = usable[i]
         # what comes after says nothing of the tokens before it, unless they see it
         sees_future = window.attention_kind.sees_future
-        stop = window.stop if sees_future else min(window.stop, READ)
-        places = 1 + rng.permutation(stop - 1)[:ROWS]
+        begins = window.begins
+        stop = window.stop if sees_future else min(window.stop, READ - 1 + begins)
+        places = begins + rng.permutation(stop - begins)[:ROWS]
         tokens = np.asarray(window.tokens)
         targets.append(Targets(tokens if sees_future else tokens[:stop], np.sort(places)))
     return targets

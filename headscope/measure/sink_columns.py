@@ -68,14 +68,19 @@ def find_sink_columns(
     """The resting columns of each window in one layer, from the rows of `late_tiles`."""
     closing = np.array([window.closing for window in windows])
     closed = int((closing >= 0).any())
-    columns = np.full((len(windows), MAX_COLUMNS + closed), -1)
+    begins = np.array([window.begins for window in windows])
+    template = np.arange(1, begins.max(initial=1))
+    columns = np.full((len(windows), MAX_COLUMNS + closed + len(template)), -1)
     # what closes an encoder's window is a resting place too, and in no arg-max
-    columns[:, MAX_COLUMNS:] = closing[:, None][:, :closed]
+    columns[:, MAX_COLUMNS : MAX_COLUMNS + closed] = closing[:, None][:, :closed]
+    # and so is a chat template, which has a relation of its own
+    columns[:, MAX_COLUMNS + closed :] = np.where(template < begins[:, None], template, -1)
     sums: dict[int, ndarray] = {}
     for tile, values in rows:
         row = tile.windows.start
         pattern = (values.float().exp() if logarithms else values.float())[0]
         mean = pattern[:, :, 1 : len(windows[row]) // 2].mean((0, 1))
+        mean[: begins[row] - 1] = 0
         best = mean.topk(MAX_COLUMNS)
         columns_read = best.indices[best.values >= SHARE] + 1
         columns[row, : len(columns_read)] = columns_read.cpu().numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,8 @@ def _loaded(model: Model, options: LoadOptions) -> Model:
             "asked; give its name instead"
         )
     _check_as_it_is(model.name, model.dtype, options)
+    if options.chat and model.tokenizer.template is None:
+        return replace(model, tokenizer=model.tokenizer.in_chat())
     return model
 
 
@@ -187,7 +190,9 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
     model = Model(
         name=name,
         engine=LensEngine(bridge.eval(), dimensions),
-        tokenizer=Tokenizer(bridge.tokenizer, name=name, bos=options.bos, rows=rows),
+        tokenizer=Tokenizer(
+            bridge.tokenizer, name=name, bos=options.bos, rows=rows, chat=options.chat
+        ),
         architecture=(network.config.architectures or [type(network).__name__])[0],
         layers=dimensions.layers,
         heads=dimensions.heads,
@@ -214,4 +219,7 @@ def _name(network: Any) -> str:
 def _sharing(network: Any) -> Any:
     """A network of modules and a configuration of its own, with the same tensors."""
     tensors = chain(network.parameters(), network.buffers())
-    return copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    # accelerate's mixed precision wraps the method, and the copy's would run the original
+    vars(copied).pop("forward", None)
+    return copied

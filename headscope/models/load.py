@@ -17,7 +17,7 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
 from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
-from headscope.models.checkpoint import Checkpoint, find_checkpoint
+from headscope.models.checkpoint import Checkpoint, check_blob, find_checkpoint
 from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -145,6 +145,8 @@ def load_model(name: str, **options: Any) -> Model:
     checkpoint = find_checkpoint(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
+    for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):
+        check_blob(name, file, checksum)
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
     if adapter is not None:
         hf_model, sha256 = merge_adapter(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
@@ -204,7 +206,7 @@ def model_around(
         name: what the model is called.
         network: a language model with eager attention, in evaluation mode and on its device.
         backend: its tokenizer, as transformers loads it.
-        options: its `bos`, `engine` and `longest` are heeded.
+        options: its `bos`, `chat`, `engine` and `longest` are heeded.
         notes: what is to be said of how it was loaded.
         facts: the other fields of `Model` that the network does not say.
 
@@ -215,12 +217,19 @@ def model_around(
     dimensions = read_dimensions(name, network.config)
     bos = options.bos
     if dimensions.stack_layers:
+        if options.chat:
+            raise ModelError(f"{name}: --chat is for models with a decoder alone; leave it out")
         bos = decoder_start(name, network, backend, bos)
     else:
         dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     kind = dimensions.attention_kind
     tokenizer = Tokenizer(
-        backend, name=name, bos=bos, rows=_embedding_rows(network), attention_kind=kind
+        backend,
+        name=name,
+        bos=bos,
+        rows=_embedding_rows(network),
+        attention_kind=kind,
+        chat=options.chat,
     )
     context = dimensions.longest_input(name)
     longest = min(options.longest or context, context)

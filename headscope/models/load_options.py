@@ -31,6 +31,8 @@ class LoadOptions:
     """`float32`, `bfloat16` or `float16`."""
     bos: str | None = None
     """Text of the token to put before each document; the tokenizer's own when None."""
+    chat: bool = False
+    """Whether documents stand in the tokenizer's chat template, as a user's message."""
     engine: str = "auto"
     """`fused`, `lens`, or `auto`: fused where the model allows it."""
     device_map: str | None = None

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
-from headscope.corpus.window import NO_FRAME, Frame
+from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
 from headscope.errors import ModelError, first_line
 from headscope.models.gguf_files import lacking_tokenizer_entry
 from headscope.models.packages import missing_package
@@ -34,10 +34,11 @@ class Tokenizer:
         bos: text of the token to put before each document; the tokenizer's own when None.
         rows: of the model's embedding; None where no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
+        chat: whether documents stand in the tokenizer's own chat template.
 
     Raises:
         ModelError: no offsets, no beginning-of-text token, or tokens that the model has no
-            embedding for.
+            embedding for; or no chat template.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Tokenizer:
         bos: str | None = None,
         rows: int | None = None,
         attention_kind: AttentionKind = CAUSAL,
+        chat: bool = False,
     ) -> None:
         if not getattr(backend, "is_fast", False):
             raise ModelError(
@@ -66,9 +68,45 @@ class Tokenizer:
         """The token that stands for one to be filled in."""
         self._text: dict[int, str] = {}
         self._rows = rows
+        self.template: ChatTemplate | None = self._chat_template(attention_kind) if chat else None
+        """What stands around each document, as around a user's message."""
         if rows is not None:
             special = [token for token in (self.frame.end, self.mask) if token is not None]
             self._check_ids([self.bos, *special, *ordinary_ids(backend)], "its vocabulary")
+
+    def in_chat(self) -> Tokenizer:
+        """The same tokenizer for documents in its chat template.
+
+        Raises:
+            ModelError: it has none.
+        """
+        tokenizer = copy.copy(self)
+        tokenizer.template = self._chat_template(self.frame.attention_kind)
+        return tokenizer
+
+    def _chat_template(self, attention_kind: AttentionKind) -> ChatTemplate:
+        if attention_kind.two_sided:
+            raise ModelError(
+                f"{self.name}: --chat is for models that predict a next token, and this is none; "
+                "leave it out"
+            )
+        before, after = _template_texts(self._backend, self.name)
+        tokens = [
+            self._backend(text, add_special_tokens=False, verbose=False)["input_ids"]
+            for text in (before, after)
+        ]
+        # the token before each document is the template's own where it begins with that
+        if tokens[0][:1] == [self.bos]:
+            del tokens[0][0]
+        self._check_ids([*tokens[0], *tokens[1]], "its chat template")
+        return ChatTemplate(
+            before=tuple(tokens[0]),
+            after=tuple(tokens[1]),
+            strings=tuple(self.spell([*tokens[0], *tokens[1]])),
+            special=frozenset(self._backend.all_special_ids)
+            | frozenset(self._backend.added_tokens_decoder),
+            text=(before, after),
+        )
 
     def framed(self, bos: int, bos_string: str, frame: Frame) -> Tokenizer:
         """The same tokenizer for windows that begin and end in another way."""
@@ -163,6 +201,35 @@ def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
             )
         )
     return backend.bos_token, int(backend.bos_token_id)
+
+
+_MESSAGE = "a7message7of7one7word"
+"""A message that no template changes, by which its place is found."""
+
+
+def _template_texts(backend: Any, name: str) -> tuple[str, str]:
+    """The text that a tokenizer's chat template puts before and after a user's message.
+
+    Raises:
+        ModelError: it has no template, or one that cannot be used so.
+    """
+    if not getattr(backend, "chat_template", None):
+        raise ModelError(
+            f"{name}: its tokenizer has no chat template, and --chat asks for it; leave it out, or "
+            "name a model that was trained to chat (its tokenizer_config.json or "
+            "chat_template.jinja holds the template)"
+        )
+    try:
+        text = backend.apply_chat_template([{"role": "user", "content": _MESSAGE}], tokenize=False)
+    except Exception as error:  # a template is a program, and may fail in any way
+        raise ModelError(f"{name}: its chat template fails: {first_line(error)}") from error
+    before, message, after = str(text).partition(_MESSAGE)
+    if not message or _MESSAGE in after:
+        raise ModelError(
+            f"{name}: its chat template does not hold a user's message once as it stands; --chat "
+            "cannot read it, leave it out"
+        )
+    return before, after
 
 
 def _find_frame(backend: Any, attention_kind: AttentionKind) -> Frame:

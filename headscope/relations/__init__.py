@@ -119,6 +119,7 @@ def relations_of(
     attention_kind: AttentionKind = CAUSAL,
     *,
     quick: bool = False,
+    in_chat: bool = False,
 ) -> list[Relation]:
     """The relations of these head types, of all types when None.
 
@@ -126,6 +127,7 @@ def relations_of(
         types: names of head types.
         attention_kind: of the heads that are asked.
         quick: those in `QUICK` alone, where no types are named.
+        in_chat: those about a chat template too.
 
     Raises:
         ChoiceError: there is no such type.
@@ -137,7 +139,10 @@ def relations_of(
     return [
         relation
         for head_type in types_asked_for
-        for relation in head_type.relations_of(attention_kind)
+        for relation in (
+            *head_type.relations_of(attention_kind),
+            *(head_type.chat_relations if in_chat else ()),
+        )
         if not quick or types is not None or {relation.type, relation.id} & {*QUICK}
     ]
 

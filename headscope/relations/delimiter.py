@@ -77,6 +77,14 @@ def earlier_keys(queries: ndarray, keys: ndarray) -> Pairs:
     return pairs(queries[row], keys[column])
 
 
+def turn_marks(window: Window) -> Pairs:
+    """Every query with the special tokens and line breaks of the chat template before it.
+
+    The first token is left out.
+    """
+    return earlier_keys(row_queries(window), window.turn_marks)
+
+
 def no_delimiters(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, earlier keys that are no delimiter of any kind, nor the first token.
 
@@ -122,6 +130,19 @@ _MEANING = {
     "quote-bracket": "earlier quotes and brackets",
 }
 
+TURN = Relation(
+    "delimiter",
+    "turn",
+    turn_marks,
+    no_delimiters,
+    TagThresholds(
+        FLOOR, SOURCE, "the chat template's marks and line breaks", times_chance=TIMES_CHANCE
+    ),
+    has_hits=False,
+    of_template=True,
+)
+"""Asked of texts in a chat template alone."""
+
 _ON_BOTH_SIDES = {
     "punctuation": "punctuation",
     "sentence-end": "ends of sentences",
@@ -140,6 +161,7 @@ TYPE = HeadType(
     relations_by_kind={
         BIDIRECTIONAL: tuple(_row(kind, meaning) for kind, meaning in _ON_BOTH_SIDES.items())
     },
+    chat_relations=(TURN,),
     looks_at="punctuation, ends of sentences, line breaks, quotes",
     rivals="same query, keys that are no delimiter",
     behaviour="text",

@@ -119,6 +119,8 @@ class Relation:
     """A second control, e.g. the same distance from other queries."""
     label: Label | None = None
     """Its place in a tree of labels, if it is in one."""
+    of_template: bool = False
+    """Whether its keys are tokens of a chat template, which no other relation asks about."""
 
     def __post_init__(self) -> None:
         for name in ("pairs", "control", "matched"):
@@ -143,7 +145,7 @@ class Relation:
             return None
         # seeding takes longer than most controls
         rng = np.random.default_rng(seed) if _draws(self.control) else _UNUSED
-        controls = self.control(window, targets, rng)
+        controls = _in_message(self.control(window, targets, rng), window)
         targets, controls = balance(targets, controls)
         return PairSet(targets, controls) if len(targets) else None
 
@@ -258,9 +260,24 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
 def targets_of(relation: Relation, window: Window) -> Pairs:
     """What a relation finds in a window; kept for a while, as its parts ask for the same."""
     try:
-        return _checked(relation.pairs, window)
+        cells = _checked(relation.pairs, window)
     except TypeError:  # a function that cannot be a key
-        return relation.pairs(window)
+        cells = relation.pairs(window)
+    return _in_message(cells, window, any_key=relation.of_template)
+
+
+def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs:
+    """Without the queries, and the keys, that are of a chat template around the window's text.
+
+    The first token stays, which is where heads rest whatever stands behind it.
+    """
+    if window.begins == 1:
+        return cells
+    is_inside = (cells.query >= window.begins) & (cells.query < window.stop)
+    is_inside &= (cells.owner >= window.begins) & (cells.owner < window.stop)
+    if not any_key:
+        is_inside &= (cells.key == 0) | ((cells.key >= window.begins) & (cells.key < window.stop))
+    return cells.where(is_inside)
 
 
 @lru_cache(maxsize=256)

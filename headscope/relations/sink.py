@@ -12,6 +12,7 @@ import numpy as np
 from headscope.attention_kind import BIDIRECTIONAL, CROSS
 from headscope.corpus.window import NOTHING, Window
 from headscope.relations.controls import keys_from
+from headscope.relations.delimiter import earlier_keys
 from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Relation, TagThresholds
 from headscope.relations.types import HeadType
@@ -76,6 +77,11 @@ def source_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     return keys_from(np.arange(1, window.source - 1), targets, rng)
 
 
+def template(window: Window) -> Pairs:
+    """Every query with all tokens of the chat template before it, the first token left out."""
+    return earlier_keys(np.arange(window.begins, window.stop), np.arange(1, window.begins))
+
+
 def text_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
     """Same query, any earlier key but the first token; in an encoder any other of the text."""
     pool = np.arange(1, window.stop)
@@ -114,6 +120,18 @@ SEPARATOR = Relation(
     has_hits=False,
 )
 """Asked of encoders alone."""
+TEMPLATE = Relation(
+    "sink",
+    "template",
+    template,
+    text_keys,
+    TagThresholds(
+        FIRST_FLOOR, FIRST_SOURCE, "the chat template, which stands before every text", broad=True
+    ),
+    has_hits=False,
+    of_template=True,
+)
+"""Asked of texts in a chat template alone."""
 ACROSS = tuple(
     Relation(
         "sink",
@@ -139,6 +157,7 @@ TYPE = HeadType(
     marker=".",
     relations=RELATIONS,
     relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR), CROSS: ACROSS},
+    chat_relations=(TEMPLATE,),
     looks_at="a resting place: the first token, or an early position where its layer rests",
     rivals="same query, other keys",
     behaviour="text",

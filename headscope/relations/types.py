@@ -45,6 +45,8 @@ class HeadType:
     """What is asked of causal heads, and of an encoder's where nothing else is said of them."""
     relations_by_kind: Mapping[AttentionKind, tuple[Relation, ...]] = field(default_factory=dict)
     """What is asked instead of heads of another kind of attention."""
+    chat_relations: tuple[Relation, ...] = ()
+    """What is asked too where texts stand in a chat template."""
     colour: str = "#8a6fdf"
     """Told apart by colour-blind readers too, among the others (Okabe and Ito 2008)."""
     marker: str = "X"
@@ -73,7 +75,8 @@ class HeadType:
             )
         if self.behaviour not in BEHAVIOURS:
             raise ChoiceError(f"behaviour of {self.name}", self.behaviour, BEHAVIOURS)
-        for relation in chain(self.relations, *self.relations_by_kind.values()):
+        by_kind = self.relations_by_kind.values()
+        for relation in chain(self.relations, self.chat_relations, *by_kind):
             if relation.type != self.name:
                 raise HeadscopeError(f"{relation.id} is no relation of the type {self.name}")
 

@@ -54,6 +54,7 @@ def describe_input(
         model={**facts, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),
         bos=model.tokenizer.bos_string,
+        chat=_chat(model),
         corpora={"asked": [corpus_title(path) for path in corpora], "files": {}},
         places=places_of(
             None if model.origin is not None else model.name,
@@ -69,6 +70,12 @@ def describe_input(
             "batch_tokens": batch_tokens_on(model.device),
         },
     )
+
+
+def _chat(model: Model) -> dict[str, str] | None:
+    """The chat template around each document, where there is one."""
+    template = model.tokenizer.template
+    return None if template is None else dict(zip(("before", "after"), template.text, strict=True))
 
 
 def _command(
@@ -99,7 +106,11 @@ def _command(
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """What a full run would add to a quick one."""
     kinds = [reading.attention_kind for reading in model.readings]
-    possible = [relation for kind in kinds for relation in relations_of(settings.types, kind)]
+    possible = [
+        relation
+        for kind in kinds
+        for relation in relations_of(settings.types, kind, in_chat=settings.chat)
+    ]
     ids = {relation.id for relation in relations}
     missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
     shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})

@@ -55,6 +55,7 @@ def model_of(
         raise RunError("this run was made from given patterns; it has no model to show")
     held = run.source if source is None else source
     options = {"bos": run.info["bos"], "engine": engine, "longest": longest}
+    options["chat"] = run.info.get("chat") is not None
     if held is not None and not isinstance(held, str | Path):
         model = open_model(held, device=device, **options)
     else:

@@ -65,7 +65,7 @@ def check_stated_room(
         return
     layers, heads, attention_kind = stated
     relations = (
-        relations_of(settings.types, attention_kind, quick=settings.quick)
+        relations_of(settings.types, attention_kind, quick=settings.quick, in_chat=settings.chat)
         if stated_relations is None
         else stated_relations
     )

@@ -125,6 +125,8 @@ class RunInfo:
     """Head types that were scored."""
     bos: str | None = None
     """The text of the beginning-of-text token."""
+    chat: Mapping[str, str] | None = None
+    """The chat template around each document: its text `before` and `after` the message."""
     corpora: Mapping[str, Any] | None = None
     """Corpora as they were named (`asked`), and the sha256 of each file that was read (`files`)."""
     places: Mapping[str, Any] | None = None

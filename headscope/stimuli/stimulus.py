@@ -14,7 +14,8 @@ from numpy import ndarray
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
 from headscope.corpus.overlong import overlong_words
-from headscope.corpus.window import NO_FRAME, Frame, Window
+from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame, Window
+from headscope.errors import ModelError
 
 MAX_DOCUMENTS = 64
 """Documents of a built stimulus; each is a block of its own when means are resampled."""
@@ -22,6 +23,8 @@ MIN_DOCUMENTS = 8
 """Documents without which resampling them cannot say how sure a mean over them is."""
 LONGEST_TOKEN = 128
 """Characters of the longest token of a tokenizer that does not say; as of GPT-2's."""
+LEAST_TEXT = 16
+"""Tokens of text that a chat template must leave of a window."""
 TOKENS_PER_DOCUMENT = 300
 """Tokens of one document of word pairs, about."""
 
@@ -78,6 +81,7 @@ class Rounds(Enum):
 
     TOKENS = "after shares of the text's tokens"
     DOCUMENTS = "after some documents each"
+    FEW = "after a few documents, where no head comes near a tag, and then after some each"
     FIRST = "all of it in the first round"
 
 
@@ -126,12 +130,20 @@ def frame_of(tokenizer: TextTokenizer) -> Frame:
     return frame
 
 
+def template_of(tokenizer: TextTokenizer) -> ChatTemplate | None:
+    """The chat template that the tokenizer's documents stand in; None where they stand alone."""
+    template: ChatTemplate | None = getattr(tokenizer, "template", None)
+    return template
+
+
 def longest_word(tokenizer: TextTokenizer, document: Document, max_length: int) -> int:
     """Characters of a word beyond which no window of so many tokens can hold it.
 
     A token stands for at least one character, so that the vocabulary is searched only where a
     document has a word of more characters than a window has tokens.
     """
+    template = template_of(tokenizer)
+    max_length -= 0 if template is None else len(template)
     if not overlong_words(document, max_length):
         return max_length
     token: int = getattr(tokenizer, "longest_token", LONGEST_TOKEN)
@@ -165,16 +177,24 @@ def cut_document(
         number: the document's number in its stimulus.
         cuts: counts sentences that are cut and words that are lost.
     """
-    frame = frame_of(tokenizer)
+    frame, template = frame_of(tokenizer), template_of(tokenizer)
+    around = frame.closing_tokens + (0 if template is None else len(template))
+    if template is not None and max_length - around < LEAST_TEXT:
+        raise ModelError(
+            f"the chat template takes {around} tokens of each window, and a window has "
+            f"{max_length}; --max-length {around + 8 * LEAST_TEXT} leaves room for text"
+        )
     windows = cut_windows(
         tokenizer.encode(document),
         tokenizer.bos,
         tokenizer.bos_string,
-        max_length=max_length - frame.closing_tokens,
+        max_length=max_length - around,
         cuts=Cuts() if cuts is None else cuts,
         stimulus=stimulus,
         number=number,
     )
+    if template is not None:
+        return (template.put_around(window) for window in windows)
     return (frame.close(window) for window in windows)
 
 

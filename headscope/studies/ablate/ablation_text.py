@@ -147,9 +147,9 @@ def near_and_away(
 def _scored(row: int, window: Window, score: Score) -> Int[ndarray, " place"]:
     """The positions of a window that are scored; of masked ones some, others in the next window."""
     if score is Score.NEXT:
-        return np.arange(1, len(window))
+        return np.arange(window.begins, window.stop)
     step = MASKED_IN if score is Score.MASKED else 1
-    return np.arange(1 + row % step, window.stop, step)
+    return np.arange(window.begins + row % step, window.stop, step)
 
 
 def _near(

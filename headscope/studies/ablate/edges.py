@@ -182,7 +182,7 @@ def silence_edges(
         For each tag what was measured, one of no queries where it has none.
     """
     blocks, _ = assign_blocks(windows)
-    known = {relation.id: relation for relation in relations_of()}
+    known = {relation.id: relation for relation in relations_of(in_chat=True)}
     targeted = {
         names: queries_by_block(
             [known[name] for name in names if name in known],

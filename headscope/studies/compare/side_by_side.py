@@ -14,6 +14,7 @@ from headscope.arguments import takes
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
+from headscope.relations import head_types
 from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, countable_types
@@ -67,8 +68,10 @@ def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]
 
 def _check_relations(runs: Sequence[Result], names: Sequence[str]) -> None:
     known = set(runs[0].rules)
+    # asked of texts in a chat template alone, and compared with nothing
+    in_chat = {row.id for head_type in head_types().values() for row in head_type.chat_relations}
     for run, name in zip(runs[1:], names[1:], strict=True):
-        if odd := sorted(known ^ set(run.rules)):
+        if odd := sorted((known ^ set(run.rules)) - in_chat):
             has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
             raise RunError(
                 f"these runs asked for different relations: {has} has {odd[0]!r:.100} and {lacks} "
@@ -95,7 +98,8 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> list[str]:
         if odd := sorted(known ^ _measured(run)):
             others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
             notes.append(f"only one of {names[0]} and {name} had queries for {odd[0]}{others}")
-        if any(first.rules[key] != run.rules[key] for key in first.rules):
+        both = first.rules.keys() & run.rules.keys()
+        if any(first.rules[key] != run.rules[key] for key in both):
             notes.append(f"{name} and {names[0]} were judged by different thresholds")
     return notes
 
@@ -122,6 +126,7 @@ _FACTS = {
     "quick": ("settings", "quick"),
     "twin": ("settings", "twin"),
     "bos": ("settings", "bos"),
+    "chat template": ("chat",),
     "engine": ("engine",),
 }
 

@@ -131,7 +131,9 @@ def _try(spec: Spec, cell: Cell) -> CellPlan:
         model = here.open(name, **replace(settings, revision=revision).loading())
         count, tokens, again, seconds = 0, 0, 0, 0.0
         for reading in model.readings:
-            relations = relations_of(settings.types, reading.attention_kind, quick=settings.quick)
+            relations = relations_of(
+                settings.types, reading.attention_kind, quick=settings.quick, in_chat=settings.chat
+            )
             if relations:
                 corpora = side_of(asked_corpora(cell.text), reading.side)
                 counts = _count(reading, relations, corpora, settings)

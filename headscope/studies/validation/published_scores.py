@@ -28,6 +28,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from scipy.stats import rankdata
 
+from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.runs.user_file import given_file
@@ -37,6 +38,7 @@ COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
 TOP = 10
 """Heads that come first."""
 PERMUTATIONS = 1_000
+SHIPPED, SOURCES = "published_models.csv.xz", "published_models_sources.csv.xz"
 RANK_COLUMNS = [
     "metric",
     "revision",
@@ -80,17 +82,88 @@ _NEURONPEDIA = {
     "pattern_entropy": Published("entropy", "entropy", _EVERY_QUERY),
     "qk_distance": Published("mean_distance", "distance", _EVERY_QUERY),
 }
+_NEEDLE = (
+    "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in other "
+    "words, where what repeats does not lead"
+)
+_PROMPTS = "short prompts (LLMVis)"
+_LLMVIS = {
+    "llmvis_previous_token": Published(
+        "positional/offset-1",
+        "attention",
+        f"every query of {_PROMPTS}, the second token's look at the first too, which ours leaves "
+        "out",
+    ),
+    "llmvis_induction": Published(
+        "induction/natural",
+        "attention",
+        f"repeats in {_PROMPTS}; a mean over earlier occurrences, so that a head with three of "
+        "them scores a third at most; ours: their sum",
+    ),
+    "llmvis_duplicate_token": Published(
+        "lexical/duplicate",
+        "attention",
+        f"repeats in {_PROMPTS}; a mean over earlier occurrences; ours: their sum",
+    ),
+    "llmvis_positional": Published(
+        "sink/first-token",
+        "attention",
+        f"every query of {_PROMPTS}, the first token itself too, which always scores 1; "
+        "ours: without it",
+    ),
+    "llmvis_diffuse": Published(
+        "entropy",
+        "entropy",
+        f"of {_PROMPTS}, as a share of the largest that a row can have; ours: in nats",
+    ),
+}
+_ONE_TEXT = "of one text of up to 1,024 tokens without a first token of its own (Blackwell 2026)"
+_ATLAS = {
+    "atlas_positional_prev_prose": Published(
+        "positional/offset-1",
+        "attention",
+        f"every query {_ONE_TEXT}, the second token's look at the first too, which ours leaves out",
+    ),
+    "atlas_positional_p0_prose": Published(
+        "sink/first-token",
+        "attention",
+        f"every query {_ONE_TEXT}, the first token itself too, which always scores 1; "
+        "ours: without it",
+    ),
+    "atlas_induction_induction": Published(
+        "induction/natural",
+        "attention",
+        f"tokens that came before, {_ONE_TEXT}; ours: where another token stood between",
+    ),
+    "atlas_duplicate_duplicates": Published(
+        "lexical/duplicate",
+        "attention",
+        f"every query {_ONE_TEXT}, those without an earlier occurrence as 0; ours: those with one",
+    ),
+    "atlas_bracket_brackets": Published(
+        "structure/bracket-pair",
+        "attention",
+        f"closing brackets {_ONE_TEXT}, paired whatever their form; ours: by their form",
+    ),
+}
 PUBLISHED = {
     "induction_next_token_random": Published(
         "induction/repeat",
         "attention",
-        "second copy of 30 random tokens (Feucht et al. 2025); ours: copies of 25 to 64 tokens",
+        "the last token of a repeat of text with random tokens in it, weighted by the lengths of "
+        "the values (Feucht et al. 2025); ours: every token of copies of 25 to 64 random tokens",
+    ),
+    "induction_next_token_text": Published(
+        "induction/repeat",
+        "attention",
+        "the last token of a repeat of text, to the first piece of the next word, weighted by the "
+        "lengths of the values (Feucht et al. 2025); ours: random tokens",
     ),
     "concept_induction_end_token_text": Published(
         "concept-induction/next-word",
         "attention",
-        "to the last piece of the next word, in repeated text (Feucht et al. 2025); ours: in "
-        "repeated random words",
+        "the last token of a repeat of text, to the last piece of the next word, weighted by the "
+        "lengths of the values (Feucht et al. 2025); ours: in repeated random words",
     ),
     "causal_token_copying": Published(
         "induction/repeat", "causal", "patching on repeated random tokens (Feucht et al. 2025)"
@@ -98,15 +171,37 @@ PUBLISHED = {
     "causal_concept_copying": Published(
         "concept-induction/next-word", "causal", "patching on repeated words (Feucht et al. 2025)"
     ),
-    "retrieval_score": Published(
+    "retrieval_score": Published("retrieval/value", "copied", _NEEDLE),
+    "retrieval_profile_copy": Published(
         "retrieval/value",
-        "copied",
-        "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in "
-        "other words, where what repeats does not lead",
+        "arg-max",
+        "share of the tokens of an answer, given word for word, whose arg-max is the token in the "
+        "needle that they repeat; ours: attention of a question in other words",
+    ),
+    "retrieval_profile_argmax": Published(
+        "retrieval/value",
+        "arg-max",
+        "share of prompts whose last token has its arg-max in the needle; ours: attention of a "
+        "question in other words",
     ),
     **_NEURONPEDIA,
+    **_LLMVIS,
+    **_ATLAS,
 }
 """By the name of the metric. All of them have another stimulus than a run."""
+_UNREAD = "its definition is not compared with a relation's yet"
+NO_COUNTERPART = {
+    "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
+    "headkv_": f"scores of answers while they are decoded; {_UNREAD}",
+    "rha_needle_": f"scores of answers while they are decoded; {_UNREAD}",
+    "sec_": f"attention to documents of 2,048 tokens that were retrieved; {_UNREAD}",
+    "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
+    "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
+    "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
+    "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
+    "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
+}
+"""Published scores that nothing here is held against, by the beginning of their names: why."""
 _LISTS = {
     "adj_antonym": "antonym",
     "adj_comparative": "comparative",
@@ -175,6 +270,26 @@ def _read_scatter(path: Path, model: str) -> pd.DataFrame:
     if not np.isfinite(table["value"]).all() or heads.duplicated(["layer", "head"]).any():
         raise RunError(f"{path}: a score is no finite number, or a head is there twice")
     return table.assign(model=str(model), revision="main")[COLUMNS]
+
+
+def shipped_scores() -> pd.DataFrame:
+    """The published scores of 60 models that ship, in four digits, as `read_scores` gives them.
+
+    Each row's source, repository, commit and file, is in `published_models_sources.csv.xz` beside
+    them. Numbers are facts; no file of their authors is copied.
+    """
+    return pd.read_csv(data_folder() / SHIPPED)
+
+
+def shipped_name(model: str) -> str | None:
+    """A model's name among those of the shipped scores, without reading these; None if none.
+
+    >>> shipped_name("openai-community/gpt2"), shipped_name("pythia-160m"), shipped_name("mini")
+    ('gpt2', 'EleutherAI/pythia-160m', None)
+    """
+    sources = pd.read_csv(data_folder() / SOURCES)
+    short = model.rpartition("/")[2] if model.startswith("openai-community/") else model
+    return model_in(sources, short)
 
 
 def read_related(path: Path) -> pd.DataFrame:

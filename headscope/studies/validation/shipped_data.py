@@ -27,6 +27,7 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.runs.store import load
 from headscope.statistics.rule_changes import changes_in_words, rule_changes
+from headscope.studies.validation.published_scores import SHIPPED, SOURCES, shipped_scores
 from headscope.views.tables import plain_table
 
 KEY_RELATIONS = (
@@ -179,6 +180,20 @@ def _published(path: Path) -> Iterator[FileCheck]:
         yield _at_least(f"heads of {model}, {metric}", int(n), sizes[str(model)])
 
 
+def _published_models(path: Path) -> Iterator[FileCheck]:
+    """All heads of each score but of lists, a source for each, and 2 MB at most."""
+    table, sources = shipped_scores(), pd.read_csv(path.with_name(SOURCES))
+    yield FileCheck(
+        "2 MB at most", f"{path.stat().st_size / 1e6:.1f} MB", path.stat().st_size < 2e6
+    )
+    yield _at_least("models", table["model"].nunique(), 60)
+    yield _at_least("scores", len(table), 205_800)
+    keys = ["model", "revision", "metric"]
+    stated = set(map(tuple, sources.dropna()[keys].to_numpy()))
+    unstated = set(map(tuple, table[keys].drop_duplicates().to_numpy())) - stated
+    yield FileCheck("scores without a source", str(len(unstated)), not unstated)
+
+
 def _patterns(path: Path) -> Iterator[FileCheck]:
     """GPT-2 small's previous-token head (Vig & Belinkov 2019, 5.3.2) is where it is known to be."""
     with np.load(path, allow_pickle=False) as arrays:
@@ -225,7 +240,9 @@ ITEMS = (
     Item("task_words.csv", "tasks for few-shot prompts: questions with their answers", _tasks),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
     Item("published_scores.csv", "published scores of every head of two models", _published),
+    Item(SHIPPED, "published scores of every head of 60 models", _published_models),
     Item("gpt2_small_patterns/patterns.npz", "GPT-2 small's attention on two texts", _patterns),
+    Item("gpt2_small_patterns/explainer.npz", "GPT-2 small's attention on five prompts", _patterns),
     Item("mini/model.safetensors", "mini, a small GPT-2-layout model trained for headscope", _mini),
     Item("atlas", "results for mini, minilm and smollm2: atlas:NAME", _atlases, "atlases.csv"),
 )

@@ -33,6 +33,8 @@ from headscope.studies.validation.published_scores import (
     read_scores,
     revision_of,
     run_shape,
+    shipped_name,
+    shipped_scores,
 )
 from headscope.studies.validation.published_stimulus import MATRICES, diagonal_scores
 from headscope.studies.validation.verify_result import Verification
@@ -75,8 +77,8 @@ def verify(
         measure: run the model on the published stimulus, if it is at hand. Otherwise the run's own
             masses are compared, which have another stimulus.
         scores: a CSV of published scores, `model,revision,metric,layer,head,value`, or
-            Neuronpedia's `scatter_data.json` of the model. The ranks of all heads are compared
-            (`compare_ranks`).
+            Neuronpedia's `scatter_data.json` of the model; those of 60 models that ship when None.
+            The ranks of all heads are compared (`compare_ranks`).
         related: with `--scores`: what `headscope study weights --table related` wrote of the
             model, for published lists of heads that make words of words. See `compare_lists`.
         progress: True for a bar where a person waits, False for none, or a function that is called
@@ -126,9 +128,13 @@ def _ranked(
                 f"{related}: words of words are compared with published lists, and no file of "
                 "scores came; add --scores FILE"
             )
-        return pd.DataFrame(columns=RANK_COLUMNS), None, []
-    table = read_scores(Path(scores), model_name)
-    name = model_in(table, model_name)
+        name = shipped_name(model_name)
+        if name is None:
+            return pd.DataFrame(columns=RANK_COLUMNS), None, []
+        table = shipped_scores()
+    else:
+        table = read_scores(Path(scores), model_name)
+        name = model_in(table, model_name)
     if name is None:
         raise ChoiceError("published model in that file", model_name, sorted(set(table["model"])))
     ranks = compare_ranks(run, table, name)

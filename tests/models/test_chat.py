@@ -1,0 +1,254 @@
+"""Texts in a model's chat template: to the token, with words in their places, and asked about apart."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import headscope as hs
+from headscope import cli
+from headscope.corpus.read import read_corpus
+from headscope.corpus.shipped import data_folder
+from headscope.errors import ModelError
+from headscope.measure.contested_sampling import stretches
+from headscope.measure.sink_columns import LATE, find_sink_columns, late_tiles
+from headscope.models.load import load_model
+from headscope.models.tokenizer import Tokenizer
+from headscope.relations import relations_of
+from headscope.relations.relation import find
+from headscope.runs.reopen_model import model_of
+from headscope.stimuli.stimulus import cut_document
+from headscope.views.show import text_window
+from tests.helpers.encoders import save_hand_built
+from tests.helpers.models import save_model
+
+TEMPLATE = (
+    "{% for message in messages %}<|endoftext|>{{ message['role'] + ':\n' + message['content'] }}"
+    "<|endoftext|>{{ '\n' }}{% endfor %}"
+)
+SYSTEM = "{{ '<|endoftext|>You are old. Be kind to the keys!\n' }}" + TEMPLATE
+OWN = ("sink/template", "delimiter/turn")
+
+
+@pytest.fixture(scope="module")
+def words(tokenizer):
+    """The tokenizer of the tests with a template that begins with a system's message."""
+    words = copy.deepcopy(tokenizer)
+    words.chat_template = SYSTEM
+    return words
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return read_corpus(data_folder() / "corpora" / "gold.conllu")[:6]
+
+
+@pytest.fixture(scope="module")
+def windows(words, documents):
+    tokenizer = Tokenizer(words, name="m", chat=True)
+    return [
+        window
+        for number, document in enumerate(documents)
+        for window in cut_document(document, tokenizer, "text", 160, number=number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def chat_folder(words, tmp_path_factory) -> Path:
+    return save_model("gpt2", words, tmp_path_factory.mktemp("chat"))
+
+
+def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, chat_folder):
+    text = "The old keys were in the house."
+    rendered = words.apply_chat_template([{"role": "user", "content": text}], tokenize=True)
+    window = text_window(load_model(str(chat_folder), chat=True), text)
+    assert window.tokens.tolist() == rendered["input_ids"]
+    assert "".join(window.strings[window.begins : window.stop]) == text
+    assert [window.strings[mark] for mark in window.turn_marks] == [
+        "\n",
+        "<|endoftext|>",
+        "\n",
+    ]
+
+
+def test_each_window_of_a_long_document_is_a_message_of_its_own(words, windows):
+    before, after = Tokenizer(words, name="m", chat=True).template.text
+    assert len(windows) > 6
+    for window in windows:
+        assert len(window) <= 160
+        assert "".join(window.strings[: window.begins]) == before
+        assert "".join(window.strings[window.stop :]) == after
+
+
+def test_words_lie_where_they_are_spelled(words, documents, windows):
+    """As many as without the template, and none of it is a word."""
+    plain = Tokenizer(words, name="m")
+    spelled = 0
+    for document in documents:
+        own = [w for w in windows if w.name.rpartition("#")[0] == document.name]
+        forms = iter(word.form for word in document.words)
+        for window in own:
+            assert window.words.first.min() >= window.begins
+            assert window.words.last.max() < window.stop
+            for first, last in zip(window.words.first, window.words.last, strict=True):
+                assert next(forms) in "".join(window.strings[first : last + 1])
+                spelled += 1
+        (whole,) = cut_document(document, plain, "text", 100_000, number=0)
+        assert sum(len(w.words) for w in own) == len(whole.words)
+        assert sum(len(w.mentions) for w in own) == len(whole.mentions)
+    assert spelled > 500
+
+
+def test_no_relation_but_its_own_asks_about_the_template(windows):
+    asked = dict.fromkeys(OWN, 0)
+    message = 0
+    for window in windows:
+        for relation in relations_of(in_chat=True):
+            cells = find(relation, window, [0])
+            if cells is None:
+                continue
+            for part in (cells.targets, cells.controls):
+                assert ((part.query >= window.begins) & (part.query < window.stop)).all()
+                key = part.key[part.key > 0]
+                if relation.id in OWN and part is cells.targets:
+                    assert (key < window.begins).all()
+                    asked[relation.id] += len(key)
+                else:
+                    assert ((key >= window.begins) & (key < window.stop)).all(), relation.id
+                    message += len(key)
+    assert min(asked.values()) > 100
+    assert message > 10_000
+
+
+def test_without_the_template_nothing_is_asked_about_it(words, documents):
+    assert {relation.id for relation in relations_of()}.isdisjoint(OWN)
+    (window,) = cut_document(documents[0], Tokenizer(words, name="m"), "text", 9999, number=0)
+    assert window.begins == 1
+    assert [r.id for r in relations_of(in_chat=True) if r.id in OWN and find(r, window, [0])] == []
+
+
+def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
+    """One that rests on its tokens evenly, one that knows its marks, one that looks at no mark."""
+    rests, marks, previous = {}, {}, {}
+    for relation in (r for r in relations_of(in_chat=True) if r.id in OWN):
+        for scores in (rests, marks, previous):
+            scores[relation.id] = []
+        for window in windows:
+            cells = find(relation, window, [0]).targets
+            queries = len(cells.queries)
+            keys = np.arange(len(window))
+            in_template = (keys > 0) & (keys < window.begins)
+            is_mark = np.isin(keys, window.turn_marks)
+            for scores, row in (
+                (rests, in_template / in_template.sum()),
+                (marks, is_mark / is_mark.sum()),
+            ):
+                scores[relation.id].append((cells.weight * row[cells.key]).sum() / queries)
+            previous[relation.id].append(
+                (cells.weight * (cells.key == cells.query - 1)).sum() / queries
+            )
+    assert np.allclose(rests["sink/template"], 1)
+    assert np.allclose(marks["sink/template"], 1)
+    assert np.allclose(marks["delimiter/turn"], 1)
+    shares = [len(window.turn_marks) / (window.begins - 1) for window in windows]
+    assert np.allclose(rests["delimiter/turn"], shares)
+    assert max(previous["sink/template"]) < 0.02
+    assert max(previous["delimiter/turn"]) == 0
+
+
+def test_the_template_is_in_no_arg_max_and_no_resting_column(windows):
+    window = next(window for window in windows if len(window) > 100)
+    pattern = torch.full((1, 2, LATE, len(window)), 1e-3)
+    pattern[..., 3] = 0.6
+    rest = window.begins + 2
+    pattern[..., rest] = 0.3
+    (tile,) = late_tiles([window])
+    found = find_sink_columns([window], iter([(tile, pattern)]), logarithms=False)
+    assert {*range(1, window.begins), rest, len(window) - 1} == {*found.columns[0].tolist()} - {-1}
+    assert np.allclose(found.mass, LATE * 0.3, atol=1e-3)
+
+
+def test_sentences_cut_out_for_contested_queries_stand_in_the_template(words, documents):
+    tokenizer = Tokenizer(words, name="m", chat=True)
+    (window,) = cut_document(documents[0], tokenizer, "text", 9999, number=0)
+    middle = int(np.flatnonzero(window.words.sentence == 3)[0])
+    place = int(window.words.first[middle])
+    (stretch,) = stretches(window, [(place, place)])
+    assert stretch.strings[: window.begins] == window.strings[: window.begins]
+    assert stretch.strings[stretch.stop :] == window.strings[window.stop :]
+    assert len(stretch) < len(window)
+    (row,) = np.flatnonzero(stretch.words.sentence == 3)[:1]
+    first, last = stretch.words.first[row], stretch.words.last[row]
+    whole = slice(place, window.words.last[middle] + 1)
+    assert stretch.strings[first : last + 1] == window.strings[whole]
+
+
+def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, tmp_path):
+    corpus = data_folder() / "corpora" / "gold.conllu"
+    options = {"types": ["sink", "delimiter"], "twin": False, "max_tokens": 1500, "built": False}
+    run = hs.classify(str(chat_folder), corpus, chat=True, out=tmp_path / "chat", **options)
+    stored = json.loads((tmp_path / "chat" / "run.json").read_text())
+    assert stored["chat"] == {
+        "before": "<|endoftext|>You are old. Be kind to the keys!\n<|endoftext|>user:\n",
+        "after": "<|endoftext|>\n",
+    }
+    assert " --chat" in stored["command"]
+    assert set(OWN) <= set(run.evidence["type"] + "/" + run.evidence["relation"])
+    again = text_window(model_of(hs.load(tmp_path / "chat")), "The old keys.")
+    assert again.begins > 1
+    plain = hs.classify(str(chat_folder), corpus, out=tmp_path / "plain", **options)
+    stored = json.loads((tmp_path / "plain" / "run.json").read_text())
+    assert "chat" not in stored
+    assert "--chat" not in stored["command"]
+    assert set(OWN).isdisjoint(plain.evidence["type"] + "/" + plain.evidence["relation"])
+    for one, other in ((plain, run), (run, plain)):
+        compared = hs.compare(one, other)
+        assert any("chat template" in note for note in compared.notes)
+        assert set(OWN).isdisjoint(
+            compared.relations["type"] + "/" + compared.relations["relation"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (None, "m: its tokenizer has no chat template, and --chat asks for it; leave it out, or"),
+        ("{{ raise_exception('no users') }}", "m: its chat template fails: no users"),
+        ("{{ nothing.at.all }}", "m: its chat template fails: 'nothing' is undefined"),
+        ("<|endoftext|>only this", "m: its chat template does not hold a user's message once as"),
+        (TEMPLATE * 2, "m: its chat template does not hold a user's message once as it stands"),
+        (
+            "{{ messages[0]['content'] | upper }}",
+            "m: its chat template does not hold a user's message once as it stands",
+        ),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_said(tokenizer, template, message):
+    words = copy.deepcopy(tokenizer)
+    words.chat_template = template
+    with pytest.raises(ModelError, match=message):
+        Tokenizer(words, name="m", chat=True)
+
+
+def test_a_template_that_leaves_no_room_is_said(words, chat_folder, tmp_path, monkeypatch, capsys):
+    around = len(Tokenizer(words, name="m", chat=True).template)
+    monkeypatch.chdir(tmp_path)
+    line = ["headscope", "classify", str(chat_folder), "--chat", "--max-length", str(around + 9)]
+    monkeypatch.setattr(sys, "argv", line)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert f"takes {around} tokens of each window, and a window has {around + 9}" in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_encoder_reads_no_chat(tmp_path):
+    with pytest.raises(ModelError, match="--chat is for models that predict a next token"):
+        load_model(str(save_hand_built(tmp_path)), chat=True)
