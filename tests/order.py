@@ -18,6 +18,7 @@ LONG = (
     "studies/validation/test_calibrate_writes.py",
     "docs/test_build.py",
     "docs/test_formats.py",
+    "studies/function_vectors/test_function_vectors.py",
     "views/test_cut.py",
     "runs/test_any_run_folder.py",
     "measure/test_memory.py",

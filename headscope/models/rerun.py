@@ -130,9 +130,13 @@ class Rerunner:
     @torch.inference_mode()
     def scores(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, " place"]:
         """The score of each place with an intervention; see `Score`."""
+        return self._scores(self.states(clean, intervention), clean.rows, clean.states)
+
+    @torch.inference_mode()
+    def states(self, clean: CleanRun, intervention: Intervention) -> Float[Tensor, "place d_model"]:
+        """What is unembedded for each place with an intervention; see `CleanRun.states`."""
         with self._rerun(clean, intervention):
-            states = self._states(clean.rows)
-        return self._scores(states, clean.rows, clean.states)
+            return self._states(clean.rows)
 
     @torch.inference_mode()
     def distributions(
@@ -169,12 +173,18 @@ class Rerunner:
         """Blocks below the intervention hand on what they did; without one all but the last do."""
         layers = () if intervention is None else intervention.layers
         first = min(layers, default=len(self.blocks) - 1)
+        change = nullcontext() if intervention is None else intervention.applied(self.model)
+        with self.handing_on(first, clean.inputs[first]), change:
+            yield
+
+    @contextmanager
+    def handing_on(
+        self, first: int, stream: Float[Tensor, "row position d_model"]
+    ) -> Iterator[None]:
+        """Blocks before the first hand on this stream, its input, within this context."""
         with ExitStack() as within:
             for block in self.blocks[:first]:
-                within.enter_context(_skipped(block, clean.inputs[first], self._returns_tuple))
-            within.enter_context(
-                nullcontext() if intervention is None else intervention.applied(self.model)
-            )
+                within.enter_context(_skipped(block, stream, self._returns_tuple))
             yield
 
     def _states(self, rows: TokenRows) -> Float[Tensor, "place d_model"]:

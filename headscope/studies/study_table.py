@@ -352,6 +352,29 @@ STUDIES: tuple[StudyRow, ...] = (
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(
+        name="function_vectors",
+        function="function_vectors.vector_heads:function_vectors",
+        result="function_vectors.vectors_result:FunctionVectors",
+        group=STUDY,
+        command="function-vectors",
+        is_new=True,
+        question="Which heads carry the task of a few examples?",
+        examples=(
+            "headscope study function-vectors smollm2 --out vectors.csv --figure vectors.pdf",
+            "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
+            "--prompts 20",
+        ),
+        tables=(
+            Table("function-vectors"),
+            Table("function-vectors-effects", "effects", suffix="effects"),
+            Table("function-vectors-tasks", "tasks", suffix="tasks"),
+            Table("function-vectors-ablation", "ablation", suffix="ablation"),
+        ),
+        out="Write each head to this .csv file, and FILE-effects.csv, FILE-tasks.csv and "
+        "FILE-ablation.csv beside it.",
+        lines="function_vectors.vectors_result:function_vectors_lines",
+    ),
+    StudyRow(
         name="collapse",
         function="collapse.shared_pattern:collapse",
         result="collapse.collapse_result:Collapse",

@@ -24,6 +24,7 @@ from tests.helpers.formats import DESCRIBED, PAGE, columns_of
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
 from tests.helpers.zoo import zoo_windows
+from tests.studies.function_vectors.planted_tasks import save_model, save_tasks_file
 
 
 def shell(*arguments: object) -> str:
@@ -53,6 +54,9 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
     shell("study", "weights", runs[0], "--keep")
     shell("study", "prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
+    vectors = save_model(home / "planted"), "--tasks", save_tasks_file(home / "tasks.csv")
+    path = home / "function-vectors.csv"
+    shell("study", "function-vectors", *vectors, "--prompts", 8, "--quiet", "--out", path)
     long = ("--max-length", 60, "--recent", 8, "--max-tokens", 400, "--quiet")
     gates = home / "gates.tsv"
     gates.write_text("1\t2\t3\t4\n" * 2)
@@ -119,7 +123,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "headvis", "languages", "prune",
+    "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
     "streaming", "sweep", "verify", "weights", "zoo",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""

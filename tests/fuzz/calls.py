@@ -122,6 +122,8 @@ def calls(desk: Desk) -> list[Call]:
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
              ("features", "rank", "each", "relations", "seed", "twin", "progress", "device", "revision")),
         Call("streaming", hs.streaming, {"recent": 4, "max_length": 12, **on_model}, shared),
+        Call("function_vectors", hs.studies.function_vectors, {"model": "mini", "tasks": "past", "prompts": 6},
+             ("shots", "silenced", *shared)),
         Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),
         Call("score_patterns", hs.score_patterns, patterns,
              ("types", "relations", "name", "seed", "out", "overwrite")),

@@ -57,6 +57,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
         "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
         "duo_attention": ["mini", *text, "--out", "new", "--recent", "4", "--max-length", "12", "-q"],
+        "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip

@@ -82,6 +82,7 @@ MADE_UP = {
     "compare": lambda run, corpus: hs.compare(run, run),
     "directions": lambda run, corpus: hs.directions(run, "L0H0", relation="induction/repeat"),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
+    "function_vectors": lambda run, corpus: hs.function_vectors(run, tasks="past,plural"),
     "headvis": lambda run, corpus: hs.headvis(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40
     ),

@@ -209,6 +209,9 @@ STUDIES = {
     "explain": lambda run, model, text, out, **how: hs.explain(
         model, text, windows=8, rank=0, each="none", twin=False, **how
     ),
+    "function_vectors": lambda run, model, text, out, **how: hs.function_vectors(
+        model, tasks="plural,past", prompts=6, shots=2, **how
+    ),
     "gallery": lambda run, model, text, out, **how: hs.gallery(run, out=out, light=True, **how),
     "headvis": lambda run, model, text, out, **how: hs.headvis(
         run, out, heads="L0H0", sequences=3, **how

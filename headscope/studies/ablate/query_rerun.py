@@ -18,7 +18,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.engines.log_attention import Heads, Keys, ScoreTerms, Seen
+from headscope.models.clean_keys import CleanKeys, read_again
+from headscope.models.engines.log_attention import Heads, Keys, Seen
 from headscope.models.engines.override import AttentionCall, Output
 from headscope.models.intervention import AttentionChange
 from headscope.models.load import Model
@@ -74,21 +75,12 @@ class Changed(NamedTuple):
     """The same with the cells moved."""
 
 
-class _CleanKeys(NamedTuple):
-    """A layer's keys and values in the clean run."""
-
-    key: Float[Tensor, "group position width"]
-    value: Float[Tensor, "group position _"]
-    scale: float
-    terms: ScoreTerms
-
-
 @dataclass
 class _QueriesOnCleanKeys(AttentionChange):
     """The clean run first, then single queries on its keys, as soon as there are moves."""
 
     attention_layers: tuple[int, ...]
-    clean: dict[int, _CleanKeys] = field(default_factory=dict)
+    clean: dict[int, CleanKeys] = field(default_factory=dict)
     moves: Moves | None = None
     moved: Tensor | None = None
 
@@ -102,7 +94,7 @@ class _QueriesOnCleanKeys(AttentionChange):
         if self.moves is not None:
             read = _single(self, call.layer, call.query, call.key, call.value)
             return read[:, None].contiguous()
-        clean = _CleanKeys(call.key[0], call.value[0], call.scale, call.score_terms)
+        clean = CleanKeys.of(call)
         self.clean[call.layer] = clean
         return call.output()
 
@@ -182,48 +174,16 @@ def _single(
     if moves is None:
         raise ModelError("no queries to run")
     position = torch.from_numpy(moves.query).to(query.device)
-    rows = torch.arange(len(position), device=query.device)
-    attention = _rows(clean, query[:, :, 0].float(), key[:, :, 0].float(), position)
-    groups = attention.shape[1] // clean.value.shape[0]
-    values = clean.value.float()
-    by_group = attention.view(len(position), -1, groups, attention.shape[-1])
-    read = torch.einsum("ngcl,glv->ngcv", by_group, values)
-    # a query's own key and value are those of its changed stream
-    change = value[:, :, 0].float() - values[:, position].transpose(0, 1)
-    read += by_group[rows, :, :, position][..., None] * change[:, :, None]
-    read = read.flatten(1, 2)
+    attention, read = read_again(clean, query[:, :, 0], key[:, :, 0], value[:, :, 0], position)
     touched = np.flatnonzero(moves.layer == layer)
     if len(touched):
         _move(queries, clean, attention, read, touched)
     return read.to(value.dtype)
 
 
-def _rows(
-    clean: _CleanKeys, query: Tensor, changed_key: Tensor, position: Tensor
-) -> Float[Tensor, "item head position"]:
-    """Attention of each query over the clean run's keys, but for its own key as it now is."""
-    terms, groups = clean.terms, query.shape[1] // clean.key.shape[0]
-    query = query * clean.scale
-    by_group = query.reshape(len(position), -1, groups, query.shape[-1])
-    scores = torch.einsum("ngcd,gld->ngcl", by_group, clean.key.float()).flatten(1, 2)
-    rows = torch.arange(len(position), device=position.device)
-    scores[rows, :, position] = (by_group * changed_key[:, :, None]).sum(-1).flatten(1)
-    if terms.cap is not None:
-        scores = torch.tanh(scores / terms.cap) * terms.cap
-    if terms.bias is None:
-        future = torch.arange(scores.shape[-1], device=position.device) > position[:, None]
-        scores = scores.masked_fill(future[:, None], -torch.inf)
-    else:
-        scores = scores + terms.bias[0][:, position].transpose(0, 1).to(scores.dtype)
-    normaliser = scores.logsumexp(-1)
-    if terms.sink is not None:
-        normaliser = torch.logaddexp(normaliser, terms.sink.to(normaliser))
-    return (scores - normaliser[..., None]).exp()
-
-
 def _move(
     queries: _QueriesOnCleanKeys,
-    clean: _CleanKeys,
+    clean: CleanKeys,
     attention: Tensor,
     read: Tensor,
     touched: ndarray,

@@ -16,6 +16,7 @@ from rich.text import Text
 from headscope.corpus.aligned import aligned_files, read_translations
 from headscope.corpus.census import Census, census
 from headscope.corpus.controlled.sentences import controlled_corpus
+from headscope.corpus.controlled.tasks import read_tasks
 from headscope.corpus.read import file_sha256, read_corpus
 from headscope.corpus.shipped import data_folder
 from headscope.corpus.structure import MARKS, rule_kind
@@ -202,6 +203,11 @@ def _patterns(path: Path) -> Iterator[FileCheck]:
                 yield FileCheck(f"L4H11 of {name} at the token before", f"{mass:.2f}", mass > 0.995)
 
 
+def _tasks(path: Path) -> Iterator[FileCheck]:
+    for name, pairs in read_tasks(path).items():
+        yield _at_least(f"pairs of {name}", len(pairs), 24)
+
+
 def _mini(path: Path) -> Iterator[FileCheck]:
     megabytes = path.stat().st_size / 1e6
     yield FileCheck("at most 16 MB", f"{megabytes:.1f} MB", megabytes <= 16)
@@ -231,6 +237,7 @@ ITEMS = (
     Item("aligned", "built English with its German, word by word", _aligned, LINKED),
     Item("structure", "built Markdown: brackets, quotes, lists", _structure, "documents.csv"),
     Item("word_pairs.csv", "related words: synonyms, antonyms, kinds, categories, parts", _pairs),
+    Item("task_words.csv", "tasks for few-shot prompts: questions with their answers", _tasks),
     Item("known_heads.csv", "heads that the literature describes, with sources", _known),
     Item("published_scores.csv", "published scores of every head of two models", _published),
     Item(SHIPPED, "published scores of every head of 60 models", _published_models),

@@ -1,0 +1,170 @@
+"""Prompts of a few examples of a task: as they are, with their answers shuffled, and without any.
+
+The form is that of Todd et al. 2024: `Q: hot`, `A: cold`, a blank line, and at the end a question
+whose answer is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.corpus.controlled.tasks import Pair
+from headscope.corpus.document import Document
+from headscope.stimuli.prompts import Spelling
+from headscope.stimuli.stimulus import TextTokenizer
+
+QUESTION, ANSWER, END = "Q: ", "\nA:", "\n\n"
+CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
+PARTS = 3
+"""Parts of a task's words: for mean outputs, for their effects, and for what ablation costs."""
+TRIES = 200
+
+
+class PromptSize(NamedTuple):
+    """The number of examples and of prompts, and the seed of both."""
+
+    shots: int
+    prompts: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class FewShot:
+    """One prompt, and the answer that is due behind it."""
+
+    tokens: Int[Tensor, " position"]
+    """The beginning-of-text token first."""
+    right: int
+    """The first token of the answer."""
+    answers: Int[ndarray, " example"]
+    """Places of the last tokens of the examples' answers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A task's words as a tokenizer spells them, in three parts that share no question."""
+
+    name: str
+    parts: tuple[tuple[Pair, ...], ...]
+    first: Mapping[str, int]
+    """The first token of each question and answer."""
+
+    @property
+    def size(self) -> int:
+        """Pairs that can be asked."""
+        return sum(map(len, self.parts))
+
+    @property
+    def answers(self) -> list[int]:
+        """First tokens of its answers."""
+        return sorted({self.first[answer] for part in self.parts for _, answer in part})
+
+    @property
+    def words(self) -> list[int]:
+        """First tokens of its questions and answers."""
+        return sorted(set(self.first.values()))
+
+
+def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> Task:
+    """The pairs that can be asked, in random order and three equal parts.
+
+    Left out are those whose answer begins with the first token of another answer of the task, or
+    with that of their own question, so that a copy of it would do.
+    """
+    first: dict[str, int] = {}
+    for word in dict.fromkeys(word for pair in pairs for word in pair):
+        token = spelling.first(word)
+        if token is not None:
+            first[word] = token
+    answers_of: dict[int, set[str]] = {}
+    for _, answer in pairs:
+        if answer in first:
+            answers_of.setdefault(first[answer], set()).add(answer)
+    usable = [
+        (question, answer)
+        for question, answer in pairs
+        if question in first
+        and answer in first
+        and first[question] != first[answer]
+        and len(answers_of[first[answer]]) == 1
+    ]
+    order = np.random.default_rng([seed, *name.encode()]).permutation(len(usable))
+    parts = tuple(tuple(usable[i] for i in order[part::PARTS]) for part in range(PARTS))
+    used = {word for pair in usable for word in pair}
+    return Task(name, parts, {word: first[word] for word in first if word in used})
+
+
+def few_shot_prompts(
+    task: Task,
+    part: int,
+    kind: str,
+    *,
+    tokenizer: TextTokenizer,
+    size: PromptSize,
+) -> list[FewShot]:
+    """Prompts of one part of a task's words, each with another question.
+
+    The three kinds of one seed ask the same questions, with the same examples in the same order.
+    With shuffled answers no example has a right one.
+
+    Args:
+        task: the task.
+        part: of its words, for questions and examples.
+        kind: `CLEAN`, `SHUFFLED` or `ZERO_SHOT`.
+        tokenizer: the model's.
+        size: how many there are at most, of how many examples, and their seed.
+    """
+    pairs = task.parts[part]
+    few_shot = []
+    for number, (question, answer) in enumerate(pairs[: size.prompts]):
+        rng = np.random.default_rng([size.seed, part, number])
+        others = [pair for pair in pairs if pair[0] != question]
+        examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
+        if kind == SHUFFLED:
+            examples = _shuffled(examples, rng)
+        if kind == ZERO_SHOT:
+            examples = []
+        few_shot.append(_prompt(examples, question, task.first[answer], tokenizer))
+    return few_shot
+
+
+def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
+    """The pairs with their answers exchanged, as few as can be where they are right."""
+    answers = [answer for _, answer in pairs]
+    best = answers
+    for _ in range(TRIES):
+        dealt = [answers[i] for i in rng.permutation(len(answers))]
+        if _right(dealt, answers) < _right(best, answers):
+            best = dealt
+        if not _right(best, answers):
+            break
+    return [(question, answer) for (question, _), answer in zip(pairs, best, strict=True)]
+
+
+def _right(dealt: Sequence[str], answers: Sequence[str]) -> int:
+    return sum(a == b for a, b in zip(dealt, answers, strict=True))
+
+
+def _prompt(
+    examples: Sequence[Pair], question: str, right: int, tokenizer: TextTokenizer
+) -> FewShot:
+    text, ends = "", []
+    for word, answer in examples:
+        text += f"{QUESTION}{word}{ANSWER} {answer}"
+        ends.append(len(text))
+        text += END
+    text += f"{QUESTION}{question}{ANSWER}"
+    encoded = tokenizer.encode(Document("prompt", text, ()))
+    stops = encoded.offsets[:, 1]
+    # behind the beginning-of-text token
+    answers = np.array([1 + int(np.flatnonzero(stops <= end)[-1]) for end in ends], np.int64)
+    tokens = np.concatenate([[tokenizer.bos], encoded.tokens])
+    return FewShot(torch.from_numpy(tokens.astype(np.int64)), right, answers)

@@ -1,0 +1,244 @@
+"""Function-vector heads: a planted one is found, and heads that only seem to be are refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import headscope as hs
+from headscope.corpus.controlled.tasks import read_tasks, shipped_tasks
+from headscope.errors import ArgumentError, ChoiceError, CorpusError, ModelError
+from headscope.models.last_token import LastTokenRunner
+from headscope.models.load import load_model
+from headscope.stimuli.prompts import Spelling
+from headscope.studies.function_vectors.few_shot import (
+    CLEAN,
+    SHUFFLED,
+    ZERO_SHOT,
+    PromptSize,
+    few_shot_prompts,
+    spelled_task,
+)
+from headscope.studies.function_vectors.head_effects import (
+    EFFECTS,
+    prompts_of,
+    read_task,
+    task_effects,
+)
+from headscope.studies.function_vectors.judge import FLOOR
+from tests.helpers.formats import columns_of
+from tests.helpers.shell import headscope
+from tests.studies.function_vectors.planted_tasks import (
+    FUNCTION_VECTOR,
+    LAZY,
+    save_model,
+    save_tasks_file,
+    tasks,
+)
+
+PLANTED = [(0.0, 0), (0.2, 2), (0.2, 3)]
+"""Noise on all weights, and its seed. With the seed 1 the model does too few of its tasks."""
+
+
+@pytest.fixture(scope="module")
+def tasks_file(tmp_path_factory):
+    return save_tasks_file(tmp_path_factory.mktemp("tasks") / "tasks.csv")
+
+
+@pytest.fixture(scope="module", params=PLANTED, ids=str)
+def found(request, tasks_file, tmp_path_factory):
+    noise, seed = request.param
+    folder = save_model(tmp_path_factory.mktemp("planted"), noise=noise, seed=seed)
+    options = {"tasks": str(tasks_file), "prompts": 10, "silenced": 0.04, "progress": False}
+    return hs.studies.function_vectors(str(folder), **options)
+
+
+def test_the_planted_head_is_tagged_and_no_other(found):
+    assert found.tagged == ["L1H0"]
+
+
+def test_the_lazy_heads_earn_nothing_of_what_the_planted_one_does(found):
+    rows = found.heads.set_index(["layer", "head"])
+    for head, habit in LAZY.items():
+        assert not rows.loc[head, "function_vector"], habit
+        assert rows.loc[head, "lift"] < rows.loc[FUNCTION_VECTOR, "lift"] / 4, habit
+    # it raises the answers of the task, and not the right one of them
+    raiser = rows.loc[1, 5]
+    assert raiser["first_half"] > FLOOR
+    assert raiser["among_answers"] < raiser["lift"] / 4
+
+
+def test_accuracy_goes_with_the_planted_head_and_not_with_others_of_its_layer(found):
+    rows = found.ablation.set_index("silenced")["accuracy"]
+    untouched, without = rows["untouched"], rows["function vector"]
+    others = rows["random, layers of function vector"]
+    assert without < 0.4 * untouched
+    assert others.mean() > 0.75 * untouched
+    assert found.ablation["names"].iloc[1] == "L1H0"
+
+
+def test_a_model_without_the_head_does_no_task(tasks_file, tmp_path):
+    folder = save_model(tmp_path, carries=False)
+    found = hs.studies.function_vectors(str(folder), tasks=str(tasks_file), progress=False)
+    assert found.tagged == []
+    assert found.scored == []
+    assert found.tasks["verdict"].str.startswith("too hard: ").all()
+    assert found.heads["lift"].isna().all()
+
+
+def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path):
+    """A slow loop: each prompt by itself, all of it, with a hook on W_O."""
+    folder = save_model(tmp_path)
+    model = load_model(str(folder))
+    runner, size = LastTokenRunner(model), PromptSize(3, 6, 0)
+    spelling = Spelling(model.tokenizer)
+    readings = [
+        read_task(runner, spelled_task(name, rows, spelling, seed=0), size)
+        for name, rows in list(tasks().items())[:2]
+    ]
+    effects = task_effects(runner, readings, 0, size, lambda: None)
+    words = sorted({token for reading in readings for token in reading.task.words})
+    answers = readings[0].task.answers
+    layer, head = FUNCTION_VECTOR
+    network = runner.network
+
+    def log_probabilities(prompt, value=None):
+        def set_head(_, arguments):
+            z = arguments[0].clone()
+            width = z.shape[-1] // model.heads
+            if value is not None:
+                z[:, -1, head * width : (head + 1) * width] = value
+            return (z,)
+
+        output = network.transformer.h[layer].attn.c_proj
+        handle = output.register_forward_pre_hook(set_head)
+        with torch.inference_mode():
+            logits = network(prompt.tokens[None]).logits[0, -1]
+        handle.remove()
+        right = logits[prompt.right]
+        return [float(right - logits[part].logsumexp(0)) for part in (words, answers)]
+
+    for kind, name in enumerate((SHUFFLED, ZERO_SHOT)):
+        prompts = prompts_of(runner, readings[0].task, EFFECTS, name, size)
+        for number, prompt in enumerate(prompts):
+            before = log_probabilities(prompt)
+            values = (
+                readings[0].clean_mean[layer][head],
+                readings[0].shuffled_mean[layer][head],
+                readings[1].clean_mean[layer][head],
+            )
+            for place, value in enumerate(values):
+                after = log_probabilities(prompt, value)
+                measured = [
+                    part[layer, head, place, kind, number]
+                    for part in (effects.among_words, effects.among_answers)
+                ]
+                expected = np.subtract(after, before)
+                np.testing.assert_allclose(measured, expected, atol=1e-3)
+
+
+def test_prompts_of_one_seed_differ_in_their_answers_alone(tokenizer_of_words):
+    pairs = [(f"q{i}", f"w0x{i}") for i in range(24)]
+    task = spelled_task("t0", pairs, Spelling(tokenizer_of_words), seed=0)
+    asked = [{question for question, _ in part} for part in task.parts]
+    assert not asked[0] & asked[1] | asked[1] & asked[2] | asked[0] & asked[2]
+    options = {"tokenizer": tokenizer_of_words, "size": PromptSize(4, 8, 0)}
+    kinds = {
+        kind: few_shot_prompts(task, 1, kind, **options) for kind in (CLEAN, SHUFFLED, ZERO_SHOT)
+    }
+    answer_of = dict(pairs)
+    for clean, shuffled, zero in zip(*kinds.values(), strict=True):
+        texts = [tokenizer_of_words.spell(p.tokens.tolist()) for p in (clean, shuffled, zero)]
+        assert texts[0][-3:] == texts[1][-3:] == texts[2][-3:]
+        assert clean.right == shuffled.right == zero.right
+        assert len(zero.answers) == 0
+        due = texts[0][-3]
+        for text, prompt, kept in ((texts[0], clean, True), (texts[1], shuffled, False)):
+            shown = [(text[place - 3], text[place]) for place in prompt.answers]
+            assert len(shown) == 4
+            assert due not in [question for question, _ in shown]
+            assert all((answer_of[q] == a) == kept for q, a in shown)
+        assert sorted(texts[0]) == sorted(texts[1])
+
+
+@pytest.fixture(scope="module")
+def tokenizer_of_words(tmp_path_factory):
+    folder = save_model(tmp_path_factory.mktemp("words"))
+    return load_model(str(folder)).tokenizer
+
+
+def test_the_tables_have_the_columns_that_the_page_describes(found):
+    for name, table in (
+        ("function-vectors", found.heads),
+        ("function-vectors-effects", found.effects),
+        ("function-vectors-tasks", found.tasks),
+        ("function-vectors-ablation", found.ablation),
+    ):
+        assert list(table.columns) == columns_of(name), name
+    assert len(found.effects) == len(found.heads) * len(found.scored)
+    held = found.effects[found.effects["holds"]]
+    assert (held["q_value"] < 0.01).all()
+    promoted = held[(held["layer"] == 1) & (held["head"] == 0)]
+    for row in promoted.itertuples():
+        # what it promotes are answers of the task
+        prefix = "w" + row.task.removeprefix("t") + "x"
+        assert any(word.startswith(prefix) for word in row.promotes.split(", ")), row
+
+
+def test_the_command_writes_four_tables_and_says_what_it_found(tasks_file, tmp_path):
+    model = save_model(tmp_path / "model")
+    words = ("study", "function-vectors", model, "--tasks", tasks_file, "--prompts", "8", "-q")
+    shown = headscope(*words, "--silenced", "0", "--out", tmp_path / "fv.csv")
+    assert shown.returncode == 0, shown.stderr
+    assert "8 of 8 tasks can be asked; 1 function-vector heads" in shown.stdout
+    heads = pd.read_csv(tmp_path / "fv.csv")
+    assert heads.loc[heads["function_vector"], ["layer", "head"]].values.tolist() == [[1, 0]]
+    effects = pd.read_csv(tmp_path / "fv-effects.csv")
+    assert len(effects) == 30 * 8
+    assert (tmp_path / "fv-tasks.csv").is_file()
+
+
+def test_what_cannot_be_asked_is_refused_in_one_sentence(tmp_path, gpt2_folder):
+    folder = str(gpt2_folder)
+    with pytest.raises(ChoiceError, match=r"no task named 'antonm' \(is antonym meant\?\)"):
+        hs.studies.function_vectors(folder, tasks="antonm")
+    with pytest.raises(ArgumentError, match="prompts is 2, expected a whole number from 6"):
+        hs.studies.function_vectors(folder, prompts=2)
+    with pytest.raises(CorpusError, match=r"no\.csv: cannot be read"):
+        hs.studies.function_vectors(folder, tasks=str(tmp_path / "no.csv"))
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("a,b\n1,2\n")
+    with pytest.raises(CorpusError, match="columns a,b, expected task,question,answer"):
+        hs.studies.function_vectors(folder, tasks=str(wrong))
+    wrong.write_text("task,question,answer\nx,hot\n")
+    with pytest.raises(CorpusError, match=re.escape("wrong.csv:2: a task, a question")):
+        read_tasks(wrong)
+    planted = save_model(tmp_path / "model")
+    file = save_tasks_file(tmp_path / "tasks.csv")
+    with pytest.raises(ModelError, match="fewer examples would do"):
+        hs.studies.function_vectors(str(planted), tasks=str(file), shots=9, prompts=6)
+
+
+def test_no_shipped_task_asks_a_question_twice_or_for_itself():
+    for name, pairs in shipped_tasks().items():
+        questions = [question for question, _ in pairs]
+        assert len(questions) == len(set(questions)) >= 24, name
+        assert all(question != answer for question, answer in pairs), name
+
+
+def test_a_run_says_which_heads_are_induction_heads_and_silences_them_too(tasks_file, tmp_path):
+    folder = save_model(tmp_path / "model")
+    options = {"max_tokens": 300, "twin": False, "examples": False, "types": ["induction"]}
+    run = hs.classify(str(folder), "gold", progress=False, **options)
+    options = {"tasks": str(tasks_file), "prompts": 8, "progress": False}
+    found = hs.studies.function_vectors(run, **options)
+    assert set(found.heads["induction_head"]) <= {"yes", "no"}
+    assert "function-vector heads are among the run's" in found.notes[0]
+    groups = found.ablation["silenced"].value_counts()
+    assert groups["induction"] == groups["function vector"] == 1
+    assert groups["random, layers of induction"] == 3
+    assert found.tagged == ["L1H0"]
