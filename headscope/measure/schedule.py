@@ -141,8 +141,8 @@ def round_of(window: Window) -> int:
     [0, 0, 1, 1, 2, 4]
     """
     division = STIMULI[window.stimulus].rounds
-    if division not in (Rounds.DOCUMENTS, Rounds.FEW):
+    if division not in (Rounds.DOCUMENTS, Rounds.EARLY_END):
         return 1
     document = max(0, window.document)
-    is_first = division is Rounds.FEW and document < FEW_DOCUMENTS
+    is_first = division is Rounds.EARLY_END and document < FEW_DOCUMENTS
     return 0 if is_first else 1 + document // ROUND_DOCUMENTS

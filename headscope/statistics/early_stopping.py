@@ -89,7 +89,7 @@ class StoppingRule:
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
             for name in sorted({w.stimulus for w in synthetic})
-            if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.FEW)
+            if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.EARLY_END)
         }
         self.rounds = {TEXT.name: [0.0, *self._shares, 1.0]} | {
             name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
@@ -117,7 +117,9 @@ class StoppingRule:
             return {}
         if not number:
             tags = {name: self._tags_to_come(name, tally) for name in unfinished}
-            return {name: round(few, 2) for name, few in tags.items() if few <= EXPECTED_AT_MOST}
+            return {
+                name: round(count, 2) for name, count in tags.items() if count <= EXPECTED_AT_MOST
+            }
         expected = {
             name: expected_tag_changes(
                 tally,
@@ -175,7 +177,7 @@ def _round_ends(stimulus: str, documents: int) -> Iterator[int]:
     >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26))
     ([8, 16, 26], [0, 16, 26])
     """
-    yield min(FEW_DOCUMENTS, documents) if STIMULI[stimulus].rounds is Rounds.FEW else 0
+    yield min(FEW_DOCUMENTS, documents) if STIMULI[stimulus].rounds is Rounds.EARLY_END else 0
     yield from range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)
     if STIMULI[stimulus].rounds is Rounds.DOCUMENTS or documents > FEW_DOCUMENTS:
         yield documents
