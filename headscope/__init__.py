@@ -63,8 +63,12 @@ if TYPE_CHECKING:
     from headscope.studies.directions.directions_result import Directions as Directions
     from headscope.studies.explain.explain_result import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
+    from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
+    from headscope.studies.function_vectors.vectors_result import FunctionVectors as FunctionVectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.headvis.headvis_result import HeadVis as HeadVis
+    from headscope.studies.patch.patch_result import Patching as Patching
+    from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.prune_result import Pruning as Pruning
     from headscope.studies.prune.pruning_curve import prune as prune
     from headscope.studies.redundancy.head_distances import redundancy as redundancy

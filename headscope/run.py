@@ -10,6 +10,7 @@ import pandas as pd
 from headscope.arguments import (
     ANYTHING,
     KINDS,
+    MODEL,
     NAME,
     PATH,
     TEXT,
@@ -27,7 +28,7 @@ from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.figure import Figure
 
@@ -162,6 +163,58 @@ class Run(Result):
 
         return ablate(self, heads=heads, how=how, **options)
 
+    @takes(heads=NAME)
+    def to_tl(self, heads: str = "tagged") -> list[tuple[int, int]]:
+        """Layers and numbers of heads, as TransformerLens' tools take them.
+
+        Such as `detect_head(…, heads=…)` and `patching.get_act_patch_direct_path`.
+
+        Args:
+            heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
+                `all`, or names such as `L5H1,L6H9`.
+
+        Raises:
+            ChoiceError: the run scored no such type or relation.
+            HeadscopeError: no head has such a tag; or the run has no such head.
+        """
+        from headscope.runs.bridge_hooks import bridge_heads
+
+        return bridge_heads(self, heads)
+
+    @takes(heads=NAME, bridge=maybe(MODEL))
+    def hooks(
+        self,
+        heads: str = "tagged",
+        *,
+        how: str = "mean",
+        corpus: str | Path | Sequence[str | Path] | None = None,
+        bridge: Any = None,
+        device: str = "auto",
+    ) -> list[tuple[str, Callable[..., Any]]]:
+        """Hooks that silence heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
+
+        Args:
+            heads: as for `to_tl`.
+            how: `mean`, each head outputs its mean over the tokens of a text; or `zero`.
+            corpus: files or folders of that text, of which 1,024 tokens are read; the run's when
+                None.
+            bridge: the bridge whose means are taken, as one in compatibility mode may have folded
+                its biases; the run's model, loaded as a raw bridge, when None.
+            device: where the run's model is loaded; `auto` takes a GPU when there is one.
+
+        Returns:
+            A name such as `blocks.5.attn.hook_z` and a function for each layer with such heads.
+
+        Raises:
+            ChoiceError: no such way to silence a head, or no such type or relation.
+            ModelError: the model cannot be loaded as a bridge, or has other heads than the run.
+            CorpusError: the text cannot be read.
+            HeadscopeError: see `to_tl`.
+        """
+        from headscope.runs.bridge_hooks import silencing_hooks
+
+        return silencing_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
+
     @takes(out=PATH)
     def headvis(self, out: str | Path, *, heads: str = "all", **options: Any) -> HeadVis:
         """Write the folder that the HeadVis frontend reads.
@@ -176,6 +229,26 @@ class Run(Result):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the run folder; see `headscope.runs.store.save`."""
         return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
+
+    @takes()
+    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write the run's tables as Parquet, numbers with all their digits.
+
+        Args:
+            folder: gets `heads.parquet`, `evidence.parquet` and a file for each further table that
+                the run has, such as `causal.parquet`; it is made where it is not there.
+            overwrite: replace files that are there already.
+
+        Returns:
+            The files.
+
+        Raises:
+            ModelError: pyarrow is not installed.
+            WriteError: a file is there already, or cannot be written.
+        """
+        from headscope.runs.parquet_tables import write_run_tables
+
+        return write_run_tables(self, Path(folder), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""

@@ -129,12 +129,20 @@ def gallery(
     "How are results shared, small and without a model?",
     "headscope export atlas runs/mini runs/gpt2 --out atlases",
     "headscope export atlas runs/sweep/* --overwrite",
+    "headscope export atlas runs/* --data-set --out data-set",
     name="atlas",
     is_new=True,
 )
 def pack(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
     out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
+    data_set: Annotated[
+        bool,
+        typer.Option(
+            "--data-set",
+            help="Write heads.parquet and evidence.parquet of all runs too, which the card names.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
@@ -148,9 +156,9 @@ def pack(
     """
     from headscope.views.gallery.atlas_card import export_atlases
 
-    say_written(
-        [export_atlases(*runs, out=out, overwrite=overwrite, progress=shown_progress(quiet))]
-    )
+    progress = shown_progress(quiet)
+    card = export_atlases(*runs, out=out, data_set=data_set, overwrite=overwrite, progress=progress)
+    say_written([card])
 
 
 @body("headvis")

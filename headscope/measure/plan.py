@@ -16,7 +16,7 @@ from headscope.measure.gather import SamplePatterns
 from headscope.measure.schedule import Choose, IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
-from headscope.relations.contested import MATCHED, SELF, part_name
+from headscope.relations.contested import MATCHED, SELF, is_part, part_name
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
 
@@ -101,18 +101,24 @@ class Plan:
         others = [r.id for r in self.relations if TEXT.name not in r.stimuli]
         return {*others, *(part_name(name, part) for name in others for part in (MATCHED, SELF))}
 
+    @property
+    def twin_stimuli(self) -> set[str]:
+        """Names of the stimuli that the twin reads: a tag's parts are not held against it."""
+        return {s for r in self.relations if not is_part(r.name) for s in r.stimuli}
+
     def rounds(self) -> Iterator[tuple[Iterable[Window], Sequence[Window]]]:
         """Text and other windows of each round, without stimuli that were stopped before it."""
         if self.stopping is None:
             yield self.text, self.synthetic
             return
         text = split(self.text, self.stopping.interim_tokens)
-        count = max([len(self.stopping.interim_tokens), *map(round_of, self.synthetic)]) + 1
+        count = max([len(self.stopping.interim_tokens) + 1, *map(round_of, self.synthetic)]) + 1
         stopped = self.model.stopped
         for number in range(count):
             others = [w for w in self.synthetic if round_of(w) == number and was_read(w, stopped)]
             goes_on = TEXT.name not in stopped or number < stopped[TEXT.name].rounds
-            yield next(text, iter(())) if goes_on else (), others
+            # before the first of it come a few documents of other stimuli
+            yield next(text, iter(())) if number and goes_on else (), others
 
 
 def was_read(window: Window, stopped: Mapping[str, StoppedEarly]) -> bool:
@@ -141,7 +147,8 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         read: reads steps.
         batch_tokens: tokens of one forward pass.
     """
-    share: Choose = WindowSample(seed=plan.seed) if plan.twin is not None else lambda windows: set()
+    sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
+    share: Choose = sample if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []
     read_before, planned = plan.model.batches, 0
 

@@ -79,8 +79,8 @@ def run_windows(
     length, seed = settings.max_length, settings.seed
     prompts = prompt_windows(model.tokenizer, prompt_kinds(effects), length, seed=seed)
     synthetic += prompts.windows
-    # what may be left out of a reading must not be counted on
-    first = [window for window in synthetic if settings.all or round_of(window) == 0]
+    # what may be left out of a reading must not be counted on, but where no head comes near a tag
+    first = [window for window in synthetic if settings.all or round_of(window) <= 1]
     read, stream, baselines = _fit_baselines(text, first, relations, model, settings)
     opening = list(beginning(read or synthetic))
     return RunWindows(text, chain(read, stream), opening, synthetic, prompts, baselines)

@@ -129,15 +129,20 @@ def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Ite
 
 ROUND_DOCUMENTS = 2 * MIN_BLOCKS
 """Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
+FEW_DOCUMENTS = MIN_BLOCKS
+"""Those of the round before all text: a stimulus that no head comes near a tag on ends with it."""
 
 
 def round_of(window: Window) -> int:
     """The round, counted from 0, in which a window of another stimulus than text is read.
 
     >>> [round_of(Window("", np.arange(3), ("a",) * 3, stimulus="repeat", document=i))
-    ...  for i in (0, 15, 16, 63)]
-    [0, 0, 1, 3]
+    ...  for i in (0, 7, 8, 15, 16, 63)]
+    [0, 0, 1, 1, 2, 4]
     """
-    if STIMULI[window.stimulus].rounds is not Rounds.DOCUMENTS:
-        return 0
-    return max(0, window.document) // ROUND_DOCUMENTS
+    division = STIMULI[window.stimulus].rounds
+    if division not in (Rounds.DOCUMENTS, Rounds.FEW):
+        return 1
+    document = max(0, window.document)
+    is_first = division is Rounds.FEW and document < FEW_DOCUMENTS
+    return 0 if is_first else 1 + document // ROUND_DOCUMENTS

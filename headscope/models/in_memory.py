@@ -219,4 +219,7 @@ def _name(network: Any) -> str:
 def _sharing(network: Any) -> Any:
     """A network of modules and a configuration of its own, with the same tensors."""
     tensors = chain(network.parameters(), network.buffers())
-    return copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    # accelerate's mixed precision wraps the method, and the copy's would run the original
+    vars(copied).pop("forward", None)
+    return copied

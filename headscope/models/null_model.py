@@ -6,7 +6,7 @@ norms and MLPs. A real head must beat it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -64,9 +64,16 @@ class WindowSample:
     Drawn, because several corpora take turns: every eighth window could be of one of them.
     """
 
-    def __init__(self, *, seed: int) -> None:
+    def __init__(self, *, seed: int, stimuli: Collection[str] | None = None) -> None:
+        """Before anything is chosen.
+
+        Args:
+            seed: seeds the draw.
+            stimuli: names of those that tags are held against the twin on; all when None.
+        """
         self.tokens: dict[str, int] = {}
         self._rng = np.random.default_rng(seed)
+        self._stimuli = stimuli
 
     def __call__(self, windows: Sequence[Window]) -> set[int]:
         """The places of the chosen windows among these."""
@@ -78,7 +85,8 @@ class WindowSample:
                 group = of_stimulus[start : start + every]
                 index = group[int(self._rng.integers(len(group)))]
                 used = self.tokens.get(stimulus, 0)
-                if used < MAX_TOKENS:
+                is_compared = self._stimuli is None or stimulus in self._stimuli
+                if is_compared and used < MAX_TOKENS:
                     self.tokens[stimulus] = used + len(windows[index])
                     indices.add(index)
         return indices

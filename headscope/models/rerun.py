@@ -77,6 +77,18 @@ class CleanRun:
     """What is unembedded for each place; of an encoder without an unembedding its last state."""
     scores: Float[Tensor, " place"]
 
+    def repeated(self, count: int) -> CleanRun:
+        """The run of one row as that of so many equal rows, each of which can be changed by itself.
+
+        Nothing is copied.
+        """
+        rows = TokenRows(
+            self.rows.tokens.expand(count, -1), self.rows.lengths.expand(count), *self.rows[2:4]
+        )
+        inputs = [stream.expand(count, -1, -1) for stream in self.inputs]
+        z = {layer: outputs.expand(count, -1, -1, -1) for layer, outputs in self.z.items()}
+        return CleanRun(rows, inputs, z, self.states, self.scores)
+
 
 class Rerunner:
     """A model whose blocks can be run again from any of them.
@@ -132,11 +144,17 @@ class Rerunner:
             clean: the untouched run of one row.
             intervention: a change of the model; None leaves it as it is.
         """
-        with self._rerun(clean, intervention):
-            stream = last_stream(self.network, clean.rows.tokens)
         unembed = self.network.get_output_embeddings()
-        parts = torch.split(stream[0], UNEMBED_ROWS)
+        parts = torch.split(self.streams(clean, intervention)[0], UNEMBED_ROWS)
         return torch.cat([unembed(part).float().log_softmax(-1) for part in parts])
+
+    @torch.inference_mode()
+    def streams(
+        self, clean: CleanRun, intervention: Intervention | None
+    ) -> Float[Tensor, "row position d_model"]:
+        """What is unembedded at every token of each row; see `distributions`."""
+        with self._rerun(clean, intervention):
+            return last_stream(self.network, clean.rows.tokens)
 
     @contextmanager
     def before_each_block(self, pause: Callable[[], None]) -> Iterator[None]:

@@ -96,6 +96,37 @@ def chosen_heads(run: Result, heads: str) -> list[Head]:
     return selected
 
 
+def selected_heads(run: Result, heads: str) -> list[Head]:
+    """The heads of a type or of a relation, or those that `chosen_heads` gives.
+
+    Args:
+        run: the run.
+        heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
+            `all`, or names such as `L5H1,L6H9`.
+
+    Raises:
+        ChoiceError: the run scored no such type or relation.
+        HeadscopeError: no head has such a tag; or see `chosen_heads`.
+    """
+    types = sorted(set(run.evidence["type"]))
+    relations = run.evidence["type"] + "/" + run.evidence["relation"]
+    if heads.partition("/")[0] in types:
+        rows = (run.evidence["type"] == heads) | (relations == heads)
+        if not rows.any():
+            kind = heads.partition("/")[0]
+            choices = relations[run.evidence["type"] == kind].unique()
+            raise ChoiceError("relation", heads, [kind, *sorted(choices)])
+    elif heads in ("tagged", "all") or any(map(str.isdigit, heads)):
+        return chosen_heads(run, heads)
+    else:
+        raise ChoiceError("type of heads", heads, ["tagged", "all", *types])
+    tagged = run.evidence[rows & run.evidence["tagged"].astype(bool)]
+    if tagged.empty:
+        raise HeadscopeError(f"no head of this run has a tag of {heads}")
+    places = tagged[["layer", "head"]].drop_duplicates().sort_values(["layer", "head"])
+    return [(int(layer), int(head)) for layer, head in places.to_numpy()]
+
+
 def write_heads(heads: pd.DataFrame, format: str) -> str:
     """The heads as `csv` or `json` (a list of objects)."""
     if format == "csv":

@@ -22,6 +22,7 @@ SCRIPTS = {
     "core.js": REPORT,
     "tokens.js": REPORT,
     "thumbs.js": REPORT,
+    "save.js": REPORT,
     "arcs.js": REPORT,
     "head.js": REPORT,
     "asking.js": SERVE,

@@ -78,7 +78,7 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
   });
   canvas.redraw();
   tell();
-  return el("div", {}, el("div", { class: "scroll" }, canvas), said);
+  return el("div", {}, el("div", { class: "scroll" }, canvas), said, saveButtons(canvas, `${name} pattern`));
 }
 
 const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);

@@ -60,7 +60,7 @@ function smallGrid(read, choose) {
     const next = box.querySelector(`[data-head="${headName(DATA.layers[DATA.layers.indexOf(row.layer) + step[0]], row.head + step[1])}"]`);
     if (next) next.focus();
   });
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box);
+  return savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box), `${DATA.names.join(" and ")} heads on a sentence`);
 }
 
 function howToRead(read) {

@@ -45,7 +45,7 @@ async function readText() {
   state.at = Math.min(state.at ?? Infinity, read.tokens.length - 1);
   document.getElementById("live").hidden = false;
   tell(`${read.tokens.length} tokens, with the beginning-of-text token, read in ${number(read.seconds)} s.`);
-  gridBox.replaceChildren(smallGrid(read, chooseHead), howToRead(read), ...farthest());
+  gridBox.replaceChildren(...smallGrid(read, chooseHead), howToRead(read), ...farthest());
   drawFound();
   drawSilence();
   await Promise.all([showHead(), readWithout()]);

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import ratio_error
-from headscope.measure.schedule import ROUND_DOCUMENTS
+from headscope.measure.schedule import FEW_DOCUMENTS, ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -34,6 +34,8 @@ TOLERATED = 0.02
 """Share of the tags that may be expected to change when reading ends early."""
 TOLERATED_BESIDE = 0.005
 """Share of all tags of the run that another stimulus may be expected to change when it ends."""
+EXPECTED_AT_MOST = 0.02
+"""Tags that a stimulus may be expected to give when it ends because no head comes near one."""
 SHARES = (0.25, 0.5, 0.75)
 """Of the text: when to ask."""
 LEAST_TOKENS = 10_000
@@ -87,15 +89,13 @@ class StoppingRule:
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
             for name in sorted({w.stimulus for w in synthetic})
-            if STIMULI[name].rounds is Rounds.DOCUMENTS
+            if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.FEW)
         }
-        self.rounds = {TEXT.name: [*self._shares, 1.0]} | {
-            name: [1.0]
-            if read_all
-            else [*np.arange(ROUND_DOCUMENTS, count, ROUND_DOCUMENTS) / count, 1.0]
+        self.rounds = {TEXT.name: [0.0, *self._shares, 1.0]} | {
+            name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
             for name, count in self._documents.items()
         }
-        """Of each stimulus the share that has been read after each round."""
+        """Of each stimulus the share read after each round; text begins in the second."""
 
     @property
     def interim_tokens(self) -> list[int]:
@@ -115,6 +115,9 @@ class StoppingRule:
         ]
         if not unfinished:
             return {}
+        if not number:
+            tags = {name: self._tags_to_come(name, tally) for name in unfinished}
+            return {name: round(few, 2) for name, few in tags.items() if few <= EXPECTED_AT_MOST}
         expected = {
             name: expected_tag_changes(
                 tally,
@@ -124,8 +127,8 @@ class StoppingRule:
             )
             for name in self.rounds
         }
-        share = self.rounds[TEXT.name][min(number, len(self._shares))]
-        tags = expected_tag_changes(tally, self._relations, share, self._facts).tags
+        share = self.rounds[TEXT.name][min(number, len(self._shares) + 1)]
+        all_tags = expected_tag_changes(tally, self._relations, share, self._facts).tags
         return {
             name: round(expected[name].changes, 2)
             for name in unfinished
@@ -133,16 +136,23 @@ class StoppingRule:
             or (
                 name != TEXT.name
                 and expected[name].decidable
-                and expected[name].changes <= TOLERATED_BESIDE * tags
+                and expected[name].changes <= TOLERATED_BESIDE * all_tags
             )
         }
+
+    def _tags_to_come(self, stimulus: str, tally: Tally) -> float:
+        """The tags that its first documents say it will give; infinite where they cannot."""
+        relations = [r for r in self._relations if stimulus in r.stimuli]
+        share = self.rounds[stimulus][0]
+        return expected_tags(tally, relations, share) if relations and share else float("inf")
 
     def record(self, tokens: int) -> dict[str, Any]:
         """`text_read` of `run.json`, when so many tokens of text were read."""
         text = self._stopped.get(TEXT.name)
-        rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds)
+        # before the text a stimulus can lose tags and win none: that is no look
+        rounds = max(self._rounds_read(stimulus) for stimulus in self.rounds) - 1
         changes = None if text is None else text.expected_changes
-        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": rounds}
+        record: dict[str, Any] = {"tokens": tokens, "of": self._tokens, "looks": max(1, rounds)}
         record["expected_changes"] = changes
         for stimulus, count in self._documents.items():
             stop = self._stopped.get(stimulus)
@@ -159,6 +169,18 @@ class StoppingRule:
         return len(self.rounds[stimulus]) if stop is None else stop.rounds
 
 
+def _round_ends(stimulus: str, documents: int) -> Iterator[int]:
+    """Documents of a stimulus after which each of its rounds ends.
+
+    >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26))
+    ([8, 16, 26], [0, 16, 26])
+    """
+    yield min(FEW_DOCUMENTS, documents) if STIMULI[stimulus].rounds is Rounds.FEW else 0
+    yield from range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)
+    if STIMULI[stimulus].rounds is Rounds.DOCUMENTS or documents > FEW_DOCUMENTS:
+        yield documents
+
+
 class _Margin(NamedTuple):
     """Distance of a condition's number above its threshold, and its error on the whole text."""
 
@@ -169,6 +191,11 @@ class _Margin(NamedTuple):
     def changes(self) -> Float[ndarray, " head"]:
         """The probability that the rest of the text brings it to the other side."""
         return np.asarray(ndtr(-np.abs(self.above) / np.maximum(self.error, _LEAST_ERROR)))
+
+    @property
+    def holds(self) -> Float[ndarray, " head"]:
+        """The probability that it holds on the whole text."""
+        return np.asarray(ndtr(self.above / np.maximum(self.error, _LEAST_ERROR)))
 
 
 def expected_tag_changes(
@@ -199,6 +226,27 @@ def expected_tag_changes(
         tags += int(tagged.sum())
         changes += float(np.where(tagged, 1 - stays, stays * comes).sum())
     return ExpectedTagChanges(tags, changes, decidable)
+
+
+def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> float:
+    """The tags that relations are expected to give on the whole text, at most.
+
+    Contested queries are not asked, as few are known at first. Infinite where a relation lies in
+    too few blocks to say how sure it is.
+
+    Args:
+        tally: the sums of a part of the text.
+        relations: those of a stimulus.
+        share: of it, that this part is, in (0, 1).
+    """
+    sums, tags = PartialSums(tally, share), 0.0
+    for relation in relations:
+        if relation.rule.taggable:
+            if not sums.decides(relation.id, MIN_QUERIES):
+                return float("inf")
+            margins = [margin.holds for _, margin in _margins(sums, relation)]
+            tags += float(np.stack(margins).prod(0).sum())
+    return tags
 
 
 NOT_PROJECTED = {
@@ -234,6 +282,20 @@ def projected(
     has_baseline, margin = rule.beat_baseline_by is not None, rule.beat_baseline_by or 0.0
     if has_baseline and max(whole_text, sums.queries(part_name(name, BUILT))) < MIN_QUERIES:
         return  # so few change too easily to be waited for
+    yield from _margins(sums, relation)
+    if has_baseline and sums.decides(contested, MIN_QUERIES):
+        share = min(1.0, sums.queries(contested) / whole_text)
+        rates = facts.get("natural_rules", ())
+        best = rule_rate(sums.mean(name, "hits"), rates, margin)
+        yield "contested mass", sums.over_control(contested, share)
+        yield "contested lift", sums.lift(contested, share)
+        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
+        yield "contested hits", sums.lower_end(contested, "hits", best, share)
+
+
+def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
+    """Margins of the conditions at all queries."""
+    rule, name = relation.rule, relation.id
     yield "mass", sums.margin(name, "target", rule.floor)
     yield "control", sums.over_control(name)
     yield "interval", sums.lift(name)
@@ -244,14 +306,6 @@ def projected(
             yield "second lift", sums.lift(matched)
     if rule.times_chance is not None:
         yield "chance", sums.margin(name, "target", rule.times_chance * sums.chance(name))
-    if has_baseline and sums.decides(contested, MIN_QUERIES):
-        share = min(1.0, sums.queries(contested) / whole_text)
-        rates = facts.get("natural_rules", ())
-        best = rule_rate(sums.mean(name, "hits"), rates, margin)
-        yield "contested mass", sums.over_control(contested, share)
-        yield "contested lift", sums.lift(contested, share)
-        yield "contested hits", sums.margin(contested, "hits", best + margin, share)
-        yield "contested hits", sums.lower_end(contested, "hits", best, share)
 
 
 class PartialSums:

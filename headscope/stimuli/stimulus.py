@@ -81,6 +81,7 @@ class Rounds(Enum):
 
     TOKENS = "after shares of the text's tokens"
     DOCUMENTS = "after some documents each"
+    FEW = "after a few documents, where no head comes near a tag, and then after some each"
     FIRST = "all of it in the first round"
 
 

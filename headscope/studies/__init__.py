@@ -13,6 +13,7 @@ from headscope.studies.study_table import function_homes
 
 if TYPE_CHECKING:
     from headscope.studies.anatomy.published import published_shapes as published_shapes
+    from headscope.studies.sweep.head_callback import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
 if TYPE_CHECKING:
     # generated: functions
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from headscope.studies.compare.side_by_side import compare as compare
     from headscope.studies.directions.contrast_directions import directions as directions
     from headscope.studies.explain.explanation import explain as explain
+    from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
+    from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.pruning_curve import prune as prune
     from headscope.studies.redundancy.head_distances import redundancy as redundancy
     from headscope.studies.streaming.streaming_curve import streaming as streaming
@@ -38,6 +41,7 @@ __all__ = offer_functions(
     __name__,
     {
         **function_homes(),
+        "HeadCallback": "headscope.studies.sweep.head_callback",
         "gallery": "headscope.views.gallery",
         "published_shapes": "headscope.studies.anatomy.published",
     },

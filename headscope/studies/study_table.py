@@ -365,6 +365,23 @@ STUDIES: tuple[StudyRow, ...] = (
         lines="collapse.collapse_result:collapse_lines",
     ),
     StudyRow(
+        name="patch",
+        function="patch.prompt_patching:patch",
+        result="patch.patch_result:Patching",
+        group=STUDY,
+        is_new=True,
+        question="Which heads and edges decide between two prompts?",
+        examples=(
+            "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "
+            "--corrupt 'Mary and John went out. Mary gave it to'",
+            "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
+            "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
+        ),
+        tables=(Table("patch", "patches"),),
+        lines="patch.patch_result:patch_lines",
+        python_only=("metric",),
+    ),
+    StudyRow(
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
     ),
     StudyRow(

@@ -55,18 +55,27 @@ class Study(ABC):
         Raises:
             WriteError: another suffix, a file that is there already, or one of a run.
         """
-        target = Path(path)
-        if target.suffix.lower() != ".csv":
-            raise WriteError(
-                f"{target!s:.200}: a table is written as .csv; for another format take .table, "
-                "a pandas DataFrame, and for a picture .figure().savefig"
-            )
-        check_foreign(target)
+        target = check_table_file(Path(path))
         return write_file(target, encoded(self.csv()), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         """The first and the last rows of the table, for a notebook."""
         return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
+
+
+def check_table_file(target: Path) -> Path:
+    """The file, if a table may be written there.
+
+    Raises:
+        WriteError: another suffix than .csv, or a file of a run.
+    """
+    if target.suffix.lower() != ".csv":
+        raise WriteError(
+            f"{target!s:.200}: a table is written as .csv; for another format take .table, "
+            "a pandas DataFrame, and for a picture .figure().savefig"
+        )
+    check_foreign(target)
+    return target
 
 
 def values_to_json(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame | None]) -> str:

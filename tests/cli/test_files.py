@@ -35,7 +35,10 @@ OUTPUTS = [
     and option.name in ("out", "figure", "html", "film", "parquet", "save")
     and (name, option.name) not in FOLDERS
 ]
-NEEDED = {name: words_with(name, {"head": "L0H0", "text": "text"}) for name in COMMANDS}
+NEEDED = {
+    name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
+    for name in COMMANDS
+}
 NEEDED |= {"calibrate": ["nowhere"], "zoo": ["--corpus", "nowhere"]}
 
 

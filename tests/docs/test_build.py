@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import headscope as hs
 from headscope import relations
@@ -125,6 +127,20 @@ def test_the_pages_ask_no_other_host(built):
     for page in built.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', text), page
+
+
+def test_what_the_page_about_exporting_says_of_other_programs_runs():
+    page = (DOCS / "exporting.md").read_text(encoding="utf-8")
+    part = page[page.index("## TransformerLens") : page.index("## Pictures for papers")]
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL):
+        exec(block, names)
+    assert names["silenced"].shape == (1, names["tokens"].shape[1], 1024)
+    assert not torch.equal(names["silenced"], names["bridge"](names["tokens"]))
+    assert names["paths"].shape == (6, 8)
+    assert names["paths"][names["layer"] + 1 :].abs().min() > 0
+    assert names["scored"].heads["primary"].eq("unclassified").all()  # random queries and keys
+    assert len(names["scored"].heads) == 24
 
 
 def test_the_relation_and_the_type_on_the_page_about_extending_are_scored(monkeypatch):

@@ -82,11 +82,12 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     (home / "anatomy published.csv").write_text(shell("study", "anatomy", "--format", "csv"))
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
+    values |= {"clean": "x1z", "corrupt": "x2z", "heads": "all"}
     (home / "why.csv").write_text(shell("why", runs[0], "L0H0", "L1H1", "--format", "csv"))
     for study in STUDIES:
         if study.name not in WRITTEN_OTHERWISE and study.group:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
-            shell(study.name, *words)
+            shell(*study.words.split(), *words)
     planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],

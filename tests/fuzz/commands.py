@@ -24,7 +24,8 @@ SHARES = ["a", "nan", "inf", "-1", "", "9" * 400]
 NAMES = ["", " ", "nonsense", "\x1b[31mred", "x" * 5000, "\udcff", "a,b"]
 HEADS = ["", "nine", "L9H9", "-1.-1", "L0", "0.0.0", "²H1", "L" + "9" * 5000 + "H1", "\x1b[31m"]
 WORDS = {
-    "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000],
+    "head": HEADS, "heads": [*HEADS, "0.0,", "0.0 1.1"], "text": ["", "\ud800", "x " * 100_000], "clean": ["", "\ud800", "x " * 100_000], "corrupt": ["", "\ud800", "x1z"],
+    "answer": ["", "\ud800", "x1z"], "wrong": ["", "\ud800", "x1z"],
     "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
     "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
     "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400], "x": NAMES, "y": NAMES,
@@ -56,6 +57,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
         "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
         "duo_attention": ["mini", *text, "--out", "new", "--recent", "4", "--max-length", "12", "-q"],
+        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
 

@@ -115,6 +115,17 @@ def test_the_twin_reads_one_of_so_many_windows_of_each_stimulus():
     assert chosen_by_share(windows, 1) == chosen_by_share(windows, 1)
 
 
+def test_the_twin_leaves_out_what_no_relation_is_read_on_and_draws_the_same_of_the_rest():
+    def window(i, stimulus):
+        return Window(f"{stimulus}{i}", np.arange(9), ("a",) * 9, stimulus=stimulus)
+
+    windows = [window(i, s) for s in ("further", "repeat", "text") for i in range(17)]
+    every = WindowSample(seed=3)(windows)
+    asked = WindowSample(seed=3, stimuli={"text", "repeat"})(windows)
+    assert asked == {i for i in every if windows[i].stimulus != "further"}
+    assert 0 < len(asked) < len(every)
+
+
 def test_corpora_that_take_turns_are_all_in_the_twins_share():
     windows = [Window(f"{'ab'[i % 2]}{i}", np.arange(9), ("a",) * 9) for i in range(200)]
     first = {w.name[0] for w in chosen_by_share(windows, 0)}

@@ -108,12 +108,14 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
 ):
     monkeypatch.setattr(schedule, "ROUND_DOCUMENTS", 2)
     monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
+    monkeypatch.setattr(schedule, "FEW_DOCUMENTS", 1)
+    monkeypatch.setattr(early_stopping, "FEW_DOCUMENTS", 1)
 
     def should_stop(
         self: early_stopping.StoppingRule, tally: Tally, number: int
     ) -> dict[str, float]:
-        # what comes after says of the sums at the third round that nothing has ended
-        return {"repeat": 0.25} if number == 1 else {}
+        # what comes after says of the sums at the next round that nothing has ended
+        return {"repeat": 0.25} if number == 2 else {}
 
     monkeypatch.setattr(early_stopping.StoppingRule, "should_stop", should_stop)
     whole = tmp_path / "whole"

@@ -184,3 +184,31 @@ def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, tmp_pat
 def test_a_model_without_a_run_says_how_to_get_tags(page, tmp_path):
     seen = drive(page, "bare", 'return $("main .lead").textContent;', tmp_path)
     assert "headscope classify" in seen.found
+
+
+SAVE = """
+  await type("the old keys were in the house");
+  $('[data-head="L1H2"]').click();
+  await settled(() => $("#head h2")?.textContent.startsWith("L1H2"));
+  const taken = {}, made = [];
+  URL.createObjectURL = (blob) => { made.push(blob); return "blob:made"; };
+  HTMLAnchorElement.prototype.click = function click() { taken[this.download] = made.pop(); };
+  for (const button of $$("button.save")) { const before = Object.keys(taken).length; button.click(); await settled(() => Object.keys(taken).length > before); }
+  const svgs = {};
+  for (const [name, blob] of Object.entries(taken)) if (name.endsWith("svg")) svgs[name] = await blob.text();
+  return { svgs, sizes: Object.fromEntries(Object.entries(taken).map(([name, blob]) => [name, blob.size])) };
+"""
+
+
+def test_pictures_of_the_live_page_are_saved_under_its_policy(page, tmp_path):
+    seen = drive(page, "save", SAVE, tmp_path)
+    assert seen.errors == []
+    svgs = seen.found["svgs"]
+    assert len(svgs) == 2
+    assert len(seen.found["sizes"]) == 4
+    assert min(seen.found["sizes"].values()) > 300
+    (grid,) = [text for name, text in svgs.items() if "heads-on-a-sentence" in name]
+    (pattern,) = [text for name, text in svgs.items() if name.startswith("L1H2")]
+    assert grid.count("<image") == 8
+    assert pattern.count("<image") == 1
+    assert {f">L{layer}<" in grid for layer in range(2)} == {True}

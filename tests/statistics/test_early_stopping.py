@@ -123,11 +123,14 @@ def test_one_looks_three_times_and_not_before_there_is_some_text():
 def test_what_is_read_beside_a_text_comes_in_portions_that_can_say_how_sure_they_are():
     beside = windows(64, "repeat")
     assert StoppingRule([SINK], {}, 8_000, beside).rounds == {
-        "text": [1.0],
-        "repeat": [0.25, 0.5, 0.75, 1.0],
+        "text": [0.0, 1.0],
+        "repeat": [0.125, 0.25, 0.5, 0.75, 1.0],
     }
-    assert StoppingRule([SINK], {}, 8_000, beside[:20]).rounds["repeat"] == [0.8, 1.0]
-    assert StoppingRule([SINK], {}, 8_000, beside[:16]).rounds["repeat"] == [1.0]
+    pairs = [replace(window, stimulus="pairs") for window in beside]
+    assert StoppingRule([SINK], {}, 8_000, pairs).rounds["pairs"] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert StoppingRule([SINK], {}, 8_000, beside[:20]).rounds["repeat"] == [0.4, 0.8, 1.0]
+    assert StoppingRule([SINK], {}, 8_000, beside[:16]).rounds["repeat"] == [0.5, 1.0]
+    assert StoppingRule([SINK], {}, 8_000, beside[:8]).rounds["repeat"] == [1.0]
     assert StoppingRule([SINK], {}, 8_000, beside, read_all=True).rounds["repeat"] == [1.0]
 
 
@@ -141,25 +144,55 @@ def test_another_stimulus_ends_when_its_rest_would_change_next_to_nothing(near):
     if not near:
         tally.target[:, 0, 0, : HEADS // 2] = 0
         tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
-    found = rule.should_stop(beginning(tally, 16), 0)
+    found = rule.should_stop(beginning(tally, 16), 1)
     assert set(found) == (set() if near else {"repeat"})
     assert all(changes < 1 for changes in found.values())
     # nothing is left to end after the last round
-    assert rule.should_stop(tally, 3) == {}
+    assert rule.should_stop(tally, 4) == {}
+
+
+@pytest.mark.parametrize(
+    ("stimulus", "mass", "documents", "ends"),
+    [
+        ("repeat", 0.3, 8, True),
+        ("repeat", 0.9, 8, False),  # where there are tags more documents say how sure they are
+        ("repeat", 0.3, 7, False),
+        ("pairs", 0.3, 8, False),
+    ],
+)
+def test_a_stimulus_without_a_head_near_a_tag_ends_before_the_text_begins(
+    stimulus, mass, documents, ends
+):
+    asked = replace(SINK, stimuli=(stimulus,))
+    rule = StoppingRule([asked], {}, 8_000, windows(64, stimulus))
+    tally = near_the_floor(np.random.default_rng(0))  # its floor is 0.4
+    noise = np.random.default_rng(1).normal(0, 0.01, tally.target.shape)
+    tally.target[:] = (mass + noise) * tally.queries[..., None, None]
+    found = rule.should_stop(beginning(tally, documents), 0)
+    assert found == ({stimulus: 0.0} if ends else {})
+
+
+def test_the_round_before_the_text_wins_no_tag_and_is_not_corrected_for():
+    beside = windows(64, "repeat")
+    for rounds, looks in ((1, 1), (2, 1), (3, 2)):
+        rule = StoppingRule(
+            [REPEAT], {}, 8_000, beside, stopped={"repeat": StoppedEarly(rounds, 0)}
+        )
+        assert rule.record(8_000)["looks"] == looks
 
 
 def test_what_has_ended_is_not_asked_again_and_said_in_the_run():
-    stopped = {"repeat": StoppedEarly(2, 0.3)}
+    stopped = {"repeat": StoppedEarly(2, 0.3)}  # after the round before the text, and one more
     rule = StoppingRule([REPEAT], {}, 40_000, windows(64, "repeat"), stopped=stopped)
     tally = near_the_floor(np.random.default_rng(0))
     tally.target[:] = 0.9 * tally.queries[..., None, None]
-    assert "repeat" not in rule.should_stop(tally, 2)
+    assert "repeat" not in rule.should_stop(tally, 3)
     assert rule.record(39_990) == {
         "tokens": 39_990,
         "of": 40_000,
         "looks": 4,
         "expected_changes": None,
-        "repeat": {"documents": 32, "of": 64, "expected_changes": 0.3},
+        "repeat": {"documents": 16, "of": 64, "expected_changes": 0.3},
     }
 
 
@@ -181,7 +214,7 @@ def counting(read: list[str], stop_after: int | None = None) -> Any:
     return reader
 
 
-@pytest.mark.parametrize("text_ends", [0, 1, None])
+@pytest.mark.parametrize("text_ends", [1, 2, None])
 @pytest.mark.parametrize("beside_ends", [0, 2, None])
 def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text_ends, beside_ends):
     looks = [400, 800, 1200]
@@ -202,8 +235,8 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
 
     model, twin, whole = empty(), empty(), list[str]()
     read_plan(plan(model, twin), counting(whole), batch_tokens=100)
-    tokens = 1600 if text_ends is None else looks[text_ends]
-    tokens += 50 * 64 if beside_ends is None else 50 * 16 * (beside_ends + 1)
+    tokens = 1600 if text_ends is None else looks[text_ends - 1]
+    tokens += 50 * (64 if beside_ends is None else (8, 16, 32)[beside_ends])
     assert model.tokens == tokens == 50 * model.tally.queries.sum()
     assert 0 < twin.tokens < tokens
     stopped = {name: StoppedEarly(last + 1, 0.5) for name, last in ends.items() if last is not None}

@@ -32,11 +32,11 @@ def test_windows_are_named_after_their_row_and_fit_the_model(name, config):
     windows = list(STIMULI[name].build(config))
     assert {window.stimulus for window in windows} == {name}
     assert max(map(len, windows)) <= config.max_length
-    if STIMULI[name].rounds is Rounds.DOCUMENTS:
+    if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.FEW):
         assert {window.document for window in windows} == set(range(config.documents))
 
 
-@pytest.mark.parametrize("rounds", [Rounds.DOCUMENTS, Rounds.FIRST])
+@pytest.mark.parametrize("rounds", [Rounds.DOCUMENTS, Rounds.FEW, Rounds.FIRST])
 def test_a_new_row_is_built_read_in_its_rounds_and_kept_for_examples(monkeypatch, config, rounds):
     def build(config: StimulusConfig) -> list[Window]:
         return [
@@ -48,12 +48,22 @@ def test_a_new_row_is_built_read_in_its_rounds_and_kept_for_examples(monkeypatch
     monkeypatch.setitem(STIMULI, "echo", row)
     windows = build_stimuli({"echo"}, config)
     assert len(windows) == 40
-    divided = rounds is Rounds.DOCUMENTS
-    # a round has 16 documents
-    assert [round_of(window) for window in windows] == [i // 16 * divided for i in range(40)]
+    # a round has 16 documents, and half of the first may come before all text
+    expected_rounds = {
+        Rounds.DOCUMENTS: [1] * 16 + [2] * 16 + [3] * 8,
+        Rounds.FEW: [0] * 8 + [1] * 8 + [2] * 16 + [3] * 8,
+        Rounds.FIRST: [1] * 40,
+    }
+    assert [round_of(window) for window in windows] == expected_rounds[rounds]
     assert [window.document for window in windows_to_reread(windows)] == [0, 20, 39]
-    expected = {"text": [1.0]} | ({"echo": [0.4, 0.8, 1.0]} if divided else {})
-    assert StoppingRule([], {}, 8_000, windows).rounds == expected
+    expected_shares = {
+        Rounds.DOCUMENTS: {"echo": [0.0, 0.4, 0.8, 1.0]},
+        Rounds.FEW: {"echo": [0.2, 0.4, 0.8, 1.0]},
+        Rounds.FIRST: {},
+    }
+    assert StoppingRule([], {}, 8_000, windows).rounds == {
+        "text": [0.0, 1.0], **expected_shares[rounds]
+    }  # fmt: skip
 
 
 def test_a_relation_may_ask_for_the_stimuli_that_are_for_relations_and_no_others():

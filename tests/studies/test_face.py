@@ -86,6 +86,9 @@ MADE_UP = {
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40
     ),
     "languages": lambda run, corpus: hs.Languages.of({"en": hs.load(run, with_tally=True)}),
+    "patch": lambda run, corpus: hs.studies.patch(
+        run, clean="x1z", corrupt="x2z", heads="all", edges=2
+    ),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
     "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
     "streaming": lambda run, corpus: hs.streaming(

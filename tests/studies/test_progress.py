@@ -217,6 +217,9 @@ STUDIES = {
         model, save_treebanks(out.parent / "pud", LANGUAGES, documents=8), out=out,
         max_tokens=1_200, twin=False, examples=False, types=["positional"], **how,
     ),
+    "patch": lambda run, model, text, out, **how: hs.studies.patch(
+        run, clean="x1z", corrupt="x2z", heads="L0H0", edges=2, **how
+    ),
     "prune": lambda run, model, text, out, **how: hs.prune(model, text, max_tokens=600, **how),
     "redundancy": lambda run, model, text, out, **how: hs.redundancy(
         run, windows=2, queries=2, **how

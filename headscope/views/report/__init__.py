@@ -25,6 +25,7 @@ SCRIPTS = (
     "core.js",
     "tokens.js",
     "thumbs.js",
+    "save.js",
     "findings.js",
     "coverage.js",
     "lines.js",

@@ -100,7 +100,7 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
     const own = nodes[line.findIndex((item) => item.token === view.query)];
     if (own) strip.scrollLeft = Math.max(0, own.offsetLeft + own.offsetWidth - strip.clientWidth + 40);
   };
-  figure.append(strip, el("figcaption", {}, said, all));
+  figure.append(strip, el("figcaption", {}, said, all, saveButtons(strip, view.label)));
   build();
   setTimeout(figure.redraw); // the places of tokens are known when the figure stands in the page
   return figure;

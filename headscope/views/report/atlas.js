@@ -36,7 +36,7 @@ function grid() {
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, cell(rowOf(layer, h))))));
   const box = el("table", { class: THUMB ? "grid pictures" : "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, "Heads by layer"), el("thead", {}, head), el("tbody", {}, rows));
   box.addEventListener("keydown", moveBetweenCells);
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box);
+  return savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box), `${DATA.model.name} atlas`);
 }
 
 function cell(row) {

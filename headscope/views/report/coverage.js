@@ -13,8 +13,8 @@ function coverageMap() {
       Array.from({ length: DATA.heads }, (_, h) => el("td", {}, explainedCell(rowOf(layer, h))))));
   return el("section", { class: "coverage" }, el("h2", {}, "What rules explain"),
     el("p", { class: "small" }, `A rule of a few features predicts a head's attention on documents that it was not fitted on. Shown is the share that it explains of the bits above uniform attention, in per cent; ${percent(mean)} on average over heads. Pale: hardly explained.`),
-    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-      el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, title), el("thead", {}, head), el("tbody", {}, rows))));
+    savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+      el("table", { class: "grid", style: `--heads:${DATA.heads}` }, el("caption", { class: "hidden" }, title), el("thead", {}, head), el("tbody", {}, rows))), `${DATA.model.name} what rules explain`));
 }
 
 const percent = (share) => `${Math.round(100 * share)}`;

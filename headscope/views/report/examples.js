@@ -106,7 +106,7 @@ function histogram(counts, own, pointer, type) {
   counts.forEach((count, i) => root.append(svg("rect", { class: "column", x: (40 + i * step + 1).toFixed(1), width: (step - 2).toFixed(1), y: (70 - 62 * count / most).toFixed(1), height: (62 * count / most).toFixed(1) })));
   for (const example of own) root.append(svg("line", { class: "kept", x1: 40 + 520 * Math.min(1, example.mass), x2: 40 + 520 * Math.min(1, example.mass), y1: 70, y2: 76 }));
   root.append(pointer, ...[0, 0.5, 1].map((t) => text(40 + 520 * t, 90, t, "middle")));
-  return el("figure", { class: "plot" }, root, el("figcaption", { class: "small" }, `Histogram of the mass, over a sample of ${total} queries. Ticks: the examples that the slider shows.`));
+  return el("figure", { class: "plot" }, savable(root, `${DATA.model.name} histogram ${type}`), el("figcaption", { class: "small" }, `Histogram of the mass, over a sample of ${total} queries. Ticks: the examples that the slider shows.`));
 }
 
 /* The same text for every head, and in circuitsvis all heads of the layer on it. */

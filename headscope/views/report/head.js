@@ -16,7 +16,7 @@ function headPage(row) {
 
 function largeThumb(row) {
   const picture = thumb(row);
-  return picture && el("figure", { class: "thumb-figure" }, el("div", { class: `large-thumb type-${typeClass(row.primary)}`, role: "img", "aria-label": pictureOf(row) }, picture, sinkBar(row)),
+  return picture && el("figure", { class: "thumb-figure" }, savable(el("div", { class: `large-thumb type-${typeClass(row.primary)}`, role: "img", "aria-label": pictureOf(row) }, picture, sinkBar(row)), `${headName(row.layer, row.head)} mean attention`),
     el("figcaption", { class: "small" }, `${pictureOf(row)[0].toUpperCase()}${pictureOf(row).slice(1)}`));
 }
 

@@ -27,7 +27,7 @@ function heatView(view, onrow = () => {}) {
   });
   canvas.addEventListener("click", (event) => onrow(cellAt(event)[0]));
   const larger = el("button", { type: "button", class: "fold", onclick: () => { zoom = (zoom + 1) % ZOOMS.length; canvas.redraw(); } }, "zoom");
-  const box = el("div", { class: `heat-view type-${typeClass(view.type)}` }, el("div", { class: "scroll" }, canvas), said, larger);
+  const box = el("div", { class: `heat-view type-${typeClass(view.type)}` }, el("div", { class: "scroll" }, canvas), said, larger, " ", saveButtons(canvas, `${view.label} pattern`));
   canvas.redraw();
   return box;
 }

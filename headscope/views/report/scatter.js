@@ -17,8 +17,7 @@ function scatterPage() {
   };
   const page = el("section", { class: "scatter", "aria-label": "Scatter" },
     el("p", { class: "lead" }, "Every head as a point; click one for its page."),
-    el("p", {}, choose("x", "across"), choose("y", "up")), plot,
-    el("p", { class: "legend" }, MARKED.map((t) => chip(t))));
+    el("p", {}, choose("x", "across"), choose("y", "up")), savable(el("div", {}, plot, el("p", { class: "legend" }, MARKED.map((t) => chip(t)))), `${DATA.model.name} scatter`));
   drawScatter(plot);
   return page;
 }

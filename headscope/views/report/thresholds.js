@@ -9,8 +9,8 @@ function thresholdsView() {
   const columns = ["", "type", ...curves[0].factors.map((factor) => `× ${factor}`)];
   const rows = curves.flatMap((curve) => types.map((type, i) => [i ? "" : curve.meaning, type, ...curve.types[type].map(String)]));
   return el("section", { class: "thresholds" }, el("h2", {}, "Heads with a tag, by threshold"), el("p", {}, said),
-    el("div", { class: "curves" }, curves.map((curve) => el("figure", {}, curvePlot(curve, drawn, most), el("figcaption", { class: "small" }, `times ${curve.meaning}`)))),
-    el("p", { class: "legend" }, drawn.map((type) => chip(type))),
+    savable(el("div", {}, el("div", { class: "curves" }, curves.map((curve) => el("figure", {}, curvePlot(curve, drawn, most), el("figcaption", { class: "small" }, `times ${curve.meaning}`)))),
+      el("p", { class: "legend" }, drawn.map((type) => chip(type)))), `${DATA.model.name} thresholds`),
     el("details", {}, el("summary", {}, "The numbers, with attention sinks"), table("Heads with the tag, by threshold", columns, rows, columns.map((_, i) => i).slice(2))));
 }
 

@@ -51,7 +51,7 @@ function distributions(relations) {
     box.append(el("div", { class: "strip-row" }, el("span", { class: "name" }, r.spoken, " ", el("span", { class: "code" }, r.name)), root));
   }
   box.append(el("p", { class: "small" }, "A line is a head, at its lift from −0.1 to 1. Strong lines: heads with the tag. Dashed: 99.9th percentile of the null model. Grey: 0."));
-  return box;
+  return savable(box, `${DATA.model.name} lifts of all heads`);
 }
 
 function aboutPage() {

@@ -1,0 +1,1 @@
+"""Effects of single heads and edges on one prompt, by activations from another."""

@@ -1,0 +1,170 @@
+"""Heads of a run in TransformerLens: its tools take their names, and hooks silence them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformer_lens.head_detector import detect_head
+from transformers import GPT2LMHeadModel
+
+import headscope as hs
+from headscope.corpus.shipped import data_folder, mini_folder
+from headscope.errors import ChoiceError, HeadscopeError, ModelError
+from headscope.models.load import load_model
+
+INDUCTION = {1: [0], 5: [1, 3, 5, 6]}
+TEXT = data_folder() / "corpora" / "gold.conllu"
+
+
+@pytest.fixture(scope="module")
+def run() -> hs.Run:
+    return hs.load("atlas:mini")
+
+
+@pytest.fixture(scope="module")
+def bridge():
+    return load_model("mini", engine="lens").bridge
+
+
+@pytest.fixture(scope="module")
+def tokens() -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).integers(1, 1024, (2, 24)))
+
+
+def by_hand(tokens: torch.Tensor, values) -> torch.Tensor:
+    """Logits of the plain network with the induction heads' outputs set before W_O."""
+    network = GPT2LMHeadModel.from_pretrained(mini_folder()).eval()
+
+    def set_heads(layer, numbers):
+        def hook(module, inputs):
+            z = inputs[0].clone().view(*inputs[0].shape[:2], 8, 32)
+            for number in numbers:
+                z[:, :, number] = values(layer, number)
+            return (z.flatten(2),)
+
+        return hook
+
+    for layer, numbers in INDUCTION.items():
+        projection = network.transformer.h[layer].attn.c_proj
+        projection.register_forward_pre_hook(set_heads(layer, numbers))
+    with torch.no_grad():
+        return network(tokens).logits
+
+
+def test_heads_are_named_by_type_relation_and_name(run):
+    assert run.to_tl("induction") == [(1, 0), (5, 1), (5, 3), (5, 5), (5, 6)]
+    assert run.to_tl("induction/repeat") == [(5, 1), (5, 3), (5, 5), (5, 6)]
+    assert run.to_tl("L5H1,4.3") == [(5, 1), (4, 3)]
+    assert len(run.to_tl("all")) == 48
+    assert set(run.to_tl("induction")) < set(run.to_tl())
+
+
+def test_transformer_lens_own_tool_takes_them(run, bridge):
+    scores = detect_head(
+        bridge, "one two three four one two three four", "induction_head",
+        heads=run.to_tl("induction/repeat"), error_measure="abs",
+    )  # fmt: skip
+    scored = {(layer, head) for layer, head in (scores != -1).nonzero().tolist()}
+    assert scored == set(run.to_tl("induction/repeat"))
+
+
+def test_hooks_that_zero_heads_do_what_the_plain_network_does_without_them(run, bridge, tokens):
+    hooks = run.hooks("induction", how="zero")
+    assert [name for name, _ in hooks] == ["blocks.1.attn.hook_z", "blocks.5.attn.hook_z"]
+    with torch.no_grad():
+        logits = bridge.run_with_hooks(tokens, fwd_hooks=hooks)
+        untouched = bridge(tokens)
+    expected = by_hand(tokens, lambda layer, number: 0.0)
+    assert (untouched - expected).abs().max() > 1
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+
+
+def means_by_hand() -> dict[tuple[int, int], torch.Tensor]:
+    """Each head's mean output over the same text, the first token of every window left out."""
+    network = GPT2LMHeadModel.from_pretrained(mini_folder()).eval()
+    seen: dict[int, list[torch.Tensor]] = {layer: [] for layer in INDUCTION}
+    for layer, outputs in seen.items():
+        projection = network.transformer.h[layer].attn.c_proj
+        projection.register_forward_pre_hook(
+            lambda module, inputs, outputs=outputs: outputs.append(inputs[0][0, 1:])
+        )
+    for window in hs.windows(TEXT, "mini", max_tokens=1024):
+        with torch.no_grad():
+            network(torch.from_numpy(window.tokens)[None])
+    return {
+        (layer, number): torch.cat(seen[layer]).mean(0).view(8, 32)[number]
+        for layer, numbers in INDUCTION.items()
+        for number in numbers
+    }
+
+
+def test_hooks_set_heads_to_their_mean_over_a_text(run, bridge, tokens):
+    hooks = run.hooks("induction", how="mean", corpus=TEXT)
+    with torch.no_grad():
+        logits = bridge.run_with_hooks(tokens, fwd_hooks=hooks)
+    means = means_by_hand()
+    expected = by_hand(tokens, lambda *place: means[place])
+    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+    zero = by_hand(tokens, lambda *place: 0.0)
+    assert (expected - zero).abs().max() > 0.1
+
+
+def test_a_bridge_with_folded_biases_gives_its_own_means(run, bridge):
+    """Folding moves the values' biases from z to the output: a raw bridge's means would be off."""
+    folded = load_model("mini", engine="lens").bridge
+    folded.enable_compatibility_mode()
+    outputs = []
+    for window in hs.windows(TEXT, "mini", max_tokens=1024):
+        with torch.no_grad():
+            ids = torch.from_numpy(window.tokens)[None]
+            _, cache = folded.run_with_cache(ids, names_filter="blocks.1.attn.hook_z")
+        outputs.append(cache["blocks.1.attn.hook_z"][0, 1:, 0])
+    mean = torch.cat(outputs).mean(0)
+
+    def value(**options) -> torch.Tensor:
+        ((_, silence),) = run.hooks("L1H0", corpus=TEXT, **options)
+        return silence(torch.zeros(1, 1, 8, 32), hook=None)[0, 0, 0]
+
+    torch.testing.assert_close(value(bridge=folded), mean, atol=1e-5, rtol=0)
+    assert (value() - mean).abs().max() > 1e-3
+
+
+def test_hooks_leave_what_they_are_given_alone(run):
+    (_, silence), *_ = run.hooks("L1H0", how="zero")
+    z = torch.ones(1, 3, 8, 32)
+    changed = silence(z, hook=None)
+    assert z.min() == 1
+    assert changed[:, :, 0].abs().max() == 0
+    assert changed[:, :, 1:].min() == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda run: run.to_tl("inducton"), ChoiceError, r"is induction meant\?"),
+        (lambda run: run.to_tl("induction/nothing"), ChoiceError, "choose from: induction, ind"),
+        (lambda run: run.to_tl("L9H9"), HeadscopeError, "no head L9H9 in this run; up to L5H7"),
+        (lambda run: run.to_tl("coreference"), HeadscopeError, "no head of this run has a tag of"),
+        (lambda run: run.to_tl(5), HeadscopeError, "heads is 5, expected a name"),
+        (lambda run: run.hooks(how="resample"), ChoiceError, "choose from: mean, zero"),
+        (lambda run: run.hooks(how="zero", corpus=TEXT), HeadscopeError, "zero takes no means"),
+        (lambda run: run.hooks(bridge=5), HeadscopeError, "bridge is 5, expected"),
+    ],
+)
+def test_what_names_no_heads_is_refused(run, call, error, message):
+    with pytest.raises(error, match=message):
+        call(run)
+
+
+def test_a_bridge_of_another_shape_is_refused(run, gpt2_folder):
+    other = load_model(str(gpt2_folder), engine="lens").bridge
+    with pytest.raises(ModelError, match="this is another model"):
+        run.hooks("induction", bridge=other)
+
+
+def test_a_run_of_an_encoder_and_a_decoder_has_no_such_places(run):
+    stacks = {"E": 2, "D": 2, "X": 2}
+    both = hs.Run(run.heads, run.evidence, run.rules, {"model": {"name": "t5", "stacks": stacks}})
+    with pytest.raises(HeadscopeError, match="t5 has an encoder and a decoder"):
+        both.to_tl()

@@ -1,0 +1,263 @@
+"""Patching between two prompts: exactly what a slow loop and TransformerLens' own tools give."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rich.console import Console
+from transformer_lens import patching
+
+import headscope as hs
+from headscope.errors import ChoiceError, HeadscopeError
+from headscope.models.load import load_model
+from headscope.studies.patch.patch_result import patch_lines
+from headscope.views.show import text_window
+
+CLEAN = "they saw the old man and the young friend before the old"
+CORRUPT = "they saw the old man and the young friend before the young"
+SHORT, OTHER_SHORT = "we saw that she could", "we saw that she was"
+NAMES = "When Mary and John went to the store, John gave a drink to"
+OTHER_NAMES = "When Mary and John went to the store, Mary gave a drink to"
+
+
+def _is_read(name: str) -> bool:
+    return name.endswith(("attn.hook_pattern", "attn.hook_v", "attn.v.hook_out", "attn.hook_z"))
+
+
+class Tokens:
+    """Both prompts as a bridge runs them, and the logits that are compared."""
+
+    def __init__(self, name: str, clean: str, corrupt: str, found) -> None:
+        model = load_model(name, engine="lens")
+        self.bridge = model.bridge
+        windows = [text_window(model, prompt).tokens for prompt in (clean, corrupt)]
+        self.clean, self.corrupt = (torch.from_numpy(tokens)[None] for tokens in windows)
+        with torch.no_grad():
+            caches = [
+                self.bridge.run_with_cache(tokens, names_filter=_is_read)
+                for tokens in (self.clean, self.corrupt)
+            ]
+        (self.clean_logits, self.clean_cache), (self.corrupt_logits, self.corrupt_cache) = caches
+        self.answer, self.wrong = (
+            int(text_window(model, word).tokens[1]) for word in found.compared
+        )
+        assert self.metric(self.clean_logits) == pytest.approx(found.clean, abs=1e-4)
+        assert self.metric(self.corrupt_logits) == pytest.approx(found.corrupt, abs=1e-4)
+
+    def metric(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits[0, -1, self.answer] - logits[0, -1, self.wrong]
+
+    def share(self, logits_or_metric, *, denoise: bool) -> float:
+        """A share of the difference between the prompts, as the table states it."""
+        clean, corrupt = self.metric(self.clean_logits), self.metric(self.corrupt_logits)
+        start, end = (corrupt, clean) if denoise else (clean, corrupt)
+        return float((logits_or_metric - start) / (end - start))
+
+    def rerun(self, hook_name: str, change, *, denoise: bool) -> float:
+        """The share with one activation changed, by one forward pass of TransformerLens'."""
+        tokens = self.corrupt if denoise else self.clean
+        with torch.no_grad():
+            logits = self.bridge.run_with_hooks(tokens, fwd_hooks=[(hook_name, change)])
+        return self.share(self.metric(logits), denoise=denoise)
+
+    def slow(self, row, part: str, *, denoise: bool) -> float:
+        """One row of the table by hand."""
+        here, there = (
+            (self.corrupt_cache, self.clean_cache)
+            if denoise
+            else (self.clean_cache, self.corrupt_cache)
+        )
+        attention, head = f"blocks.{row.layer}.attn", row.head
+        cells = (slice(None), slice(None))
+        if row.kind == "edge":
+            cells = (slice(row.query, row.query + 1), slice(row.key, row.key + 1))
+
+        def of_pattern(pattern, hook):
+            pattern[0, head][cells] = there[f"{attention}.hook_pattern"][0, head][cells]
+            return pattern
+
+        def of_output(z, hook):
+            group = head * there[f"{attention}.hook_v"].shape[2] // z.shape[2]
+            carried = [
+                cache[f"{attention}.hook_pattern"][0, head][cells]
+                @ cache[f"{attention}.hook_v"][0, cells[1], group]
+                for cache in (there, here)
+            ]
+            z[0, cells[0], head] += carried[0] - carried[1]
+            return z
+
+        if part == "attention":
+            return self.rerun(f"{attention}.hook_pattern", of_pattern, denoise=denoise)
+        return self.rerun(f"{attention}.hook_z", of_output, denoise=denoise)
+
+
+@pytest.fixture(scope="module")
+def of_mini():
+    return hs.studies.patch(
+        "atlas:mini", clean=CLEAN, corrupt=CORRUPT, answer=" man", wrong=" friend", heads="all",
+        edges=3, progress=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mini(of_mini):
+    return Tokens("mini", CLEAN, CORRUPT, of_mini)
+
+
+def differs(found: pd.Series, expected: list[float]) -> float:
+    return float(np.abs(found.to_numpy() - np.array(expected)).max())
+
+
+def test_every_head_is_what_transformer_lens_tools_patch(of_mini, mini):
+    """The oracle is `transformer_lens.patching`, which loops over heads one by one."""
+    heads = of_mini.table[of_mini.table["kind"] == "head"]
+    assert len(heads) == 48
+    assert heads["recovered"].abs().max() > 0.1
+    runs = {True: (mini.corrupt, mini.clean_cache), False: (mini.clean, mini.corrupt_cache)}
+    tools = {
+        "": patching.get_act_patch_attn_head_out_all_pos,
+        "attention_": patching.get_act_patch_attn_head_pattern_all_pos,
+    }
+    for denoise, share in ((True, "recovered"), (False, "lost")):
+        for prefix, tool in tools.items():
+            with torch.no_grad():
+                values = tool(mini.bridge, *runs[denoise], mini.metric)
+            expected = [mini.share(value, denoise=denoise) for value in values.flatten()]
+            assert differs(heads[prefix + share], expected) < 1e-5
+
+
+SHARES = [
+    (share, part, denoise)
+    for share, denoise in (("recovered", True), ("lost", False))
+    for part in ("output", "attention")
+]
+
+
+@pytest.mark.parametrize(("share", "part", "denoise"), SHARES)
+def test_every_edge_is_what_a_slow_loop_gives(of_mini, mini, share, part, denoise):
+    edges = of_mini.table[of_mini.table["kind"] == "edge"]
+    assert len(edges) == 30
+    column = share if part == "output" else f"attention_{share}"
+    expected = [mini.slow(row, part, denoise=denoise) for row in edges.itertuples()]
+    assert edges[column].abs().max() > 0.01
+    assert differs(edges[column], expected) < 1e-5
+
+
+def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
+    found = hs.studies.patch(
+        "atlas:smollm2", clean=NAMES, corrupt=OTHER_NAMES, answer=" Mary", wrong=" John",
+        heads="L17H4,L29H1", edges=1, source=smollm2, progress=False,
+    )  # fmt: skip
+    assert found.clean > 1 > -1 > found.corrupt
+    tokens = Tokens(smollm2, NAMES, OTHER_NAMES, found)
+    assert len(found.table) == 4
+    for number, (share, part, denoise) in enumerate(SHARES):
+        column = share if part == "output" else f"attention_{share}"
+        rows = found.table.iloc[[number, (number + 1) % 4]]  # a forward pass of it takes a second
+        expected = [tokens.slow(row, part, denoise=denoise) for row in rows.itertuples()]
+        assert differs(rows[column], expected) < 1e-5
+    # L17H4 decides by where it looks, L29H1 by what earlier layers left at its own token
+    heads = found.table.set_index(["kind", "layer", "head"]).loc["head"]
+    assert heads.loc[(17, 4), "attention_recovered"] > 0.2
+    assert abs(heads.loc[(29, 1), "attention_recovered"]) < 0.05 < heads.loc[(29, 1), "recovered"]
+
+
+def test_a_metric_of_ones_own_sees_the_whole_logits(of_mini, mini):
+    seen = []
+
+    def metric(logits):
+        seen.append(tuple(logits.shape))
+        return 3 * mini.metric(logits) + 1
+
+    found = hs.studies.patch(
+        "atlas:mini", clean=CLEAN, corrupt=CORRUPT, metric=metric, heads="L5H1", edges=0,
+        progress=False,
+    )  # fmt: skip
+    assert set(seen) == {(1, mini.clean.shape[1], 1024)}
+    assert found.clean == pytest.approx(3 * of_mini.clean + 1, abs=1e-4)
+    row = of_mini.table[(of_mini.table["layer"] == 5) & (of_mini.table["head"] == 1)].iloc[0]
+    assert found.table["recovered"].iloc[0] == pytest.approx(row["recovered"], abs=1e-5)
+    assert found.compared == ()
+
+
+def test_edges_that_carry_the_same_in_both_prompts_are_left_out():
+    """Of prompts that differ in the last token alone all other queries carry the same."""
+    found = hs.studies.patch(
+        "atlas:mini", clean=SHORT, corrupt=OTHER_SHORT, heads="all", edges=4,
+        progress=False,
+    )  # fmt: skip
+    edges = found.table[found.table["kind"] == "edge"]
+    assert set(edges["query"]) == {edges["query"].max()}
+    assert (edges["query_token"] == " could").all()
+
+
+def test_edges_name_the_relations_of_their_heads_tags(of_mini):
+    edges = of_mini.table[of_mini.table["kind"] == "edge"]
+    held = edges[edges["relation"].str.contains("positional/offset-1")]
+    assert len(held)
+    assert (held["query"] - held["key"] == 1).all()
+    assert held["tags"].str.contains("positional").all()
+
+
+def test_tokens_that_are_not_named_are_the_models_own():
+    found = hs.studies.patch(
+        "atlas:mini", clean=SHORT, corrupt=OTHER_SHORT, heads="L5H1", edges=0, progress=False
+    )
+    model = load_model("mini", engine="lens")
+    best = []
+    for prompt in (SHORT, OTHER_SHORT):
+        tokens = torch.from_numpy(text_window(model, prompt).tokens)[None]
+        with torch.no_grad():
+            best.append(int(model.bridge(tokens)[0, -1].argmax()))
+    assert found.compared == tuple(model.tokenizer.spell(best))
+    assert found.clean > 0 > found.corrupt
+
+
+def patch_mini(**changes):
+    asked = {"clean": SHORT, "corrupt": OTHER_SHORT, "heads": "L5H1", "edges": 0, "progress": False}
+    return hs.studies.patch("atlas:mini", **asked | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corrupt": OTHER_SHORT + " man"}, r"tokens and the corrupt one \d+; .* differ from '"),
+        ({"corrupt": SHORT}, "both prompts are the same tokens"),
+        ({"clean": ""}, "the text is empty"),
+        ({"clean": "\udcff"}, "not Unicode"),
+        ({"answer": " man saw"}, r"answer ' man saw' is 2 tokens \(' man', ' saw'\)"),
+        ({"wrong": ""}, r"wrong '' is 0 tokens \(none\)"),
+        ({"answer": " man", "wrong": " man"}, "answer and wrong are both ' man'"),
+        ({"metric": lambda logits: 1.0}, "the metric is 1 for the clean prompt and 1 for the"),
+        ({"metric": lambda logits: float("nan")}, "the metric is nan for the clean prompt"),
+        ({"metric": lambda logits: logits}, r"the metric gave a Tensor of shape \(1, \d+, 1024\)"),
+        ({"metric": lambda logits: 1.0, "answer": " man"}, "leave out answer and wrong"),
+        ({"metric": "loss"}, "metric is 'loss', expected a function"),
+        ({"heads": "L9H9"}, "no head L9H9 in this run; up to L5H7"),
+        ({"edges": -1}, "edges is -1, expected a whole number from 0"),
+    ],
+)
+def test_what_cannot_be_patched_is_refused_with_what_would_do(changes, message):
+    with pytest.raises(HeadscopeError, match=message):
+        patch_mini(**changes)
+
+
+def test_an_unknown_type_lists_those_of_the_run():
+    with pytest.raises(ChoiceError, match=r"'inducton' \(is induction meant\?\)"):
+        patch_mini(heads="inducton")
+    assert len(patch_mini(heads="induction").table) == 5
+
+
+def test_the_terminal_shows_the_metric_and_the_largest(of_mini):
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(patch_lines(of_mini))
+    shown = console.export_text()
+    assert "the logit of ' man' less that of ' friend'" in shown
+    assert "12 of 48 heads, the largest" in shown
+    largest = of_mini.table[of_mini.table["kind"] == "head"]
+    row = largest.loc[largest[["recovered", "lost"]].abs().max(axis=1).idxmax()]
+    assert f"L{row['layer']}H{row['head']}" in shown.split("\n")[2]
