@@ -12,6 +12,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.models.load import load_model
+from headscope.relations.filter import FLOOR
 from headscope.stimuli.item_lists import CATEGORIES, FAMILIES, LURE, choice_windows
 
 DOCUMENTS = 16
@@ -246,7 +247,7 @@ def test_a_head_that_filters_one_family_alone_is_refused(windows, kind):
 
     (rows,) = verdicts(windows, [(one_family, 0.0)])
     assert rows[kind].mass == pytest.approx(1)
-    assert min(row.mass for row in rows.values()) > 0.05
+    assert min(row.mass for row in rows.values()) > FLOOR
     assert {row.verdict for row in rows.values()} <= {"no", "narrowly refused"}
 
 
