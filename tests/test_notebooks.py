@@ -72,8 +72,8 @@ def test_there_are_notebooks():
 
 
 ROOT = Path(__file__).parents[1]
-OTHER_PROGRAMS = {"kvpress"}
-"""What the page on exporting hands its files to."""
+OTHER_PROGRAMS = {"kvpress", "transformer_lens"}
+"""What the page on exporting hands files and hooks to."""
 KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch", *OTHER_PROGRAMS}
 KNOWN |= sys.stdlib_module_names
 CELLS = {

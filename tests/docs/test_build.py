@@ -129,7 +129,8 @@ def test_the_pages_ask_no_other_host(built):
         assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', text), page
 
 
-def test_what_the_page_about_exporting_says_of_other_programs_runs():
+def test_what_the_page_about_exporting_says_of_other_programs_runs(monkeypatch):
+    monkeypatch.chdir(DOCS.parent)
     page = (DOCS / "exporting.md").read_text(encoding="utf-8")
     part = page[page.index("## TransformerLens") : page.index("## Pictures for papers")]
     names: dict[str, Any] = {}
