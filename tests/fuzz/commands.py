@@ -58,7 +58,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
         "duo_attention": ["mini", *text, "--out", "new", "--recent", "4", "--max-length", "12", "-q"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
-        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--heads", "L0H0", "--edges", "0", "-q"],
+        "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
     }  # fmt: skip
 
