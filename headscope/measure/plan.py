@@ -28,6 +28,9 @@ class ReadListener(Protocol):
     def of_model(self, tokens: int) -> None:
         """The model has read so many more."""
 
+    def leaves_out(self, tokens: int) -> None:
+        """So many will not be read, as a stimulus has ended."""
+
     def twin_begins(self, tokens: int) -> None:
         """The model is done, and its twin is to read so many."""
 
@@ -39,6 +42,9 @@ class _NoListener:
     """Does nothing when it is called."""
 
     def of_model(self, tokens: int) -> None:
+        """Nothing is done with it."""
+
+    def leaves_out(self, tokens: int) -> None:
         """Nothing is done with it."""
 
     def twin_begins(self, tokens: int) -> None:
@@ -179,6 +185,10 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         if plan.stopping is not None and planned == plan.model.batches:
             for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
                 plan.model.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
+                rest = [w for w in plan.synthetic if w.stimulus == stimulus]
+                plan.listener.leaves_out(
+                    sum(len(w) for w in rest if not was_read(w, plan.model.stopped))
+                )
     if plan.twin is not None:
         plan.listener.twin_begins(sum(step.tokens for step in shared))
         for step in shared[: plan.twin.batches]:

@@ -93,6 +93,10 @@ class Count:
         self._done += tokens
         self._progress(self._done, self._most)
 
+    def leaves_out(self, tokens: int) -> None:
+        """So many will not be read."""
+        self._most -= tokens
+
     def twin_begins(self, tokens: int) -> None:
         """The model is done, and its twin is to read so many."""
         self._total = self._done + tokens

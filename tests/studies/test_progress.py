@@ -407,7 +407,9 @@ def test_the_estimate_is_what_then_happens_within_a_factor(
     lines: list[str] = []
     call = STUDIES[name]
     output = ProgressOutput(lines.append)
-    call(str(run_folder), str(gpt2_folder), story, tmp_path / "out", progress=output)
+    # of a short text there is nothing left when the rate is known
+    text = "gold" if name == "sweep" else story
+    call(str(run_folder), str(gpt2_folder), text, tmp_path / "out", progress=output)
     told = re.fullmatch(r"(?:at most )?about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
     assert told is not None
     left, at = float(told[1]), float(told[2])
@@ -416,14 +418,14 @@ def test_the_estimate_is_what_then_happens_within_a_factor(
     assert 1 / factor < left / (work.now - at) < factor
 
 
-def test_a_run_that_may_end_early_says_how_long_it_takes_at_most(gpt2_folder, story, work):
+def test_a_run_that_may_end_early_says_how_long_it_takes_at_most(gpt2_folder, work):
     lines: list[str] = []
-    hs.classify(str(gpt2_folder), story, progress=ProgressOutput(lines.append), **SMALL)
+    hs.classify(str(gpt2_folder), "gold", progress=ProgressOutput(lines.append), **SMALL)
     told = re.fullmatch(r"at most about ([\d.]+) at ([\d.]+) to go, .*", lines[0])
     assert told is not None
     assert float(told[1]) > 0.9 * (work.now - float(told[2]))
     whole: list[str] = []
-    hs.classify(str(gpt2_folder), story, all=True, progress=ProgressOutput(whole.append), **SMALL)
+    hs.classify(str(gpt2_folder), "gold", all=True, progress=ProgressOutput(whole.append), **SMALL)
     assert whole[0].startswith("about ")
 
 
