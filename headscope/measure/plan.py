@@ -185,9 +185,9 @@ def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
         if plan.stopping is not None and planned == plan.model.batches:
             for stimulus, changes in plan.stopping.should_stop(plan.model.tally, number).items():
                 plan.model.stopped.setdefault(stimulus, StoppedEarly(number + 1, changes))
-                rest = [w for w in plan.synthetic if w.stimulus == stimulus]
+                windows = [w for w in plan.synthetic if w.stimulus == stimulus]
                 plan.listener.leaves_out(
-                    sum(len(w) for w in rest if not was_read(w, plan.model.stopped))
+                    sum(len(w) for w in windows if not was_read(w, plan.model.stopped))
                 )
     if plan.twin is not None:
         plan.listener.twin_begins(sum(step.tokens for step in shared))

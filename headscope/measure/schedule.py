@@ -129,8 +129,6 @@ def split(text: Iterable[Window], interim_tokens: Sequence[int]) -> Iterator[Ite
 
 ROUND_DOCUMENTS = 2 * MIN_BLOCKS
 """Documents of a stimulus that are read in a round: both halves of them say how sure they are."""
-FEW_DOCUMENTS = MIN_BLOCKS
-"""Those of the round before all text: a stimulus that no head comes near a tag on ends with it."""
 
 
 def round_of(window: Window) -> int:
@@ -140,9 +138,7 @@ def round_of(window: Window) -> int:
     ...  for i in (0, 7, 8, 15, 16, 63)]
     [0, 0, 1, 1, 2, 4]
     """
-    division = STIMULI[window.stimulus].rounds
-    if division not in (Rounds.DOCUMENTS, Rounds.EARLY_END):
+    row, document = STIMULI[window.stimulus], max(0, window.document)
+    if row.rounds is not Rounds.DOCUMENTS:
         return 1
-    document = max(0, window.document)
-    is_first = division is Rounds.EARLY_END and document < FEW_DOCUMENTS
-    return 0 if is_first else 1 + document // ROUND_DOCUMENTS
+    return 0 if document < row.before_text else 1 + document // ROUND_DOCUMENTS

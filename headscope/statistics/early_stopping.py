@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from headscope.corpus.window import Window
 from headscope.measure.bootstrap import ratio_error
-from headscope.measure.schedule import FEW_DOCUMENTS, ROUND_DOCUMENTS
+from headscope.measure.schedule import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
@@ -89,7 +89,7 @@ class StoppingRule:
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
             for name in sorted({w.stimulus for w in synthetic})
-            if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.EARLY_END)
+            if STIMULI[name].rounds is Rounds.DOCUMENTS
         }
         self.rounds = {TEXT.name: [0.0, *self._shares, 1.0]} | {
             name: [1.0] if read_all else [end / count for end in _round_ends(name, count)]
@@ -177,9 +177,10 @@ def _round_ends(stimulus: str, documents: int) -> Iterator[int]:
     >>> list(_round_ends("repeat", 26)), list(_round_ends("pairs", 26))
     ([8, 16, 26], [0, 16, 26])
     """
-    yield min(FEW_DOCUMENTS, documents) if STIMULI[stimulus].rounds is Rounds.EARLY_END else 0
+    first = min(STIMULI[stimulus].before_text, documents)
+    yield first
     yield from range(ROUND_DOCUMENTS, documents, ROUND_DOCUMENTS)
-    if STIMULI[stimulus].rounds is Rounds.DOCUMENTS or documents > FEW_DOCUMENTS:
+    if first < documents:
         yield documents
 
 

@@ -26,8 +26,8 @@ KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
 property that is asked for, and among those of the person or of the property that is asked for."""
 IN_DOCUMENT = 4
-"""Texts of one document: so many that 16 documents, the first round of reading, hold more than the
-50 queries that a tag asks for, and half of them half as many."""
+"""Texts of one document: so many that the documents that are read before the text hold more than
+the 50 queries that a tag asks for."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -105,7 +105,8 @@ FACTS = Stimulus(
     name="facts",
     title="facts and questions",
     build=partial(build_by_size, fact_windows),
-    rounds=Rounds.EARLY_END,
+    rounds=Rounds.DOCUMENTS,
+    before_text=13,
     contested="natural",
     for_relations=True,
     study_documents=16,

@@ -81,7 +81,6 @@ class Rounds(Enum):
 
     TOKENS = "after shares of the text's tokens"
     DOCUMENTS = "after some documents each"
-    EARLY_END = "after a few documents, where no head comes near a tag, and then after some each"
     FIRST = "all of it in the first round"
 
 
@@ -100,6 +99,9 @@ class Stimulus:
     """Its windows. None where they come from a corpus, or depend on what effects ask."""
     rounds: Rounds = Rounds.FIRST
     """When it is read."""
+    before_text: int = 0
+    """Documents that are read before the text: where no head comes near a tag on them, it ends
+    there. Enough for the 50 queries that a tag asks for, and for an interval."""
     contested: Literal["natural", "built"] | None = None
     """The contested queries that its windows decide: those of natural text and of sentences read
     like it, or those of what was built because natural text has too few."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from headscope.measure import schedule
 from headscope.measure.tally import Tally
 from headscope.models import batching
 from headscope.statistics import early_stopping
+from headscope.stimuli import STIMULI
 from tests.helpers.models import save_model
 from tests.kill.kill import arguments, complete, content, finish, start, state_of
 
@@ -108,8 +110,7 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
 ):
     monkeypatch.setattr(schedule, "ROUND_DOCUMENTS", 2)
     monkeypatch.setattr(early_stopping, "ROUND_DOCUMENTS", 2)
-    monkeypatch.setattr(schedule, "FEW_DOCUMENTS", 1)
-    monkeypatch.setattr(early_stopping, "FEW_DOCUMENTS", 1)
+    monkeypatch.setitem(STIMULI, "repeat", replace(STIMULI["repeat"], before_text=1))
 
     def should_stop(
         self: early_stopping.StoppingRule, tally: Tally, number: int

@@ -32,38 +32,36 @@ def test_windows_are_named_after_their_row_and_fit_the_model(name, config):
     windows = list(STIMULI[name].build(config))
     assert {window.stimulus for window in windows} == {name}
     assert max(map(len, windows)) <= config.max_length
-    if STIMULI[name].rounds in (Rounds.DOCUMENTS, Rounds.EARLY_END):
+    if STIMULI[name].rounds is Rounds.DOCUMENTS:
         assert {window.document for window in windows} == set(range(config.documents))
 
 
-@pytest.mark.parametrize("rounds", [Rounds.DOCUMENTS, Rounds.EARLY_END, Rounds.FIRST])
-def test_a_new_row_is_built_read_in_its_rounds_and_kept_for_examples(monkeypatch, config, rounds):
+@pytest.mark.parametrize(
+    ("rounds", "before_text"), [(Rounds.DOCUMENTS, 0), (Rounds.DOCUMENTS, 8), (Rounds.FIRST, 0)]
+)
+def test_a_new_row_is_built_read_in_its_rounds_and_kept_for_examples(
+    monkeypatch, config, rounds, before_text
+):
     def build(config: StimulusConfig) -> list[Window]:
         return [
             Window(str(i), np.arange(3), ("a",) * 3, stimulus="echo", document=i)
             for i in range(config.documents)
         ]
 
-    row = Stimulus(name="echo", build=build, rounds=rounds, example_windows=3)
+    row = Stimulus(
+        name="echo", build=build, rounds=rounds, before_text=before_text, example_windows=3
+    )
     monkeypatch.setitem(STIMULI, "echo", row)
     windows = build_stimuli({"echo"}, config)
     assert len(windows) == 40
-    # a round has 16 documents, and half of the first may come before all text
-    expected_rounds = {
-        Rounds.DOCUMENTS: [1] * 16 + [2] * 16 + [3] * 8,
-        Rounds.EARLY_END: [0] * 8 + [1] * 8 + [2] * 16 + [3] * 8,
-        Rounds.FIRST: [1] * 40,
-    }
-    assert [round_of(window) for window in windows] == expected_rounds[rounds]
+    # a round has 16 documents, and some of the first may come before all text
+    first = [0] * before_text + [1] * (16 - before_text)
+    divided = rounds is Rounds.DOCUMENTS
+    expected_rounds = [*first, *([2] * 16), *([3] * 8)] if divided else [1] * 40
+    assert [round_of(window) for window in windows] == expected_rounds
     assert [window.document for window in windows_to_reread(windows)] == [0, 20, 39]
-    expected_shares = {
-        Rounds.DOCUMENTS: {"echo": [0.0, 0.4, 0.8, 1.0]},
-        Rounds.EARLY_END: {"echo": [0.2, 0.4, 0.8, 1.0]},
-        Rounds.FIRST: {},
-    }
-    assert StoppingRule([], {}, 8_000, windows).rounds == {
-        "text": [0.0, 1.0], **expected_shares[rounds]
-    }  # fmt: skip
+    shares = {"echo": [before_text / 40, 0.4, 0.8, 1.0]} if divided else {}
+    assert StoppingRule([], {}, 8_000, windows).rounds == {"text": [0.0, 1.0], **shares}
 
 
 def test_a_relation_may_ask_for_the_stimuli_that_are_for_relations_and_no_others():
