@@ -53,13 +53,17 @@ def options(*kinds: type) -> list[tuple[str, Parameter]]:
     return found
 
 
+LIMITED = {("explain", "--features"), ("explain", "--rank"), ("function_vectors", "--shots")}
+"""Options whose largest value is 64."""
+
+
 def test_a_whole_number_of_too_many_digits_is_refused_by_its_size_in_every_command(desk, run):
     tried = [each for each in options(int) if (each[0], each[1].flag) not in OTHER_WORDS]
     for name, option in tried:
         code, said = run(*line(name), *sound(desk)[name], option.flag, DIGITS)
         assert code == 2, (name, option)
         assert TOO_LARGE in said, (name, option, said)
-        limited = name == "explain" and option.flag in ("--features", "--rank")
+        limited = (name, option.flag) in LIMITED
         end = " to 64" if limited else "; the largest is 9,223,372,036,854,775,807"
         assert said.endswith(end), (name, option, said)
     assert len(tried) > 30

@@ -32,6 +32,7 @@ OWN_MODULES = {
     "headscope/cli/signature.py": "reads a study's source, to make its command without importing it",
     "headscope/runs/workplace.py": "fcntl is a part of Python on some systems only",
     "headscope/models/packages.py": "is the module that asks",
+    "headscope/views/report/__init__.py": "finds a script of a dependency without importing torch",
     "headscope/models/weights.py": "hands on what transformers asks for",
     "headscope/models/tokenizer.py": "hands on what transformers asks for",
 }
