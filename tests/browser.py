@@ -96,15 +96,24 @@ def axe_faults(
 
 
 def visit(
-    page: str, script: str, folder: Path, *, width: int = 1280, scheme: str = "light"
+    page: str,
+    script: str,
+    folder: Path,
+    *,
+    width: int = 1280,
+    scheme: str = "light",
+    real_time: bool = False,
 ) -> Visit:
-    """Open an HTML page, run a script that returns something, and close the browser."""
+    """Open an HTML page, run a script that returns something, and close the browser.
+
+    Time flies while a page waits; with `real_time` it does not, as where the browser draws aside.
+    """
     browser = find_browser()
     page = page.replace("<head>", f"<head><script>{WATCH}</script>", 1)
     page = page.replace("</body>", f"<script>{DRIVE % script}</script></body>", 1)
     file = folder / f"visited-{abs(hash(script)) % 10**8}-{width}.html"
     file.write_text(page, encoding="utf-8")
-    if width < NARROWEST:
+    if width < NARROWEST or real_time:
         return narrow(file.as_uri(), folder, width=width, scheme=scheme)
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900",
