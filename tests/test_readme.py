@@ -49,10 +49,12 @@ def test_the_answers_are_those_of_the_shipped_atlas():
 
 
 def test_the_cost_is_what_was_measured():
-    seconds, times = re.search(r"two cores: (\d+) s, ([\d.]+) × a bare", README).groups()
+    stated = r"two cores: (\d+) s, ([\d.]+) × a bare forward pass, by bfloat16; (\d+) s in float32"
+    seconds, times, wide_seconds = re.search(stated, README).groups()
     path = ROOT / "benchmarks" / "results" / "whole.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    (measured,) = (row for name, row in rows.items() if name.endswith("8000 tokens: full"))
+    measured, wide = (rows[f"smollm2, 8000 tokens: {mode}"] for mode in ("full", "full, float32"))
+    assert wide_seconds == f"{wide['seconds']:.0f}"
     assert seconds == f"{measured['seconds']:.0f}"
     assert times == f"{measured['÷ bare']['seconds']:.1f}"
 

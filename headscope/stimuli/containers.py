@@ -7,24 +7,15 @@ containers to a sentence that share a colour or a kind. The same text is asked f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from headscope.corpus.document import Document, Word
-from headscope.corpus.gold_links import arrow
-from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
-    Rounds,
-    Stimulus,
-    TextTokenizer,
-    build_by_size,
-    cut_document,
-)
+from headscope.corpus.document import Document
+from headscope.stimuli.question_texts import QuestionText, question_document, question_windows
+from headscope.stimuli.stimulus import Rounds, Stimulus, build_by_size
 
 _COLOURS = "red blue green black white yellow brown pink"
 _CONTAINERS = "box bag basket drawer jar crate bucket barrel"
@@ -54,8 +45,6 @@ QUESTIONS = (
 HELD, HALF_RIGHT = "held", "half-held"
 """Kinds of arrows: among all that is held, and among what containers of the same colour or kind
 hold, of which one stands in the same sentence."""
-
-_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class Containers(NamedTuple):
@@ -106,33 +95,18 @@ def containers(document: int, *, seed: int) -> Iterator[Containers]:
 
 
 def container_documents(document: int, *, seed: int) -> Iterator[Document]:
-    """Texts of one document, each a text by itself; the answer follows its question."""
+    """Texts of one document, each a text by itself."""
     for number, one in enumerate(containers(document, seed=seed)):
-        text, end = f"{one.text} {one.right}.", len(one.text)
         values = {one.right, *one.half_right, one.other}
-        words, sentence = [], 0
-        for match in _WORD.finditer(text):
-            form = match.group()
-            words.append(Word(form, *match.span(), sentence, form, _upos(form, values)))
-            sentence += form == "."
-        stated = {word.form: word.start for word in words if word.end < end}
-        query = max(word.start for word in words if word.end <= end)
-        right = [stated[one.right]]
-        links = [
-            arrow(kind, query, right, [stated[value] for value in candidates])
-            for kind, candidates in ((HELD, values), (HALF_RIGHT, one.half_right))
-        ]
-        yield Document(
+        yield question_document(
             f"containers_{document:02d}_{number}",
-            text,
-            tuple(words),
-            source="containers",
-            arrows=tuple(link for link in links if link is not None),
+            QuestionText(one.text, one.right, {HELD: values, HALF_RIGHT: one.half_right}),
+            upos=partial(_upos, values=values),
             stimulus=CONTAINERS_HELD.name,
         )
 
 
-def _upos(form: str, values: set[str]) -> str:
+def _upos(form: str, start: int, values: set[str]) -> str:
     """What is held is the only noun, so that the first noun is what is named first."""
     if form in values:
         return "NOUN"
@@ -141,21 +115,8 @@ def _upos(form: str, values: set[str]) -> str:
     return "ADJ" if form in COLOURS else "X" if form.isalpha() else "PUNCT"
 
 
-def container_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
-    """Windows of what containers hold and a question; a document is one block.
-
-    Texts that are longer than a window are left out.
-    """
-    windows: list[Window] = []
-    for number in range(count):
-        for document in container_documents(number, seed=seed):
-            cut = cut_document(document, tokenizer, CONTAINERS_HELD.name, max_length, number=number)
-            parts = list(cut)
-            windows += parts if len(parts) == 1 else []
-    return windows
-
+container_windows = partial(question_windows, container_documents)
+"""Windows of what containers hold and a question; a document is one block."""
 
 CONTAINERS_HELD = Stimulus(
     name="containers",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -10,17 +9,9 @@ import numpy as np
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.prompts import facts
-from headscope.corpus.document import Document, Word
-from headscope.corpus.gold_links import arrow
-from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
-    Rounds,
-    Stimulus,
-    TextTokenizer,
-    build_by_size,
-    cut_document,
-)
+from headscope.corpus.document import Document
+from headscope.stimuli.question_texts import QuestionText, question_document, question_windows
+from headscope.stimuli.stimulus import Rounds, Stimulus, build_by_size
 
 KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
@@ -29,30 +20,9 @@ IN_DOCUMENT = 4
 """Texts of one document: so many that the documents that are read before the text hold more than
 the 50 queries that a tag asks for."""
 
-_WORD = re.compile(r"\w+|[^\w\s]")
-
-
-def fact_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
-    """Windows of facts of several people and a question about one; a document is one block.
-
-    Texts that are longer than a window are left out.
-    """
-    windows: list[Window] = []
-    for number in range(count):
-        for document in fact_documents(number, seed=seed):
-            cut = list(cut_document(document, tokenizer, FACTS.name, max_length, number=number))
-            windows += cut if len(cut) == 1 else []
-    return windows
-
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
     """Texts of one document, each a text by itself.
-
-    In one text the last word of a question, and what followed it, would stand before the next.
-
-    The answer follows its question, so that it is known what is due there.
 
     >>> first = next(fact_documents(0, seed=0))
     >>> first.text[-44:]
@@ -64,34 +34,20 @@ def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
     for number in range(document * IN_DOCUMENT, (document + 1) * IN_DOCUMENT):
         one = facts(rng, number)
         half_right = (one.of_person, *one.of_property)
-        values, end = {one.right, *half_right, *one.of_neither}, len(one.text)
-        text = f"{one.text} {one.right}."
-        words, sentence = [], 0
-        for match in _WORD.finditer(text):
-            form = match.group()
-            words.append(Word(form, *match.span(), sentence, form, _upos(form, values)))
-            sentence += form == "."
-        stated = {word.form: word.start for word in words if word.end < end}
-        query = max(word.start for word in words if word.end <= end)
-        links = [
-            arrow(kind, query, [stated[one.right]], [stated[value] for value in candidates])
-            for kind, candidates in (
-                (KIND, values),
-                (PROPERTY, one.of_property),
-                (HALF_RIGHT, half_right),
-            )
-        ]
-        yield Document(
+        values = {one.right, *half_right, *one.of_neither}
+        yield question_document(
             f"facts_{number:03d}",
-            text,
-            tuple(words),
-            source="facts",
-            arrows=tuple(link for link in links if link is not None),
+            QuestionText(
+                one.text,
+                one.right,
+                {KIND: values, PROPERTY: one.of_property, HALF_RIGHT: half_right},
+            ),
+            upos=partial(_upos, values=values),
             stimulus=FACTS.name,
         )
 
 
-def _upos(form: str, values: set[str]) -> str:
+def _upos(form: str, start: int, values: set[str]) -> str:
     """Values are the only nouns, so that the first or the second noun is the first or second."""
     if form in values:
         return "NOUN"
@@ -100,6 +56,9 @@ def _upos(form: str, values: set[str]) -> str:
 
 _NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
 
+
+fact_windows = partial(question_windows, fact_documents)
+"""Windows of facts of several people and a question about one; a document is one block."""
 
 FACTS = Stimulus(
     name="facts",

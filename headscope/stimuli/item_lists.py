@@ -7,24 +7,15 @@ right as often as the others, wherever it stands and whatever its length and fre
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from headscope.corpus.document import Document, Word
-from headscope.corpus.gold_links import arrow
-from headscope.corpus.window import Window
-from headscope.stimuli.stimulus import (
-    MAX_DOCUMENTS,
-    Rounds,
-    Stimulus,
-    TextTokenizer,
-    build_by_size,
-    cut_document,
-)
+from headscope.corpus.document import Document
+from headscope.stimuli.question_texts import QuestionText, question_document, question_windows
+from headscope.stimuli.stimulus import Rounds, Stimulus, build_by_size
 
 
 class Category(NamedTuple):
@@ -101,8 +92,6 @@ CATEGORIES_PER_LIST = 4
 LURE = "lure"
 """What follows a family's name in the kind of the arrows to the lure of what is asked for."""
 
-_WORD = re.compile(r"\w+|[^\w\s]")
-
 
 class Choice(NamedTuple):
     """A list and a question."""
@@ -167,25 +156,19 @@ def choice_documents(document: int, *, seed: int) -> Iterator[Document]:
     True
     """
     for number, choice in enumerate(choices(document, seed=seed)):
-        text, end = f"{choice.text} {choice.right}.", len(choice.text)
         starts = dict(choice.items)
-        words = [
-            Word(m.group(), *m.span(), 0, m.group(), _upos(m.group(), m.start(), starts))
-            for m in _WORD.finditer(text)
-        ]
-        query = max(word.start for word in words if word.end <= end)
-        right = [starts[choice.right]]
-        links = [
-            arrow(choice.family.kind, query, right, [starts[word] for word in choice.members]),
-            arrow(f"{choice.family.kind}-{LURE}", query, right, [starts[choice.lure]]),
-        ]
-        yield Document(
+        kind = choice.family.kind
+        yield question_document(
             f"items_{document:02d}_{number}",
-            text,
-            tuple(words),
-            source="item lists",
-            arrows=tuple(link for link in links if link is not None),
+            QuestionText(
+                choice.text,
+                choice.right,
+                {kind: choice.members, f"{kind}-{LURE}": (choice.lure,)},
+                starts,
+            ),
+            upos=partial(_upos, starts=starts),
             stimulus=ITEM_LISTS.name,
+            sentence_end="",  # numbers of a list end none
         )
 
 
@@ -196,22 +179,8 @@ def _upos(form: str, start: int, starts: dict[str, int]) -> str:
     return "NUM" if form.isdigit() else "X" if form.isalpha() else "PUNCT"
 
 
-def choice_windows(
-    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
-) -> list[Window]:
-    """Windows of lists and questions; a document is one block.
-
-    Texts that are longer than a window are left out.
-    """
-    windows: list[Window] = []
-    for number in range(count):
-        for document in choice_documents(number, seed=seed):
-            cut = list(
-                cut_document(document, tokenizer, ITEM_LISTS.name, max_length, number=number)
-            )
-            windows += cut if len(cut) == 1 else []
-    return windows
-
+choice_windows = partial(question_windows, choice_documents)
+"""Windows of lists and questions; a document is one block."""
 
 ITEM_LISTS = Stimulus(
     name="items",

@@ -13,6 +13,7 @@ from numpy import ndarray
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
+    MIN_DOCUMENTS,
     Rounds,
     Stimulus,
     StimulusConfig,
@@ -96,7 +97,7 @@ REPEAT = Stimulus(
     title="random tokens",
     build=_build,
     rounds=Rounds.DOCUMENTS,
-    before_text=8,
+    before_text=MIN_DOCUMENTS,
     for_relations=True,
     any_language=True,
     study_documents=24,

@@ -16,6 +16,7 @@ from headscope.corpus.document import Document
 from headscope.corpus.window import Window, WordTable
 from headscope.stimuli.stimulus import (
     MAX_DOCUMENTS,
+    MIN_DOCUMENTS,
     Rounds,
     Stimulus,
     TextTokenizer,
@@ -218,7 +219,7 @@ WORDS = Stimulus(
     title="repeated long words",
     build=partial(build_by_size, word_windows),
     rounds=Rounds.DOCUMENTS,
-    before_text=8,
+    before_text=MIN_DOCUMENTS,
     contested="natural",
     for_relations=True,
     study_documents=24,

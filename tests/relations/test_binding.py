@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.models.load import load_model
 from headscope.stimuli.containers import HELD, container_windows
+from tests.relations.question_heads import Look, after_same_token, look, same_token
 
 DOCUMENTS = 16
-Look = Callable[[Window], list[int]]
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return load_model("mini").tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -117,19 +110,6 @@ def the_name(window: Window) -> list[int]:
     return [int(window.words.last[asked(window)[2] + 1])]
 
 
-def same_token(window: Window) -> list[int]:
-    query = int(window.arrows.query[0])
-    for back in range(query):
-        earlier = np.flatnonzero(window.tokens[: query - back] == window.tokens[query - back])
-        if len(earlier):
-            return [int(earlier[-1])]
-    return [0]
-
-
-def after_same_token(window: Window) -> list[int]:
-    return [same_token(window)[0] + 1]
-
-
 LAZY: dict[str, Look] = (
     {
         each.__name__: each
@@ -153,20 +133,6 @@ LAZY: dict[str, Look] = (
         for steps in (*range(-8, 0), *range(1, 9))
     }
 )
-
-
-def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
-    """A head that looks where a function says, at a share of what it has, and evenly elsewhere."""
-    n = len(window)
-    a = np.zeros((n, n))
-    a[:, 0] = 1
-    for query in set(window.arrows.query.tolist()):
-        a[query] = 0
-        a[query, : query + 1] = noise / (query + 1)
-        keys = found(window)
-        for key in keys:
-            a[query, key] += (1 - noise) / len(keys)
-    return a
 
 
 def scored(windows: list[Window], found: Look, noise: float = 0.0):

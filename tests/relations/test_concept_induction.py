@@ -9,16 +9,10 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.models.load import load_model
 from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, spelled_within, word_windows
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int | list[int]]
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return load_model("mini").tokenizer
 
 
 @pytest.fixture(scope="module")

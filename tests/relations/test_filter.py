@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,12 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.models.load import load_model
 from headscope.relations.filter import FLOOR
 from headscope.stimuli.item_lists import CATEGORIES, FAMILIES, LURE, choice_windows
+from tests.relations.question_heads import Look, after_same_token, look, same_token
 
 DOCUMENTS = 16
 KINDS = tuple(family.kind for family in FAMILIES)
-Look = Callable[[Window], list[int]]
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return load_model("mini").tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +108,6 @@ def after_a_mark(window: Window) -> list[int]:
     return [marks[-1] + 1]
 
 
-def same_token(window: Window) -> list[int]:
-    query = int(window.arrows.query[0])
-    for back in range(query):
-        earlier = np.flatnonzero(window.tokens[: query - back] == window.tokens[query - back])
-        if len(earlier):
-            return [int(earlier[-1])]
-    return [0]
-
-
-def after_same_token(window: Window) -> list[int]:
-    return [same_token(window)[0] + 1]
-
-
 def name_of_the_category(window: Window) -> list[int]:
     words = window.words
     rows = np.flatnonzero(words.lemma == category(window))
@@ -152,20 +132,6 @@ LAZY: dict[str, Look] = {
         name_of_the_category,
     )
 } | {f"item {place}": numbered(place) for place in range(8)}
-
-
-def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
-    """A head that looks where a function says, at a share of what it has, and evenly elsewhere."""
-    n = len(window)
-    a = np.zeros((n, n))
-    a[:, 0] = 1
-    for query in set(window.arrows.query.tolist()):
-        a[query] = 0
-        a[query, : query + 1] = noise / (query + 1)
-        keys = found(window)
-        for key in keys:
-            a[query, key] += (1 - noise) / len(keys)
-    return a
 
 
 def verdicts(windows: list[Window], heads: list[tuple[Look, float]]) -> list[dict[str, Any]]:

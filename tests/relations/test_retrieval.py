@@ -10,16 +10,10 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.models.load import load_model
 from headscope.stimuli.facts import HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY, fact_windows
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int]
-
-
-@pytest.fixture(scope="module")
-def encoder():
-    return load_model("mini").tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +167,7 @@ def test_the_answer_stands_at_many_distances_from_the_name(windows):
 
 
 def test_the_first_round_of_reading_is_short_and_decides(windows):
-    """What it adds to the default run, and that 16 documents are enough for a tag."""
+    """What 16 documents, to the end of the second round, add to a run; they are enough for a tag."""
     assert sum(map(len, windows)) < 90 * DOCUMENTS * IN_DOCUMENT
     (row,) = scored(windows, [(answer, 0.0)]).itertuples()
     assert row.n >= 50

@@ -11,10 +11,10 @@ from headscope.errors import HeadscopeError
 from headscope.measure.examples import windows_to_reread
 from headscope.measure.schedule import round_of
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.relations import check_relations
+from headscope.relations import check_relations, relations_of
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import no_pairs
-from headscope.relations.relation import Relation, TagThresholds
+from headscope.relations.relation import MIN_QUERIES, Relation, TagThresholds, targets_of
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.stimuli import STIMULI, build_stimuli
 from headscope.stimuli.stimulus import Rounds, Stimulus, StimulusConfig
@@ -76,3 +76,20 @@ def test_a_relation_may_ask_for_the_stimuli_that_are_for_relations_and_no_others
     for name in ("built", "prompts", "further", "poems"):
         with pytest.raises(HeadscopeError, match="text, repeat, pairs, facts, words"):
             check_relations(asking(name))
+
+
+@pytest.mark.parametrize("name", [name for name, row in STIMULI.items() if row.before_text])
+def test_what_is_read_before_the_text_has_the_queries_that_a_tag_asks_for(name, config):
+    """Else a stimulus that ends there would leave its relations without a verdict."""
+    row = STIMULI[name]
+    windows = [each for each in row.build(config) if round_of(each) == 0]
+    assert {window.document for window in windows} == set(range(row.before_text))
+    relations = [each for each in relations_of() if each.stimuli == (name,)]
+    assert relations
+    for relation in relations:
+        queries = {
+            (number, query)
+            for number, window in enumerate(windows)
+            for query in targets_of(relation, window).query.tolist()
+        }
+        assert len(queries) >= MIN_QUERIES, relation.id
