@@ -6,12 +6,14 @@ alone. A token that is changed is thus run again by itself, and costs a token in
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headscope.errors import ModelError
 from headscope.models.engines.log_attention import ScoreTerms
 from headscope.models.engines.override import AttentionCall
 
@@ -32,6 +34,28 @@ class CleanKeys(NamedTuple):
             rows = terms.bias[row : row + 1] if len(terms.bias) > 1 else terms.bias
             terms = terms._replace(bias=rows[:, :, unpadded, unpadded])
         return cls(call.key[row, :, unpadded], call.value[row, :, unpadded], call.scale, terms)
+
+
+def position_option(network: Any, position: Int[Tensor, " item"]) -> dict[str, Tensor]:
+    """The option by which a network is told where tokens that run by themselves stand.
+
+    Empty where it takes none, as where attention alone knows of places.
+    """
+    parameters = inspect.signature(network.base_model.forward).parameters
+    return {"position_ids": position[:, None]} if "position_ids" in parameters else {}
+
+
+def mixes_otherwise(name: str, difference: str) -> ModelError:
+    """The error of a model whose token, run again untouched by itself, is not what it was.
+
+    Args:
+        name: of the model.
+        difference: what is another, and by how much.
+    """
+    return ModelError(
+        f"{name}: a token run by itself on the keys of those before it {difference}: this model "
+        "mixes tokens by more than attention"
+    )
 
 
 def read_again(

@@ -7,7 +7,6 @@ a layer, values and prompts run side by side.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from headscope.errors import ModelError
-from headscope.models.clean_keys import CleanKeys, read_again
+from headscope.models.clean_keys import CleanKeys, mixes_otherwise, position_option, read_again
 from headscope.models.engines.override import AttentionCall, Output, module_input
 from headscope.models.intervention import AttentionChange, HeadOutputs, OutputChange, by_head
 from headscope.models.load import Model
@@ -62,8 +60,6 @@ class LastTokenRunner:
         self.model = model
         self.network: Any = network_of(model)
         self.rerunner = Rerunner(model)
-        parameters = inspect.signature(self.network.base_model.forward).parameters
-        self._takes_positions = "position_ids" in parameters
         self._check()
 
     @torch.inference_mode()
@@ -169,7 +165,7 @@ class LastTokenRunner:
         positions = torch.tensor([len(run.tokens) - 1 for run in prompts], device=device)[prompt]
         stream = torch.stack([run.streams[layer] for run in prompts])[prompt][:, None]
         counts = torch.bincount(prompt, minlength=len(prompts)).tolist()
-        options = {"position_ids": positions[:, None]} if self._takes_positions else {}
+        options = position_option(self.network, positions)
         again = _OnCleanKeys(prompts, counts, self.model.attention_layers)
         change = _HeadSet(layer, head.to(device), value.to(device))
         with (
@@ -188,10 +184,8 @@ class LastTokenRunner:
         again = self.states([run], layer, prompt=items, head=items, value=run.z[layer][:1])[0]
         apart = float((again - run.state).float().norm() / run.state.float().norm())
         if not apart <= ROUNDING:
-            raise ModelError(
-                f"{self.model.name}: a token run by itself on the keys of those before it ends in "
-                f"another state (by {apart:.2g} of its length): this model mixes tokens by more "
-                "than attention"
+            raise mixes_otherwise(
+                self.model.name, f"ends in another state (by {apart:.2g} of its length)"
             )
 
 

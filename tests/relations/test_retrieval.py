@@ -11,6 +11,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.facts import HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY, fact_windows
+from tests.relations import question_heads
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int]
@@ -85,12 +86,7 @@ def previous(window: Window, query: int) -> int:
 
 
 def same_token(window: Window, query: int) -> int:
-    """The last earlier token that is the same, or else that of the token before, and so on."""
-    for back in range(query):
-        earlier = np.flatnonzero(window.tokens[: query - back] == window.tokens[query - back])
-        if len(earlier):
-            return int(earlier[-1])
-    return 0
+    return question_heads.same_token(window)[0]
 
 
 def after_same_token(window: Window, query: int) -> int:
@@ -124,16 +120,9 @@ HABITS: dict[str, Look] = {each.__name__: each for each in LAZY} | {
 }
 
 
-def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
-    """A head that looks where a function says, at a share of what it has, and evenly elsewhere."""
-    n = len(window)
-    a = np.zeros((n, n))
-    a[:, 0] = 1
-    for query in set(window.arrows.query.tolist()):
-        a[query] = 0
-        a[query, : query + 1] = noise / (query + 1)
-        a[query, found(window, query)] += 1 - noise
-    return a
+def look(window: Window, place: Look, noise: float = 0.0) -> np.ndarray:
+    (query,) = set(window.arrows.query.tolist())
+    return question_heads.look(window, lambda each: [place(each, query)], noise)
 
 
 def scored(windows: list[Window], heads: list[tuple[Look, float]]):

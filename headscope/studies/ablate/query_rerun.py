@@ -7,7 +7,6 @@ them: what is changed at one query touches no other, and costs a token instead o
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.errors import ModelError
-from headscope.models.clean_keys import CleanKeys, read_again
+from headscope.models.clean_keys import CleanKeys, mixes_otherwise, position_option, read_again
 from headscope.models.engines.log_attention import Heads, Keys, Seen
 from headscope.models.engines.override import AttentionCall, Output
 from headscope.models.intervention import AttentionChange
@@ -110,8 +109,6 @@ class QueryRerunner:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.network: Any = network_of(model)
-        parameters = inspect.signature(self.network.base_model.forward).parameters
-        self._takes_positions = "position_ids" in parameters
         self._check(model)
 
     @torch.inference_mode()
@@ -132,7 +129,7 @@ class QueryRerunner:
     ) -> Changed:
         position = torch.from_numpy(moves.query).to(ids.device)
         queries.moves, queries.moved = moves, torch.zeros(len(position), device=ids.device)
-        options = {"position_ids": position[:, None]} if self._takes_positions else {}
+        options = position_option(self.network, position)
         stream = last_stream(self.network, ids[position][:, None], **options)[:, 0]
         unique, back = np.unique(moves.query, return_inverse=True)
         before = self._logarithms(clean_stream[torch.from_numpy(unique)])[torch.from_numpy(back)]
@@ -159,11 +156,7 @@ class QueryRerunner:
         changed = self.run(tokens, Moves(query, layer, layer, layer + 1, nothing, nothing))
         worst = float(np.nan_to_num(changed.divergence, nan=np.inf).max())
         if worst > ROUNDING:
-            raise ModelError(
-                f"{model.name}: a token run by itself on the keys of those before it predicts "
-                f"something else (by {worst:.2g} nats): this model mixes tokens by more than "
-                "attention"
-            )
+            raise mixes_otherwise(model.name, f"predicts something else (by {worst:.2g} nats)")
 
 
 def _single(
