@@ -311,19 +311,14 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     from headscope.measure.gather import SamplePatterns
     from headscope.measure.loss_check import TokenCounts, check_loss
     from headscope.measure.shadow import FirstWindows
-    from headscope.models.null_model import EVERY, EVERY_TEXT
 
     settings, windows, checkpoint = loaded.settings, prepared.windows, prepared.checkpoint
     sample_size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
     sample, counts, others = Sample(sample_size, seed=settings.seed), TokenCounts(), windows.others
     first = FirstWindows(BASELINE_TOKENS)
     stopped = checkpoint.model.stopped
-    to_come = [window for window in others if was_read(window, stopped)]
-    text_tokens, other_tokens = windows.expected_tokens, sum(map(len, to_come))
-    tokens = text_tokens + other_tokens
-    if settings.twin:
-        tokens += text_tokens // EVERY_TEXT + other_tokens // EVERY
-    listener = Count(task.progress, tokens, task.clock)
+    most_tokens = windows.most_tokens(stopped, with_twin=settings.twin)
+    listener = Count(task.progress, most_tokens, task.clock)
     stopping = StoppingRule(
         loaded.relations,
         windows.baselines.facts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,8 +12,11 @@ from headscope.corpus.code.excerpts import holds_code
 from headscope.corpus.languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
+from headscope.measure.plan import was_read
 from headscope.measure.precision_check import beginning
 from headscope.measure.schedule import round_of
+from headscope.measure.tally import StoppedEarly
+from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations.effect import Effect
 from headscope.relations.effects import prompt_kinds
 from headscope.relations.query_sampling import LONG
@@ -61,6 +64,17 @@ class RunWindows:
     def expected_tokens(self) -> int:
         """Tokens of the text, as far as they are known before the model reads it."""
         return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
+
+    def most_tokens(self, stopped: Mapping[str, StoppedEarly], *, with_twin: bool) -> int:
+        """Tokens that a reading takes at most, the twin's share included.
+
+        Args:
+            stopped: stimuli that ended before it goes on.
+            with_twin: whether the twin reads too.
+        """
+        text = self.expected_tokens
+        others = sum(len(window) for window in self.others if was_read(window, stopped))
+        return text + others + (text // EVERY_TEXT + others // EVERY if with_twin else 0)
 
 
 def run_windows(
