@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headscope.run import load as load
     from headscope.run import score_patterns as score_patterns
     from headscope.run import windows as windows
+    from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
     from headscope.studies.anatomy.published import published_shapes as published_shapes
     from headscope.studies.validation.translator import save_translator as save_translator

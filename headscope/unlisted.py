@@ -1,4 +1,4 @@
-"""Names that `import headscope as hs` has and does not list: for extensions, and of 0.1."""
+"""Names that `import headscope as hs` has and does not list: for extensions, of an extra, and of 0.1."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _HOMES = {
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
     "read_corpus": "headscope.corpus.read",
+    "widget": "headscope.serve.widget",
     "window_of_tokens": "headscope.corpus.from_tokens",
 }
-"""Names for those who write head types of their own, and the module of each."""
+"""Names for those who write head types of their own and of an extra, and the module of each."""
 _OLD_HOMES = dict(home(path) for study in STUDIES for path in (study.result, study.function)) | {
     "gallery": "headscope.views.gallery",
     "published_shapes": "headscope.studies.anatomy.published",

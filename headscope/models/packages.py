@@ -10,7 +10,7 @@ from typing import Any
 
 from headscope.errors import ModelError
 
-EXTRAS = {"peft": "adapters", "ray": "ray"}
+EXTRAS = {"anywidget": "widget", "peft": "adapters", "ray": "ray"}
 """headscope's extras by the package that each brings; pip knows others by their own names."""
 
 

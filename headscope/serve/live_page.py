@@ -17,20 +17,22 @@ from headscope.views.report import packed
 from headscope.views.report.data import page_data, to_json
 
 SERVE = "headscope.serve"
-SCRIPTS = {
-    "inflate.js": REPORT,
+DRAWING = {
     "core.js": REPORT,
     "tokens.js": REPORT,
     "thumbs.js": REPORT,
     "save.js": REPORT,
     "arcs.js": REPORT,
     "head.js": REPORT,
-    "asking.js": SERVE,
     "small.js": SERVE,
     "pattern.js": SERVE,
-    "silence.js": SERVE,
-    "start.js": SERVE,
 }
+"""Scripts that draw heads, in order, each with where it lies."""
+SCRIPTS = (
+    {"inflate.js": REPORT, "page.js": REPORT}
+    | DRAWING
+    | {"asking.js": SERVE, "silence.js": SERVE, "start.js": SERVE}
+)
 """The page's scripts in order, each with where it lies."""
 PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
 """What the live page takes of the report's data: nothing of the run's own text."""
@@ -38,16 +40,26 @@ PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relation
 
 def page_html(live: Live, other: Live | None = None) -> str:
     """The page as HTML; it asks nobody but the server that it came from."""
+    data, relations = live_data(live, other)
+    template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
+    return template.render(
+        title=f"{' and '.join(data['names'])}, live – headscope",
+        scripts=list(SCRIPTS),
+        relations=relations,
+        data=to_json(data),
+    )
+
+
+def live_data(live: Live, other: Live | None = None) -> tuple[dict[str, Any], str]:
+    """What the scripts know of the heads without any text, and apart from it the packed relations.
+
+    The latter are a list with a dictionary for each relation; without a run it is empty.
+    """
     data = _data(live)
     models = [served.model for served in (live, other) if served is not None]
     names = model_titles([(model.name, model.revision) for model in models])
-    template = Environment(autoescape=True).from_string(page_file(SERVE, "page.html"))
-    return template.render(
-        title=f"{' and '.join(names)}, live – headscope",
-        scripts=list(SCRIPTS),
-        relations=packed(to_json(data.pop("relations"))),
-        data=to_json(data | {"names": names, "most_tokens": live.most}),
-    )
+    relations = packed(to_json(data.pop("relations")))
+    return data | {"names": names, "most_tokens": live.most}, relations
 
 
 def model_titles(models: Sequence[tuple[str, str]]) -> list[str]:

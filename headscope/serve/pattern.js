@@ -6,7 +6,7 @@ const PLAIN = 4, LABELS_WIDE = 100;
 
 /* Pixels of a cell and of the margin: the pattern fits the page's width, with tokens where they can be read. */
 function measures(size) {
-  const room = Math.min(650, document.getElementById("main").clientWidth - 24), unit = (margin) => Math.min(26, Math.floor((room - margin) / size));
+  const room = Math.min(650, PAGE.querySelector("#main").clientWidth - 24), unit = (margin) => Math.min(26, Math.floor((room - margin) / size));
   return unit(LABELS_WIDE) >= LABELLED ? { unit: unit(LABELS_WIDE), margin: LABELS_WIDE } : { unit: Math.max(3, unit(PLAIN)), margin: PLAIN };
 }
 
@@ -17,7 +17,7 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
   const row = () => over ?? at;
 
   canvas.redraw = () => {
-    const sharp = window.devicePixelRatio || 1, pen = canvas.getContext("2d"), ink = inkOf(mark), style = getComputedStyle(document.body);
+    const sharp = window.devicePixelRatio || 1, pen = canvas.getContext("2d"), ink = inkOf(mark), style = getComputedStyle(PAGE);
     canvas.width = (margin + side) * sharp;
     canvas.height = (margin + side) * sharp;
     canvas.style.width = `${margin + side}px`;
@@ -82,3 +82,14 @@ function patternView(tokens, matrix, mark, { name, pinned, onpin, peers = [] }) 
 }
 
 const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
+
+/* A head with its tags, what it does in words, and its pattern in each model that has one. */
+function headView(row, tokens, matrices, { pinned, onpin, control = "" }) {
+  const name = headName(row.layer, row.head), peers = [];
+  const view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(tokens, matrix, row.primary, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin, peers })];
+  return [
+    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)), control,
+    ...(DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : []),
+    ...matrices.flatMap((matrix, i) => (matrix ? view(matrix, DATA.names[i]) : [])),
+  ];
+}

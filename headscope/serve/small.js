@@ -63,6 +63,15 @@ function smallGrid(read, choose) {
   return savable(el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Heads by layer" }, box), `${DATA.names.join(" and ")} heads on a sentence`);
 }
 
+/* The chosen head is marked among all; of a set of names the others fade, without one none does. */
+function markCells(box, chosen) {
+  for (const cell of box.querySelectorAll(".cell")) cell.setAttribute("aria-pressed", String(cell.dataset.head === chosen));
+}
+
+function fadeCells(box, names) {
+  for (const cell of box.querySelectorAll(".cell")) cell.classList.toggle("faded", names !== null && !names.has(cell.dataset.head));
+}
+
 function howToRead(read) {
   const long = read.side < read.tokens.length - 1 ? " The sentence is longer than the picture has cells: a cell shows the largest of several values." : "";
   return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is left out; the bar at the left edge is the share of the attention on it.${long}${read.other ? besideIt(read) : ""}`);

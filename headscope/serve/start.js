@@ -69,7 +69,7 @@ async function chooseHead(name) {
 
 async function showHead() {
   const row = state.head && parseHead(state.head);
-  for (const cell of gridBox.querySelectorAll(".cell")) cell.setAttribute("aria-pressed", String(cell.dataset.head === state.head));
+  markCells(gridBox, state.head);
   if (!row || !read) return drawNoHead();
   const answer = await question("head", { text: state.text, head: headName(row.layer, row.head) });
   if (!answer) return undefined;
@@ -80,13 +80,9 @@ async function showHead() {
 const drawNoHead = () => headBox.replaceChildren(el("p", { class: "lead" }, "Choose a head to see its pattern with the tokens and its tags, and to silence it."));
 
 function drawHead(row) {
-  const name = headName(row.layer, row.head), pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
-  const peers = [], view = (matrix, of) => [PAIR ? el("h3", {}, of) : "", patternView(read.tokens, matrix, row.primary, { name: PAIR ? `${name} of ${of}` : name, pinned, onpin: pinRow, peers })];
-  headBox.replaceChildren(
-    el("h2", {}, `${name} `, tagsOf(row).length ? tagsOf(row).map(chip) : chip(row.primary)),
-    read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, name)),
-    ...(DATA.has_run ? plainSentence(row, placeOf(row.layer, row.head)) : []),
-    ...view(shown.matrix, DATA.names[0]), ...(shown.other ? view(shown.other, DATA.names[1]) : []));
+  const pinned = Math.min(state.pin ?? Infinity, read.tokens.length - 1);
+  const control = read.silent_because ? "" : el("p", { id: "switch" }, silenceSwitch(row, headName(row.layer, row.head)));
+  headBox.replaceChildren(...headView(row, read.tokens, [shown.matrix, shown.other], { pinned, onpin: pinRow, control }));
 }
 
 /* A head that goes with a silenced type cannot be kept alone. */
@@ -111,7 +107,7 @@ function pinRow(to) {
 
 function drawFound() {
   const found = headsThat(state.find), names = new Set(found.map(({ row }) => headName(row.layer, row.head)));
-  for (const cell of gridBox.querySelectorAll(".cell")) cell.classList.toggle("faded", state.find.trim() !== "" && !names.has(cell.dataset.head));
+  fadeCells(gridBox, state.find.trim() ? names : null);
   foundBox.replaceChildren(...(!state.find.trim() ? [] : !found.length ? ["No head is tagged for that."] : [`${found.length} ${found.length === 1 ? "head" : "heads"}: `, ...found.slice(0, 8).flatMap(({ row, relation, lift }) => [nameButton(row), ` ${relation.spoken} (${number(lift)}) `])]));
 }
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import uvicorn
 
+import headscope as hs
 from headscope.models.load import load_model
+from headscope.runs.reopen_model import model_of
 from headscope.serve.live import Live
 from headscope.serve.server import bind, serve_app
 from tests.helpers.served import Served
@@ -43,3 +45,20 @@ def live(gpt2_folder) -> Live:
 @pytest.fixture(scope="session")
 def served(live, start) -> Served:
     return start(serve_app(live))
+
+
+@pytest.fixture(scope="session")
+def live_with_run(gpt2_folder, tmp_path_factory) -> Live:
+    """The small model and its run, where one head is said to be an induction head, one positional."""
+    corpus = tmp_path_factory.mktemp("texts") / "a.txt"
+    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
+    run = hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional", "induction"])
+    evidence = run.evidence
+    for head, relation in (("L0H1", "repeat"), ("L1H2", "offset-1")):
+        own = (evidence["relation"] == relation) & (
+            evidence["layer"] == int(head[1])) & (evidence["head"] == int(head[3]))  # fmt: skip
+        assert own.sum() == 1
+        kind = str(evidence.loc[own, "type"].iloc[0])
+        evidence.loc[own, "tagged"] = True
+        run.heads.loc[head, ["tags", "primary"]] = kind
+    return Live(model_of(run), run)

@@ -7,9 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import headscope as hs
-from headscope.runs.reopen_model import model_of
-from headscope.serve.live import Live
 from headscope.serve.server import serve_app
 from tests.browser import WATCH, axe_script
 from tests.helpers.cut import cut_on
@@ -26,20 +23,8 @@ def page(live, start) -> Served:
 
 
 @pytest.fixture(scope="module")
-def with_run(gpt2_folder, start, tmp_path_factory) -> Served:
-    """A run of the small model, where one head is said to be an induction head and one lexical."""
-    corpus = tmp_path_factory.mktemp("texts") / "a.txt"
-    corpus.write_text("Alice was very tired. She looked at the old keys again. " * 20)
-    run = hs.classify(str(gpt2_folder), corpus, max_tokens=600, types=["positional", "induction"])
-    evidence = run.evidence
-    for head, relation in (("L0H1", "repeat"), ("L1H2", "offset-1")):
-        own = (evidence["relation"] == relation) & (
-            evidence["layer"] == int(head[1])) & (evidence["head"] == int(head[3]))  # fmt: skip
-        assert own.sum() == 1
-        kind = str(evidence.loc[own, "type"].iloc[0])
-        evidence.loc[own, "tagged"] = True
-        run.heads.loc[head, ["tags", "primary"]] = kind
-    return start(Watched(serve_app(Live(model_of(run), run))))
+def with_run(live_with_run, start) -> Served:
+    return start(Watched(serve_app(live_with_run)))
 
 
 READ = """

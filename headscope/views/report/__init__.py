@@ -22,6 +22,7 @@ from headscope.views.report.data import page_data, to_json
 
 SCRIPTS = (
     "inflate.js",
+    "page.js",
     "core.js",
     "tokens.js",
     "thumbs.js",

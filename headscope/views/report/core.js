@@ -1,7 +1,5 @@
-/* Data, elements and colours that every page of the report uses. */
+/* Heads, elements and colours that every page of the report uses. */
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
-DATA.relations = JSON.parse(textOf(document.getElementById("relations").textContent));
 const TYPES = DATA.types.map((t) => t.name);
 const OTHERS = [...new Set(DATA.relations.map((r) => r.type))].filter((t) => !TYPES.includes(t));
 const ALL_TYPES = [...TYPES, ...OTHERS].filter((t) => DATA.relations.some((r) => r.type === t));
@@ -125,7 +123,7 @@ function lossLine() {
 }
 
 function showTip(text, at) {
-  const tip = document.getElementById("tip");
+  const tip = PAGE.querySelector("#tip");
   tip.textContent = text;
   tip.hidden = !text;
   if (!text) return;

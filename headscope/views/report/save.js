@@ -18,7 +18,7 @@ function pictureText(node) {
   const home = node.getBoundingClientRect(), isBox = node instanceof HTMLElement && !(node instanceof HTMLCanvasElement);
   const width = Math.ceil(isBox ? Math.max(node.scrollWidth, home.width) : home.width), height = Math.ceil(isBox ? Math.max(node.scrollHeight, home.height) : home.height);
   const root = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` });
-  root.append(rectangle({ left: 0, top: 0, width, height }, getComputedStyle(document.body).backgroundColor));
+  root.append(rectangle({ left: 0, top: 0, width, height }, getComputedStyle(PAGE).backgroundColor));
   copyInto(root, node, { left: home.left - node.scrollLeft, top: home.top - node.scrollTop });
   crop(root, width, height);
   return new XMLSerializer().serializeToString(root);

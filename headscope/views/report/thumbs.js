@@ -9,7 +9,7 @@ function inkOf(mark) {
   const key = `${typeClass(mark)} ${dark.matches}`;
   if (!probes.has(key)) {
     const probe = el("i", { class: `ink type-${typeClass(mark)}` });
-    document.body.append(probe);
+    PAGE.append(probe);
     const canvas = el("canvas", { width: 1, height: 1 }), pen = canvas.getContext("2d");
     pen.fillStyle = getComputedStyle(probe).color; // oklab in words: only a canvas gives its bytes
     pen.fillRect(0, 0, 1, 1);
@@ -49,7 +49,7 @@ function thumb(row) {
   return canvas;
 }
 
-dark.addEventListener("change", () => { for (const canvas of document.querySelectorAll("canvas")) if (canvas.redraw) canvas.redraw(); });
+dark.addEventListener("change", () => { for (const canvas of PAGE.querySelectorAll("canvas")) if (canvas.redraw) canvas.redraw(); });
 
 /* What the attention rests on, as a bar at the picture's edge. */
 function sinkBar(row) {

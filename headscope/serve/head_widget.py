@@ -1,0 +1,105 @@
+"""The widget of `hs.widget`; this module alone imports anywidget."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import anywidget
+import traitlets
+
+from headscope.errors import ChoiceError, HeadscopeError
+from headscope.heads import head_name, parse_head
+from headscope.serve.answers import head_told, read_told
+from headscope.serve.live import Live
+from headscope.serve.live_page import live_data
+from headscope.serve.widget import widget_module
+
+class Proposal(TypedDict):
+    """What traitlets hands to a check."""
+
+    value: object
+
+
+class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    """All heads on a sentence, of which one is shown large; see `hs.widget`.
+
+    Args:
+        live: the model, with its run if there is one.
+        head: the name of the first head.
+        text: the first sentence.
+    """
+
+    _esm = widget_module()
+    text = traitlets.Unicode(help="the sentence, of 256 tokens at most").tag(sync=True)
+    head = traitlets.Unicode(help="the name of the head, such as L5H1").tag(sync=True)
+    type = traitlets.Unicode(help="a head type of the run's tags, or nothing").tag(sync=True)
+    token = traitlets.Int(help="the query's place in `tokens`, from 0").tag(sync=True)
+    _data = traitlets.Dict().tag(sync=True)
+    _relations = traitlets.Unicode().tag(sync=True)
+    _reading = traitlets.Dict().tag(sync=True)
+    _pattern = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, live: Live, head: str, text: str) -> None:
+        self._live = live
+        data, relations = live_data(live)
+        super().__init__(_data=data, _relations=relations)
+        with self.hold_sync():
+            self.text = text
+            self.head = head
+            self.token = len(self.tokens) - 1
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The sentence's tokens, with the beginning-of-text token."""
+        return self._live.read(self.text).tokens
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The head types that some head is tagged with; none without a run."""
+        tags = [] if self._live.run is None else self._live.run.heads["tags"]
+        return tuple(sorted({tag for row in tags for tag in str(row).split(";") if tag}))
+
+    @traitlets.validate("text")
+    def _check_text(self, proposal: Proposal) -> str:
+        self._live.read(proposal["value"])
+        return str(proposal["value"])
+
+    @traitlets.validate("head")
+    def _check_head(self, proposal: Proposal) -> str:
+        self._live.position(proposal["value"])
+        return head_name(*parse_head(proposal["value"]))
+
+    @traitlets.validate("type")
+    def _check_type(self, proposal: Proposal) -> str:
+        name = str(proposal["value"])
+        if name and not self.types:
+            raise HeadscopeError(
+                f"no head has the tag {name!r:.80}: a model without a run has no tags; make a run with "
+                "headscope classify, and name its folder"
+            )
+        if name and name not in self.types:
+            raise ChoiceError("tag in this run", name, self.types)
+        return name
+
+    @traitlets.validate("token")
+    def _check_token(self, proposal: Proposal) -> int:
+        token, tokens = int(proposal["value"]), len(self.tokens)
+        if not 0 <= token < tokens:
+            raise HeadscopeError(f"no token {token}: the sentence has 0 to {tokens - 1}")
+        return token
+
+    @traitlets.observe("text")
+    def _read_text(self, change: object) -> None:
+        with self.hold_sync():
+            self._reading = read_told(self._live, None, self.text, _go_on)
+            self.token = min(self.token, len(self.tokens) - 1)
+            self._read_head(change)
+
+    @traitlets.observe("head")
+    def _read_head(self, change: object) -> None:
+        if self.head:
+            self._pattern = head_told(self._live, None, self.text, self.head, _go_on)
+
+
+def _go_on() -> None:
+    """Nothing calls a reading off."""

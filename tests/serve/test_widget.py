@@ -1,0 +1,156 @@
+"""The widget for notebooks: its module in a real browser, and its values in Python."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import headscope as hs
+from headscope.errors import HeadscopeError, ModelError
+from headscope.serve.answers import head_told, read_told
+from headscope.serve.live_page import live_data
+from headscope.serve.widget import widget_module
+from tests.browser import visit
+
+TEXT = "the old keys & <b>she</b> told"
+ANYWIDGET = "needs anywidget"
+# what a notebook gives a widget: values, a way to change them, and news of changes
+NOTEBOOK = """
+  const values = %s, listeners = {}, saved = [];
+  const model = {
+    get: (name) => values[name],
+    set: (name, value) => { if (values[name] === value) return; values[name] = value; for (const tell of listeners[`change:${name}`] || []) tell(); },
+    save_changes: () => saved.push({ head: values.head, type: values.type, token: values.token }),
+    on: (name, tell) => (listeners[name] ||= []).push(tell),
+    off: (name, tell) => { listeners[name] = listeners[name].filter((own) => own !== tell); },
+  };
+  const home = document.getElementById("cell");
+  const module = await import(URL.createObjectURL(new Blob([%s], { type: "text/javascript" })));
+  const clear = module.default.render({ model, el: home });
+  const tree = home.firstElementChild.shadowRoot, one = (q) => tree.querySelector(q), all = (q) => [...tree.querySelectorAll(q)];
+  await tick(200);
+"""
+
+
+def state(live, head: str) -> dict:
+    data, relations = live_data(live)
+    tokens = live.read(TEXT).tokens
+    return {
+        "_data": data, "_relations": relations, "head": head, "type": "", "token": len(tokens) - 1,
+        "_reading": read_told(live, None, TEXT, lambda: None),
+        "_pattern": head_told(live, None, TEXT, head, lambda: None),
+    }  # fmt: skip
+
+
+def in_notebook(live, script: str, folder):
+    start = NOTEBOOK % (json.dumps(state(live, "L0H1")), json.dumps(widget_module()))
+    # the notebook's own sheet and elements are not the widget's
+    page = '<!doctype html><html><head></head><body><h2>Notebook</h2><div id="cell"></div></body></html>'
+    seen = visit(page, start.replace("</script", "<\\/script") + script, folder)
+    assert seen.errors == []
+    assert [name for name in seen.requests if not name.startswith("blob:")] == []
+    return seen.found
+
+
+def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_run, tmp_path):
+    pattern = head_told(live_with_run, None, TEXT, "L1H2", lambda: None)
+    found = in_notebook(
+        live_with_run, """
+        const first = [one("h2").textContent, one(".said").textContent, all("canvas.thumb").length];
+        one('[data-head="L1H2"]').click();
+        const pressed = all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
+        model.set("_pattern", %s);
+        const canvas = one("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
+        canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 9, clientY: box.bottom - 2 - 2 * box.height / 12, bubbles: true }));
+        canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+        const kept = canvas === one("canvas.whole-pattern"), second = one("h2").textContent;
+        const chooser = one("select"), offered = [...chooser.options].map((option) => option.value);
+        chooser.value = "induction"; chooser.dispatchEvent(new Event("change"));
+        const faded = all(".cell.faded").length;
+        model.set("token", 1);
+        const told = one(".said").textContent, bold = all("article b").length;
+        model.set("type", "");
+        const unfaded = all(".cell.faded").length;
+        const outside = getComputedStyle($("h2")).fontSize, inside = getComputedStyle(one("h2")).fontSize;
+        clear(); model.set("head", "L0H0");
+        return { first, pressed, second, kept, saved, offered, faded, unfaded, told, bold, outside, inside, after: all('[aria-pressed="true"]').map((cell) => cell.dataset.head) };
+        """ % json.dumps(pattern), tmp_path,
+    )  # fmt: skip
+    tokens = live_with_run.read(TEXT).tokens
+    last = len(tokens) - 1
+    assert found["first"][0].startswith("L0H1 induction")
+    assert found["first"][1].endswith("pinned")
+    assert found["first"][2] == 8
+    assert found["pressed"] == ["L1H2"]
+    assert found["second"].startswith("L1H2 positional")
+    head, click, key, kind = found["saved"]
+    assert head == {"head": "L1H2", "type": "", "token": last}
+    assert click["token"] < last
+    assert key["token"] == click["token"] - 1
+    assert found["kept"]  # the arrow keys go on in the same picture
+    assert kind == {"head": "L1H2", "type": "induction", "token": key["token"]}
+    assert sorted(found["offered"]) == ["", "induction", "positional"]
+    assert (found["faded"], found["unfaded"]) == (7, 0)
+    assert f"(token 1) looks at" in found["told"]
+    assert found["bold"] == 0
+    assert found["outside"] != found["inside"] == "18px"
+    assert found["after"] == ["L1H2"]
+
+
+def test_a_model_without_a_run_has_heads_and_no_types(live, tmp_path):
+    found = in_notebook(live, 'return [all(".cell").length, all("select").length];', tmp_path)
+    assert found == [8, 0]
+
+
+@pytest.fixture
+def chosen(live_with_run):
+    pytest.importorskip("anywidget", reason=ANYWIDGET)
+    from headscope.serve.head_widget import HeadWidget
+
+    return HeadWidget(live_with_run, "0.1", TEXT)
+
+
+def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_with_run):
+    changes = []
+    chosen.observe(lambda change: changes.append((change["name"], change["new"])), ["head", "token"])
+    # as the notebook's page sends them
+    chosen.set_state({"head": "L1H2", "token": 3, "type": "positional"})
+    assert dict(changes) == {"head": "L1H2", "token": 3}
+    matrix = chosen.get_state()["_pattern"]["matrix"]
+    assert matrix == head_told(live_with_run, None, TEXT, "L1H2", lambda: None)["matrix"]
+    assert chosen.type == "positional"
+    chosen.text = "she"
+    assert chosen.token == len(chosen.tokens) - 1 < 3
+    assert len(chosen.get_state()["_pattern"]["matrix"]) == len(chosen.tokens)
+    assert chosen.get_state()["_reading"]["tokens"] == list(chosen.tokens)
+    # every value that the module reads is one that Python sends
+    read = set(re.findall(r'traits\.get\("(\w+)"\)', widget_module()))
+    assert read <= set(chosen.get_state())
+    assert "_reading" in read
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("head", "L9H9", "no head L9H9"),
+        ("head", "first", "'first' is not a head"),
+        ("token", 99, "no token 99: the sentence has 0 to"),
+        ("token", -1, "no token -1"),
+        ("type", "lexical", "choose from: induction, positional"),
+        ("text", "", "the text is empty"),
+        ("text", "x " * 400, "256 at most"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said_and_changes_nothing(chosen, name, value, said):
+    before = chosen.get_state()
+    with pytest.raises(HeadscopeError, match=re.escape(said)):
+        setattr(chosen, name, value)
+    assert chosen.get_state() == before
+
+
+def test_without_anywidget_one_message_says_what_to_install(gpt2_folder, monkeypatch):
+    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"pip install 'headscope\[widget\]'"):
+        hs.widget(str(gpt2_folder), "L0H1", TEXT)
