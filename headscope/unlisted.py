@@ -1,4 +1,4 @@
-"""Names that `import headscope as hs` has and does not list: for extensions, of an extra, and of 0.1."""
+"""Names that `import headscope as hs` has and does not list: for extensions, extras, and of 0.1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOMES = {
     "widget": "headscope.serve.widget",
     "window_of_tokens": "headscope.corpus.from_tokens",
 }
-"""Names for those who write head types of their own and of an extra, and the module of each."""
+"""Names for those who write head types of their own, or have an extra, and the module of each."""
 _OLD_HOMES = dict(home(path) for study in STUDIES for path in (study.result, study.function)) | {
     "gallery": "headscope.views.gallery",
     "published_shapes": "headscope.studies.anatomy.published",

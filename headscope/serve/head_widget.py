@@ -11,8 +11,8 @@ from headscope.errors import ChoiceError, HeadscopeError
 from headscope.heads import head_name, parse_head
 from headscope.serve.answers import head_told, read_told
 from headscope.serve.live import Live
-from headscope.serve.live_page import live_data
-from headscope.serve.widget import widget_module
+from headscope.serve.live_page import live_data, widget_module
+
 
 class Proposal(TypedDict):
     """What traitlets hands to a check."""
@@ -74,8 +74,8 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
         name = str(proposal["value"])
         if name and not self.types:
             raise HeadscopeError(
-                f"no head has the tag {name!r:.80}: a model without a run has no tags; make a run with "
-                "headscope classify, and name its folder"
+                f"no head has the tag {name!r:.80}: a model without a run has no tags; make a run "
+                "with headscope classify, and name its folder"
             )
         if name and name not in self.types:
             raise ChoiceError("tag in this run", name, self.types)

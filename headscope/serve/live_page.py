@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -34,6 +35,8 @@ SCRIPTS = (
     | {"asking.js": SERVE, "silence.js": SERVE, "start.js": SERVE}
 )
 """The page's scripts in order, each with where it lies."""
+WIDGET_SCRIPTS = {"inflate.js": REPORT, "widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
+"""The scripts of a notebook's widget in order: the page's, in a place of their own."""
 PAGE_KEYS = ("model", "layers", "heads", "rows", "types", "countable", "relations", "strongest")
 """What the live page takes of the report's data: nothing of the run's own text."""
 
@@ -47,6 +50,18 @@ def page_html(live: Live, other: Live | None = None) -> str:
         scripts=list(SCRIPTS),
         relations=relations,
         data=to_json(data),
+    )
+
+
+def widget_module() -> str:
+    """The widget as an ES module that asks no network: the live page's scripts in one function."""
+    style = page_style(page_file(SERVE, "live.css"), page_file(SERVE, "widget.css"))
+    scripts = "\n".join(page_file(package, name) for name, package in WIDGET_SCRIPTS.items())
+    return (
+        f"const STYLE = {json.dumps(style)};\n"
+        # scripts that say "use strict" stand in no function that takes its argument apart
+        f"function render(view) {{\nconst traits = view.model, home = view.el;\n{scripts}}}\n"
+        "export default { render };\n"
     )
 
 

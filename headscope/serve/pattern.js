@@ -4,9 +4,9 @@
 const LABELLED = 11; // pixels of a cell from which on tokens fit beside it
 const PLAIN = 4, LABELS_WIDE = 100;
 
-/* Pixels of a cell and of the margin: the pattern fits the page's width, with tokens where they can be read. */
+/* Pixels of a cell and of the margin: the pattern fits the width of its place, with tokens where they can be read. */
 function measures(size) {
-  const room = Math.min(650, PAGE.querySelector("#main").clientWidth - 24), unit = (margin) => Math.min(26, Math.floor((room - margin) / size));
+  const room = Math.min(650, PAGE.querySelector("#head").clientWidth), unit = (margin) => Math.min(26, Math.floor((room - margin) / size));
   return unit(LABELS_WIDE) >= LABELLED ? { unit: unit(LABELS_WIDE), margin: LABELS_WIDE } : { unit: Math.max(3, unit(PLAIN)), margin: PLAIN };
 }
 

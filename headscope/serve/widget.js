@@ -3,11 +3,11 @@
 const tagged = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type)).map((row) => headName(row.layer, row.head));
 const types = ALL_TYPES.filter((type) => tagged(type).length);
 const chooser = el("select", { class: "type", onchange: () => choose({ type: chooser.value }) }, el("option", { value: "" }, "every type"), types.map((type) => el("option", { value: type }, `${type} (${tagged(type).length})`)));
-const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { "aria-label": "The head" });
+const gridBox = el("div", { class: "atlas-grid" }), headBox = el("article", { id: "head", "aria-label": "The head" });
 let pinned = null, width = 0;
 
 PAGE.append(
-  el("div", { id: "main" }, types.length ? el("p", { class: "small" }, el("label", {}, "Heads with a tag of ", chooser)) : "", el("div", { class: "beside" }, gridBox, headBox)),
+  el("div", {}, types.length ? el("p", { class: "small" }, el("label", {}, "Heads with a tag of ", chooser)) : "", el("div", { class: "beside" }, gridBox, headBox)),
   el("div", { id: "tip", role: "status", "aria-live": "polite", hidden: true }));
 
 function choose(changes) {

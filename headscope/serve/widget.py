@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headscope.arguments import either, takes
 from headscope.heads import check_head
 from headscope.models.packages import optional_package
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
-from headscope.serve.live_page import DRAWING, SERVE
-from headscope.views.html_page import REPORT, page_file, page_style
 
 if TYPE_CHECKING:
     from headscope.serve.head_widget import HeadWidget
-
-
-SCRIPTS = {"inflate.js": REPORT, "widget_page.js": SERVE} | DRAWING | {"widget.js": SERVE}
-"""The scripts of a widget in order, each with where it lies: the live page's, on ground of its own."""
 
 
 @takes(model=either(A_RUN, A_MODEL))
@@ -52,15 +45,3 @@ def widget(
 
     check_head(head)
     return HeadWidget(live_of(model, source=source, **options), head, text)
-
-
-def widget_module() -> str:
-    """The widget as an ES module that asks no network: the live page's scripts in one function."""
-    style = page_style(page_file(SERVE, "live.css"), page_file(SERVE, "widget.css"))
-    scripts = "\n".join(page_file(package, name) for name, package in SCRIPTS.items())
-    return (
-        f"const STYLE = {json.dumps(style)};\n"
-        # scripts that say "use strict" stand in no function that takes its argument apart
-        f"function render(view) {{\nconst traits = view.model, home = view.el;\n{scripts}}}\n"
-        "export default { render };\n"
-    )

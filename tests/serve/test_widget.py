@@ -10,8 +10,7 @@ import pytest
 import headscope as hs
 from headscope.errors import HeadscopeError, ModelError
 from headscope.serve.answers import head_told, read_told
-from headscope.serve.live_page import live_data
-from headscope.serve.widget import widget_module
+from headscope.serve.live_page import live_data, widget_module
 from tests.browser import visit
 
 TEXT = "the old keys & <b>she</b> told"
@@ -54,30 +53,31 @@ def in_notebook(live, script: str, folder):
     return seen.found
 
 
+CHOOSE = """
+  const first = [one("h2").textContent, one(".said").textContent, all("canvas.thumb").length];
+  one('[data-head="L1H2"]').click();
+  const pressed = all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
+  model.set("_pattern", PATTERN);
+  const canvas = one("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
+  canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 9, clientY: box.bottom - 2 - 2 * box.height / 12, bubbles: true }));
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
+  const kept = canvas === one("canvas.whole-pattern"), second = one("h2").textContent;
+  const chooser = one("select"), offered = [...chooser.options].map((option) => option.value);
+  chooser.value = "induction"; chooser.dispatchEvent(new Event("change"));
+  const faded = all(".cell.faded").length;
+  model.set("token", 1);
+  const told = one(".said").textContent, bold = all("article b").length;
+  model.set("type", "");
+  const unfaded = all(".cell.faded").length;
+  const outside = getComputedStyle($("h2")).fontSize, inside = getComputedStyle(one("h2")).fontSize;
+  clear(); model.set("head", "L0H0");
+  return { first, pressed, second, kept, saved, offered, faded, unfaded, told, bold, outside, inside, after: all('[aria-pressed="true"]').map((cell) => cell.dataset.head) };
+"""
+
+
 def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_run, tmp_path):
     pattern = head_told(live_with_run, None, TEXT, "L1H2", lambda: None)
-    found = in_notebook(
-        live_with_run, """
-        const first = [one("h2").textContent, one(".said").textContent, all("canvas.thumb").length];
-        one('[data-head="L1H2"]').click();
-        const pressed = all('[aria-pressed="true"]').map((cell) => cell.dataset.head);
-        model.set("_pattern", %s);
-        const canvas = one("canvas.whole-pattern"), box = canvas.getBoundingClientRect();
-        canvas.dispatchEvent(new MouseEvent("click", { clientX: box.left + 9, clientY: box.bottom - 2 - 2 * box.height / 12, bubbles: true }));
-        canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));
-        const kept = canvas === one("canvas.whole-pattern"), second = one("h2").textContent;
-        const chooser = one("select"), offered = [...chooser.options].map((option) => option.value);
-        chooser.value = "induction"; chooser.dispatchEvent(new Event("change"));
-        const faded = all(".cell.faded").length;
-        model.set("token", 1);
-        const told = one(".said").textContent, bold = all("article b").length;
-        model.set("type", "");
-        const unfaded = all(".cell.faded").length;
-        const outside = getComputedStyle($("h2")).fontSize, inside = getComputedStyle(one("h2")).fontSize;
-        clear(); model.set("head", "L0H0");
-        return { first, pressed, second, kept, saved, offered, faded, unfaded, told, bold, outside, inside, after: all('[aria-pressed="true"]').map((cell) => cell.dataset.head) };
-        """ % json.dumps(pattern), tmp_path,
-    )  # fmt: skip
+    found = in_notebook(live_with_run, CHOOSE.replace("PATTERN", json.dumps(pattern)), tmp_path)
     tokens = live_with_run.read(TEXT).tokens
     last = len(tokens) - 1
     assert found["first"][0].startswith("L0H1 induction")
@@ -93,7 +93,7 @@ def test_what_is_clicked_is_chosen_and_what_python_chooses_is_drawn(live_with_ru
     assert kind == {"head": "L1H2", "type": "induction", "token": key["token"]}
     assert sorted(found["offered"]) == ["", "induction", "positional"]
     assert (found["faded"], found["unfaded"]) == (7, 0)
-    assert f"(token 1) looks at" in found["told"]
+    assert "(token 1) looks at" in found["told"]
     assert found["bold"] == 0
     assert found["outside"] != found["inside"] == "18px"
     assert found["after"] == ["L1H2"]
@@ -114,7 +114,9 @@ def chosen(live_with_run):
 
 def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_with_run):
     changes = []
-    chosen.observe(lambda change: changes.append((change["name"], change["new"])), ["head", "token"])
+    chosen.observe(
+        lambda change: changes.append((change["name"], change["new"])), ["head", "token"]
+    )
     # as the notebook's page sends them
     chosen.set_state({"head": "L1H2", "token": 3, "type": "positional"})
     assert dict(changes) == {"head": "L1H2", "token": 3}

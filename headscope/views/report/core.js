@@ -127,11 +127,13 @@ function showTip(text, at) {
   tip.textContent = text;
   tip.hidden = !text;
   if (!text) return;
-  const box = at.getBoundingClientRect();
+  // a notebook may hold it in a box that moves with its text: what is fixed is fixed there
+  tip.style.left = tip.style.top = "0";
+  const box = at.getBoundingClientRect(), origin = tip.getBoundingClientRect();
   const left = Math.min(box.left, document.documentElement.clientWidth - tip.offsetWidth - 8);
   const below = box.bottom + tip.offsetHeight + 12 < document.documentElement.clientHeight;
-  tip.style.left = `${Math.max(4, left)}px`;
-  tip.style.top = `${below ? box.bottom + 6 : box.top - tip.offsetHeight - 6}px`;
+  tip.style.left = `${Math.max(4, left) - origin.left}px`;
+  tip.style.top = `${(below ? box.bottom + 6 : box.top - tip.offsetHeight - 6) - origin.top}px`;
 }
 
 function describe(row) {
