@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headscope.statistics.columns import MATCHED_ERROR
+from headscope.statistics.columns import MATCHED_ERROR, RULE_LOW
 from headscope.statistics.heuristic_words import rule_in_words
 
 MAX_Q = 0.01
@@ -140,6 +140,18 @@ def _few_contested(table: pd.DataFrame) -> pd.Series:
     "Previous word, or the same word" is right at most of the last words of "as well as".
     """
     return ~_contested(table) | (table["contested_n"] < table["fewest"])
+
+
+def _hits_over_rules(table: pd.DataFrame) -> Margin:
+    """Hits at contested queries over those of simple rules and the margin.
+
+    At its upper end with the rules that the head's noise over all queries leaves: a rule is one to
+    beat or none by a hair.
+    """
+    rate, low, high = (table[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
+    rule, margin = table["contested_rule_rate"], table["beat_baseline_by"]
+    rule_low = table[RULE_LOW].fillna(rule)
+    return Margin(rate - rule - margin, low - rule - margin, high - rule_low - margin)
 
 
 def _offset_bound(table: pd.DataFrame) -> pd.Series:
@@ -366,10 +378,7 @@ CONDITIONS = (
         ),
         lambda t: _contested(t) & _reachable(t),
         f"{_HITS}; a simple rule may lie neither within the margin nor within the interval",
-        margin=lambda t: _above(
-            t["contested_rule_rate"] + t["beat_baseline_by"],
-            *(t[f"contested_hit_{end}"] for end in ("rate", "low", "high")),
-        ),
+        margin=_hits_over_rules,
     ),
     Condition(
         UNDECIDED,

@@ -105,6 +105,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
     )
 
 
+@pytest.mark.slow
 def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     gpt2_folder, corpus, tmp_path, monkeypatch
 ):
@@ -306,6 +307,7 @@ def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_commands_go_on_to_the_same_bytes(tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text(TEXT * 1500)

@@ -79,6 +79,7 @@ def test_a_general_label_holds_of_a_head_with_one_of_its_relations():
     assert answers.table["relation"].iloc[0] == "syntactic/obj:dep>head"
 
 
+@pytest.mark.slow
 def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted):
     verdicts = claimed(planted, "lexical", "nearest verb", "uniform")
     assert verdicts == {"nearest verb": HOLDS, "uniform": NO_ACCOUNT}
