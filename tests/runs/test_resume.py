@@ -132,6 +132,7 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     assert content(out) == content(whole)
 
 
+@pytest.mark.slow
 def test_the_line_says_how_much_is_done(gpt2_folder, corpus, tmp_path):
     broken(gpt2_folder, corpus, tmp_path / "run", 4)
     (line,) = broken(gpt2_folder, corpus, tmp_path / "run", 5)
