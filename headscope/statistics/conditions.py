@@ -180,6 +180,14 @@ def _hit_interval(row: Row) -> str:
     return "" if isnan(low) else f" [{low:.3f}, {high:.3f}]"
 
 
+def _rule_by_a_hair(row: Row) -> str:
+    """A remark on the rule to beat, where the head may well be above it over all queries."""
+    low = row[RULE_LOW]
+    if isnan(low) or low >= row["contested_rule_rate"]:
+        return ""
+    return f" ({low:.3f} if it is right at {row['hit_error']:.1%} more of all queries, its noise)"
+
+
 def open_in_words(row: Row) -> str:
     """Why a text cannot tell a relation from simple rules, of a row where it cannot."""
     contested = _contested_queries(row)
@@ -374,7 +382,7 @@ CONDITIONS = (
         ),
         lambda r: (
             f"there hit rate {r['contested_hit_rate']:.3f}{_hit_interval(r)}, any simple rule "
-            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
+            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}{_rule_by_a_hair(r)}"
         ),
         lambda t: _contested(t) & _reachable(t),
         f"{_HITS}; a simple rule may lie neither within the margin nor within the interval",

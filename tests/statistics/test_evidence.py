@@ -256,6 +256,9 @@ def test_a_margin_whose_interval_holds_0_refuses_narrowly_and_says_how_far(chang
 def test_a_refusal_by_a_rule_that_counts_by_a_hair_is_narrow(rule_low, verdict):
     row = CONTESTED | {"contested_rule_rate": 0.5, "contested_rule_low": rule_low}
     assert verdicts(pd.DataFrame([row]), {"t/r": RULE}).tolist() == [verdict]
+    evidence = pd.DataFrame([row | {"verdict": verdict, "tagged": False}])
+    (said,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
+    assert ("0.500 + 0.10 (0.300 if it is right at 2.0% more" in said) == (rule_low == 0.3)
 
 
 def test_what_has_no_interval_is_not_narrow():
