@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any
 
 import anywidget
 import traitlets
@@ -13,11 +13,8 @@ from headscope.serve.answers import head_told, read_told
 from headscope.serve.live import Live
 from headscope.serve.live_page import live_data, widget_module
 
-
-class Proposal(TypedDict):
-    """What traitlets hands to a check."""
-
-    value: object
+Proposal = dict[str, Any]
+"""What traitlets hands to a check: under `value` what a trait is to be."""
 
 
 class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
@@ -61,8 +58,9 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
 
     @traitlets.validate("text")
     def _check_text(self, proposal: Proposal) -> str:
-        self._live.read(proposal["value"])
-        return str(proposal["value"])
+        text: str = proposal["value"]
+        self._live.read(text)
+        return text
 
     @traitlets.validate("head")
     def _check_head(self, proposal: Proposal) -> str:
@@ -71,7 +69,7 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
 
     @traitlets.validate("type")
     def _check_type(self, proposal: Proposal) -> str:
-        name = str(proposal["value"])
+        name: str = proposal["value"]
         if name and not self.types:
             raise HeadscopeError(
                 f"no head has the tag {name!r:.80}: a model without a run has no tags; make a run "
@@ -83,7 +81,8 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
 
     @traitlets.validate("token")
     def _check_token(self, proposal: Proposal) -> int:
-        token, tokens = int(proposal["value"]), len(self.tokens)
+        token: int = proposal["value"]
+        tokens = len(self.tokens)
         if not 0 <= token < tokens:
             raise HeadscopeError(f"no token {token}: the sentence has 0 to {tokens - 1}")
         return token
