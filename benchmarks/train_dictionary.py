@@ -92,7 +92,7 @@ def trained(stream: Tensor, *, steps: int) -> dict[str, Tensor]:
         rebuilt = active @ decoder + decoder_bias
         error = (rebuilt - batch).square().sum(-1).mean() / variance
         optimiser.zero_grad()
-        error.backward()
+        error.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if step >= steps - 200:
             fired |= (active > 0).any(0)

@@ -127,27 +127,37 @@ def query_key_maps(
         raise ModelError(f"{model.name}: layer {layer} showed no queries and keys")
     query, key, scale, bias = state["maps"]
     norm, norm_scale = state["norm"], state["norm_scale"].float().cpu()
-    sides = (_through_norm(side, norm, norm_scale) for side in (query, key))
-    return QueryKeyMaps(*sides, scale, bias, streams)
+    return QueryKeyMaps(
+        _through_norm(query, norm, norm_scale),
+        _through_norm(key, norm, norm_scale),
+        scale,
+        bias,
+        streams,
+    )
 
 
 def _maps_at_input(
     scores: Scores, leaf: Tensor
 ) -> tuple[StreamMap, StreamMap, float, Tensor | None]:
     """Queries and keys as maps of what the attention reads."""
-    read = leaf[0].detach().double().cpu()
-    sides = []
-    for vectors in (scores.query[0, 0], scores.key[0, 0]):
-        rows = [
-            torch.autograd.grad(vectors[:, dimension].sum(), leaf, retain_graph=True)[0][0]
-            for dimension in range(vectors.shape[1])
-        ]
-        matrix = torch.stack([row.float().cpu() for row in rows], 1)
-        own = vectors.detach().double().cpu()
-        offset = own - torch.einsum("phd,pd->ph", matrix.double(), read)
-        sides.append(StreamMap(matrix, offset, own))
     bias = scores.terms.bias
-    return *sides, scores.scale, None if bias is None else bias[0, 0].detach().double().cpu()
+    return (
+        _map_at_input(scores.query[0, 0], leaf),
+        _map_at_input(scores.key[0, 0], leaf),
+        scores.scale,
+        None if bias is None else bias[0, 0].detach().double().cpu(),
+    )
+
+
+def _map_at_input(vectors: Float[Tensor, "position d_head"], leaf: Tensor) -> StreamMap:
+    rows = [
+        torch.autograd.grad(vectors[:, dimension].sum(), leaf, retain_graph=True)[0][0]
+        for dimension in range(vectors.shape[1])
+    ]
+    matrix = torch.stack([row.float().cpu() for row in rows], 1)
+    own = vectors.detach().double().cpu()
+    read = leaf[0].detach().double().cpu()
+    return StreamMap(matrix, own - torch.einsum("phd,pd->ph", matrix.double(), read), own)
 
 
 @torch.no_grad()

@@ -102,7 +102,7 @@ class Dictionary:
         before = inputs @ tensors["W_enc"]
         if self.kind == "gated":
             magnitude = before * tensors["r_mag"].exp() + tensors["b_mag"]
-            return magnitude.relu() * (before + tensors["b_gate"] > 0)
+            return magnitude.relu() * torch.gt(before + tensors["b_gate"], 0.0)
         before = before + tensors.get("b_enc", 0.0)
         if "threshold" in tensors:
             return before.relu() * (before > tensors["threshold"])
@@ -115,7 +115,9 @@ class Dictionary:
         return torch.zeros_like(before).scatter(-1, largest, before.relu().gather(-1, largest))
 
     def name_of(self, feature: int) -> str:
-        """Its name, or else nothing."""
+        """Its name, or else nothing; the biases stand behind the features."""
+        if feature == len(self.decoder):
+            return "biases"
         return self.names[feature] if self.names else ""
 
 
@@ -231,15 +233,15 @@ def _check(dictionary: Dictionary, d_model: int) -> None:
         shape = "no W_dec" if decoder is None else f"a W_dec of {[*decoder.shape]}"
         raise HeadscopeError(f"{path}: {shape}; the model's stream takes [feature {d_model}]")
     count = len(decoder)
-    expected = {"W_enc": (d_model, count), "b_dec": (d_model,)}
+    expected: dict[str, tuple[int, ...]] = {"W_enc": (d_model, count), "b_dec": (d_model,)}
     expected |= dict.fromkeys(KINDS[dictionary.kind], (count,))
     needed = KINDS[dictionary.kind] if "W_enc" in tensors and dictionary.options else ()
-    for name, shape in expected.items():
+    for name, size in expected.items():
         if name not in tensors and name not in needed:
             continue
-        if name not in tensors or tensors[name].shape != shape:
+        if name not in tensors or tuple(tensors[name].shape) != size:
             came = [*tensors[name].shape] if name in tensors else "nothing"
-            raise HeadscopeError(f"{path}: {name} is {came}; W_dec takes {[*shape]}")
+            raise HeadscopeError(f"{path}: {name} is {came}; W_dec takes {[*size]}")
     if "W_enc" not in tensors and (
         count > d_model or int(torch.linalg.matrix_rank(decoder)) < count
     ):

@@ -62,11 +62,11 @@ class EdgeScores:
         scores = (query[self.query] * key[self.key]).sum(-1) * self.scale
         return scores if self.bias is None else scores + self.bias
 
-    def left_out(self) -> Float[Tensor, "end d_model"]:
-        """The remainder at each end of an edge, once."""
-        ends = torch.cat([self.query, self.key]).unique()
+    def left_out(self) -> tuple[Float[Tensor, "end d_model"], Float[Tensor, "end d_model"]]:
+        """The remainder at each end of an edge, once, and the stream there."""
+        ends, _ = distinct(torch.cat([self.query, self.key]))
         written = self.activations[ends] @ self.decoder
-        return self.stream[ends] - written - self.constant[ends]
+        return self.stream[ends] - written - self.constant[ends], self.stream[ends]
 
     def parts(self) -> Float[Tensor, "query_part key_part edge"]:
         """What the parts of query and key give each edge's score; see `PARTS`."""
@@ -74,30 +74,38 @@ class EdgeScores:
         left = self.stream - written - self.constant
         sides = []
         for side, at in zip(self.maps, (self.query, self.key), strict=True):
-            streams = torch.stack([part.double() for part in (written, left, self.constant)])
+            streams = torch.stack([part.double() for part in (written, left)])
             vectors = torch.einsum("phd,kpd->kph", side.matrix.double(), streams)
-            vectors[PARTS.index("biases")] += side.offset
-            sides.append(vectors[:, at])
+            sides.append(torch.cat([vectors, self._biases(side)[None]])[:, at])
         return torch.einsum("qeh,keh->qke", *sides) * self.scale
 
-    def pair_sums(self, features: int) -> tuple[Int[Tensor, " pair"], Float[Tensor, " pair"]]:
+    def _biases(self, side: StreamMap) -> Float[Tensor, "position d_head"]:
+        """What the constant and the model's biases give queries or keys, in double precision."""
+        constant = torch.einsum("phd,pd->ph", side.matrix.double(), self.constant.double())
+        return constant + side.offset
+
+    @property
+    def ends(self) -> int:
+        """The number of features and 1: the biases stand behind the features, as one more."""
+        return len(self.decoder) + 1
+
+    def pair_sums(self) -> tuple[Int[Tensor, " pair"], Float[Tensor, " pair"]]:
         """Contrast of every pair of active features, summed over queries; pairs by number.
 
-        The number of a pair is the query's feature × all features + the key's.
+        The number of a pair is the query's feature × `ends` + the key's.
         """
-        sides = [
+        (first, of_query), (second, of_key) = (
             self._active(side, at)
             for side, at in zip(self.maps, (self.query, self.key), strict=True)
-        ]
-        (first, of_query), (second, of_key) = sides
-        weight = (self.weight[0] - self.weight[1]) * self.scale
+        )
+        weight = (self.weight[0] - self.weight[1]).float() * self.scale
         step = max(1, CELLS_AT_ONCE // (first.shape[1] * second.shape[1]))
         bounds = [*range(0, len(weight), step), len(weight)]
         numbers, sums = [], []
         for start, stop in pairwise(bounds):
             q, k = self.query[start:stop], self.key[start:stop]
             added = of_query[q] @ of_key[k].transpose(1, 2) * weight[start:stop, None, None]
-            pair = first[q][:, :, None] * features + second[k][:, None]
+            pair = first[q][:, :, None] * self.ends + second[k][:, None]
             merged = summed(pair.flatten(), added.flatten().double())
             numbers.append(merged[0])
             sums.append(merged[1])
@@ -111,31 +119,46 @@ class EdgeScores:
         for side, at, feature in zip(
             self.maps, (self.query, self.key), (first, second), strict=True
         ):
-            distinct, column = feature.unique(return_inverse=True)
-            places, row = at.unique(return_inverse=True)
-            size = self.activations[places][:, distinct]
-            turned = torch.einsum("phd,ad->pah", side.matrix[places], self.decoder[distinct])
-            vectors.append((turned * size[..., None])[row][:, column])
+            features, column = distinct(feature)
+            places, row = distinct(at)
+            is_biases = features == self.ends - 1
+            known = features.clamp(max=self.ends - 2)
+            size = self.activations[places][:, known].masked_fill(is_biases, 1.0)
+            turned = torch.einsum("phd,ad->pah", side.matrix[places], self.decoder[known])
+            turned = turned * size[..., None]
+            turned[:, is_biases] = self._biases(side)[places, None].float()
+            vectors.append(turned[row][:, column])
             active.append((size != 0)[row][:, column])
-        return (vectors[0] * vectors[1]).sum(-1).double() * self.scale, (
-            active[0] & active[1]
-        ).double()
+        values = (vectors[0] * vectors[1]).sum(-1).double() * self.scale
+        return values, (active[0] & active[1]).double()
 
     def _active(
         self, side: StreamMap, at: Int[Tensor, " edge"]
     ) -> tuple[Int[Tensor, "position active"], Float[Tensor, "position active d_head"]]:
-        """The strongest features of each position that has an edge, and what they add there."""
-        places = at.unique()
+        """The strongest features of each position that has an edge, and what they add there.
+
+        The last of them are the biases.
+        """
+        places, _ = distinct(at)
         size = self.activations[places].abs() * self.decoder.norm(dim=-1)
         most = min(ACTIVE, max(1, int((size > 0).sum(-1).max())))
         strongest = size.topk(most, dim=-1).indices
         written = self.decoder[strongest]
         written = written * self.activations[places].gather(-1, strongest)[..., None]
         vectors = torch.einsum("phd,pad->pah", side.matrix[places], written)
-        all_strongest = strongest.new_zeros(len(self.stream), most)
-        all_vectors = vectors.new_zeros(len(self.stream), *vectors.shape[1:])
-        all_strongest[places], all_vectors[places] = strongest, vectors
+        all_strongest = strongest.new_full((len(self.stream), most + 1), self.ends - 1)
+        all_vectors = vectors.new_zeros(len(self.stream), most + 1, vectors.shape[2])
+        all_strongest[places, :most], all_vectors[places, :most] = strongest, vectors
+        all_vectors[:, most] = self._biases(side).float()
         return all_strongest, all_vectors
+
+
+def distinct(
+    values: Int[Tensor, " item"],
+) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " item"]]:
+    """The distinct values in order, and which of them each item is."""
+    of_all = np.unique(values.numpy(), return_inverse=True)
+    return torch.from_numpy(of_all[0]), torch.from_numpy(of_all[1])
 
 
 def summed(
@@ -146,8 +169,8 @@ def summed(
     >>> [x.tolist() for x in summed(torch.tensor([7, 2, 7]), torch.tensor([1.0, 5.0, 2.0]))]
     [[2, 7], [5.0, 3.0]]
     """
-    distinct, which = numbers.unique(return_inverse=True)
-    return distinct, values.new_zeros(len(distinct)).index_add_(0, which, values)
+    present, which = distinct(numbers)
+    return present, values.new_zeros(len(present)).index_add_(0, which, values)
 
 
 @torch.no_grad()

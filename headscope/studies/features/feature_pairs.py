@@ -147,8 +147,8 @@ def find_pairs(
         )
         for half in (0, 1)
     )
-    parts, features = PartSums(), len(dictionary.decoder)
-    pairs = judge_pairs(odd, parts, search_pairs(even, parts, features), features)
+    parts = PartSums()
+    pairs = judge_pairs(odd, parts, search_pairs(even, parts), len(dictionary.decoder) + 1)
     if min(parts.blocks_of_half(half) for half in (0, 1)) < FEWEST:
         raise CorpusError(
             f"{relation.id} has queries in {len(set(parts.blocks))} documents; pairs are found on "
@@ -183,8 +183,8 @@ class PartSums:
         self.blocks.append(edges.block)
         self._counts.append(edges.count)
         self._rows.append((torch.stack(rows) @ edges.weight.T).numpy())
-        stream = edges.stream[torch.cat([edges.query, edges.key]).unique()]
-        left, varied = edges.left_out(), stream - stream.mean(0)
+        left, stream = edges.left_out()
+        varied = stream - stream.mean(0)
         self._left += float(left.double().square().sum())
         self._all += float(varied.double().square().sum())
 
@@ -239,13 +239,13 @@ class PairSums:
 
 
 def search_pairs(
-    edges: Iterator[EdgeScores], parts: PartSums, features: int
+    edges: Iterator[EdgeScores], parts: PartSums
 ) -> tuple[Int[Tensor, " pair"], Float[Tensor, " pair"]]:
     """The pairs with the largest contrasts, by number, and their contrasts."""
     numbers, sums = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.float64)
     for window in edges:
         parts.add(window)
-        added = window.pair_sums(features)
+        added = window.pair_sums()
         numbers, sums = summed(torch.cat([numbers, added[0]]), torch.cat([sums, added[1]]))
         if len(numbers) > 2 * STORED:
             largest = sums.abs().topk(STORED).indices
@@ -259,10 +259,10 @@ def judge_pairs(
     edges: Iterator[EdgeScores],
     parts: PartSums,
     candidates: tuple[Int[Tensor, " pair"], Float[Tensor, " pair"]],
-    features: int,
+    ends: int,
 ) -> PairSums:
-    """What the candidates give on held-out documents."""
-    first, second = candidates[0] // features, candidates[0] % features
+    """What the candidates, numbered by so many features at an end, give on held-out documents."""
+    first, second = candidates[0] // ends, candidates[0] % ends
     tokens: tuple[TokenSums, TokenSums] = ({}, {})
     sums = PairSums(
         first.numpy(), second.numpy(), candidates[1].sign().numpy(), [], [], [], [], tokens
@@ -298,7 +298,7 @@ def by_block(
 
 
 def _pair_table(sums: PairSums, dictionary: Dictionary, score: float, seed: int) -> pd.DataFrame:
-    """A row per pair that was judged, the largest contrast first."""
+    """A row per pair that was judged, the surest first: by the lower end of its interval."""
     pairs = len(sums.query_feature)
     blocks, counts = by_block(sums.blocks, np.array(sums.counts, float)[:, None])
     values = np.stack(sums.values)
@@ -314,9 +314,9 @@ def _pair_table(sums: PairSums, dictionary: Dictionary, score: float, seed: int)
     p_values = stdtr(len(blocks) - 1, -np.nan_to_num(t))
     table = pd.DataFrame(
         {
-            "query_feature": sums.query_feature,
+            "query_feature": _numbers(sums.query_feature, dictionary),
             "query_name": [dictionary.name_of(int(i)) for i in sums.query_feature],
-            "key_feature": sums.key_feature,
+            "key_feature": _numbers(sums.key_feature, dictionary),
             "key_name": [dictionary.name_of(int(i)) for i in sums.key_feature],
             "target": target,
             "control": control,
@@ -331,9 +331,15 @@ def _pair_table(sums: PairSums, dictionary: Dictionary, score: float, seed: int)
             "key_tokens": [_most(sums.tokens[1], pair) for pair in range(pairs)],
         }
     )
-    return table.sort_values("contrast", ascending=False, kind="stable", ignore_index=True)[
+    return table.sort_values("ci_low", ascending=False, kind="stable", ignore_index=True)[
         PAIR_COLUMNS
     ]
+
+
+def _numbers(features: Int[ndarray, " pair"], dictionary: Dictionary) -> pd.Series[int]:
+    """Numbers of features; missing for the biases, which are none."""
+    numbers = pd.Series(features, dtype="Int64")
+    return numbers.where(features < len(dictionary.decoder))
 
 
 def _most(sums: TokenSums, pair: int) -> str:

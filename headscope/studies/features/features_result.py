@@ -34,11 +34,12 @@ class FeaturePairs(Study):
     name: str
     relation: str
     pairs: pd.DataFrame
-    """A row per pair that was judged, the largest contrast first. `target` and `control`: what it
-    gives the score on a relation's targets and on its controls, means over held-out queries;
-    `contrast` their difference, with its 95 % interval over blocks of documents; `share` of the
-    score's contrast. `fires`, `control_fires`: share of targets and of controls at which both
-    features are active; NaN for directions without an encoder."""
+    """A row per pair that was judged, the surest first: by the lower end of its interval. An end
+    without a number is the biases: the dictionary's constant and the model's own, the same at every
+    token. `target` and `control`: what the pair gives the score on a relation's targets and on its
+    controls, means over held-out queries; `contrast` their difference, with its 95 % interval over
+    blocks of documents; `share` of the score's contrast. `fires`, `control_fires`: share of targets
+    and of controls at which both features are active; NaN for directions without an encoder."""
     parts: pd.DataFrame
     """A row per part of the query × part of the key, over all documents: features, remainder and
     biases; then what positions add, and the whole score. The rows add up to the last."""
@@ -66,7 +67,7 @@ class FeaturePairs(Study):
         return float(parts.loc[chosen, "share"].sum())
 
     def figure(self) -> Figure:
-        """Bars of the score's parts, and of the pairs with the largest contrasts."""
+        """Bars of the score's parts, and of the surest pairs."""
         rows = self.pairs[:LISTED][::-1]
         parts = self.parts[self.parts["contrast"] != 0][::-1]
         figure = Figure(figsize=(7.2, 1.4 + 0.3 * max(len(rows), len(parts))), layout="constrained")
@@ -97,7 +98,7 @@ class FeaturePairs(Study):
 
 
 def features_lines(result: FeaturePairs) -> RenderableType:
-    """The parts of the score, and the pairs with the largest contrasts."""
+    """The parts of the score, and the surest pairs."""
     total = result.parts.iloc[-1]
     title = (
         f"{result.name}, {result.relation}: its score is {total['target']:+.3f} on targets and "
@@ -111,7 +112,7 @@ def features_lines(result: FeaturePairs) -> RenderableType:
                 str(row.key),
                 f"{row.contrast:+.3f}",
                 interval_text(row.ci_low, row.ci_high, "+.3f"),
-                f"{row.share:+.0%}",
+                _percent(row.share),
             )
     numbers = ("contrast", "share", "q", "fires", "on controls")
     of_pairs = plain_table("query feature", "key feature", *numbers[:2], "95 %", *numbers[2:],
@@ -137,28 +138,35 @@ def features_lines(result: FeaturePairs) -> RenderableType:
 
 
 def _conclusion(result: FeaturePairs) -> str:
+    exact = f"The parts add up to each score within {result.error:.0e}"
+    total = result.parts.iloc[-1]
+    if not total["ci_low"] > 0:
+        return (
+            "The score on targets is not surely above that on controls "
+            f"({interval_text(total['ci_low'], total['ci_high'], '+.3f')}): there is nothing that "
+            f"pairs could carry, and shares mean little. {exact}"
+        )
     carried = result.carried
     return (
-        f"{len(carried)} of {len(result.pairs)} pairs carry {carried['share'].sum():.0%} of the "
-        f"contrast together; pairs of features {result.share_of('features'):.0%}, what the "
-        f"dictionary leaves out {result.share_of('remainder'):.0%} (it leaves out "
-        f"{result.unexplained:.0%} of the stream's variance there). The parts add up to each score "
-        f"within {result.error:.0e}"
+        f"{len(carried)} of {len(result.pairs)} pairs carry {_percent(carried['share'].sum())} of the "
+        f"contrast together. Of it are pairs of features {_percent(result.share_of('features'))}, what "
+        f"the dictionary leaves out at either end {_percent(result.share_of('remainder'))}; it leaves "
+        f"out {result.unexplained:.0%} of the stream's variance there. {exact}"
     )
 
 
-def _end(feature: int, name: str, tokens: str) -> str:
-    return f"{feature} {name or tokens}"
+def _percent(share: float) -> str:
+    return f"{round(100 * share) or 0:+d}%"
+
+
+def _end(feature: Any, name: str, tokens: str) -> str:
+    return name if pd.isna(feature) else f"{feature} {name or tokens}"
 
 
 def _pair_name(row: Any) -> str:
-    ends = (
-        (row.query_feature, row.query_name, row.query_tokens),
-        (row.key_feature, row.key_name, row.key_tokens),
-    )
-    return " → ".join(
-        f"{feature} {(name or tokens.partition(' ')[0])[:16]}" for feature, name, tokens in ends
-    )
+    query = _end(row.query_feature, row.query_name, row.query_tokens)
+    key = _end(row.key_feature, row.key_name, row.key_tokens)
+    return f"{query:.20} → {key:.20}"
 
 
 def _part_name(row: Any) -> str:

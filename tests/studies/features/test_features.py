@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
@@ -18,30 +16,11 @@ from headscope.relations import relations_of
 from headscope.studies.features.dictionary import load_dictionary
 from headscope.studies.features.edge_scores import read_edges
 from headscope.studies.features.feature_pairs import find_pairs
+from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.models import save_model
 from tests.studies.features import planted_features as planted
 
 REPEAT = next(r for r in relations_of(["induction"]) if r.name == "repeat")
-
-
-def save_dictionary(folder, *, d_model=32, features=20, architecture="standard", **options):
-    """Random tensors in SAELens' layout."""
-    rng = torch.Generator().manual_seed(1)
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=rng)
-
-    gated = {"b_gate": draw(features), "b_mag": draw(features), "r_mag": draw(features)}
-    tensors = {"W_enc": draw(d_model, features), "W_dec": draw(features, d_model)}
-    tensors |= {"b_dec": draw(d_model)}
-    tensors |= gated if architecture == "gated" else {"b_enc": draw(features)}
-    if architecture == "jumprelu":
-        tensors["threshold"] = draw(features).abs()
-    folder.mkdir(exist_ok=True)
-    save_file(tensors, folder / "sae_weights.safetensors")
-    config = {"architecture": architecture, "apply_b_dec_to_input": True, **options}
-    (folder / "cfg.json").write_text(json.dumps(config))
-    return tensors
 
 
 @pytest.mark.parametrize("layout", ["gpt2", "llama", "gpt_neox"])
@@ -69,11 +48,13 @@ def test_the_parts_add_up_to_the_models_own_scores(layout, tokenizer, tmp_path):
     # neither layout has a bias of queries, keys or norms that is not 0
     model_offset = max(float(side.offset.abs().max()) for side in edges.maps)
     assert model_offset < 1e-4
-    # all pairs of features make up the features' part
-    numbers, sums = edges.pair_sums(20)
-    contrast = edges.parts()[0, 0] @ (edges.weight[0] - edges.weight[1])
+    # all pairs of features, and of features and biases, make up the parts without a remainder
+    numbers, sums = edges.pair_sums()
+    contrast = edges.parts()[[0, 0, 2, 2], [0, 2, 0, 2]].sum(0) @ (
+        edges.weight[0] - edges.weight[1]
+    )
     assert float(sums.sum()) == pytest.approx(float(contrast), rel=1e-4, abs=1e-4)
-    values, _ = edges.of_pairs(numbers // 20, numbers % 20)
+    values, _ = edges.of_pairs(numbers // 21, numbers % 21)
     of_pairs = (edges.weight[0] - edges.weight[1]) @ values
     assert of_pairs.numpy() == pytest.approx(sums.numpy(), rel=1e-4, abs=2e-3)
 
@@ -166,8 +147,9 @@ def slow_activations(kind, tensors, x):
 
 @pytest.mark.parametrize("kind", ["standard", "topk", "jumprelu", "gated"])
 def test_activations_are_those_of_saelens(kind, tmp_path):
-    tensors = save_dictionary(tmp_path / "sae", architecture=kind, k=3)
-    dictionary = load_dictionary(tmp_path / "sae", d_model=32, layer=1)
+    folder = save_dictionary(tmp_path / "sae", architecture=kind, k=3)
+    tensors = load_file(folder / "sae_weights.safetensors")
+    dictionary = load_dictionary(folder, d_model=32, layer=1)
     stream = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
     activations, constant = dictionary.read(stream)
     for x, row in zip(stream, activations, strict=True):
@@ -176,8 +158,9 @@ def test_activations_are_those_of_saelens(kind, tmp_path):
 
 
 def test_an_input_that_is_normed_is_scaled_back(tmp_path):
-    tensors = save_dictionary(tmp_path / "sae", normalize_activations="layer_norm")
-    dictionary = load_dictionary(tmp_path / "sae", d_model=32, layer=1)
+    folder = save_dictionary(tmp_path / "sae", normalize_activations="layer_norm")
+    tensors = load_file(folder / "sae_weights.safetensors")
+    dictionary = load_dictionary(folder, d_model=32, layer=1)
     stream = torch.randn(1, 32, generator=torch.Generator().manual_seed(0)) * 7 + 2
     activations, constant = dictionary.read(stream)
     size = float(stream.std()) + 1e-5
@@ -227,7 +210,7 @@ def test_the_command_writes_both_tables(gpt2_folder, tmp_path, command):
     words += ("--relation", "induction/repeat", "--out", tmp_path / "pairs.csv")
     code, shown, _ = command(*words, "--figure", tmp_path / "pairs.svg")
     assert code == 0
-    assert "The parts add up to each score within" in shown
+    assert "The parts add up to each score within" in " ".join(shown.split())
     result = hs.studies.features(
         run, "L1H0", dictionary=tmp_path / "sae", relation="induction/repeat"
     )
