@@ -155,9 +155,9 @@ def _map_at_input(vectors: Float[Tensor, "position d_head"], leaf: Tensor) -> St
         for dimension in range(vectors.shape[1])
     ]
     matrix = torch.stack([row.float().cpu() for row in rows], 1)
-    own = vectors.detach().double().cpu()
+    values = vectors.detach().double().cpu()
     read = leaf[0].detach().double().cpu()
-    return StreamMap(matrix, own - torch.einsum("phd,pd->ph", matrix.double(), read), own)
+    return StreamMap(matrix, values - torch.einsum("phd,pd->ph", matrix.double(), read), values)
 
 
 @torch.no_grad()

@@ -61,7 +61,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
-        "features": [desk.run, "0.0", "--relation", "induction/repeat", "--dictionary", save_dictionary(desk.home / "sae", d_model=256), "-q"],
+        "features": [desk.run, "0.0", "--relation", "induction/repeat", "--dictionary", str(save_dictionary(desk.home / "sae", d_model=256)), "-q"],
     }  # fmt: skip
 
 

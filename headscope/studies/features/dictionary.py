@@ -98,7 +98,8 @@ class Dictionary:
     def _activations(self, inputs: Tensor) -> Tensor:
         tensors = self.tensors
         if not self.is_sparse:
-            return inputs @ torch.linalg.pinv(self.decoder)
+            inverse: Tensor = torch.linalg.pinv(self.decoder)
+            return inputs @ inverse
         before = inputs @ tensors["W_enc"]
         if self.kind == "gated":
             magnitude = before * tensors["r_mag"].exp() + tensors["b_mag"]
@@ -240,8 +241,8 @@ def _check(dictionary: Dictionary, d_model: int) -> None:
         if name not in tensors and name not in needed:
             continue
         if name not in tensors or tuple(tensors[name].shape) != size:
-            came = [*tensors[name].shape] if name in tensors else "nothing"
-            raise HeadscopeError(f"{path}: {name} is {came}; W_dec takes {[*size]}")
+            stored = [*tensors[name].shape] if name in tensors else "nothing"
+            raise HeadscopeError(f"{path}: {name} is {stored}; W_dec takes {[*size]}")
     if "W_enc" not in tensors and (
         count > d_model or int(torch.linalg.matrix_rank(decoder)) < count
     ):

@@ -71,10 +71,10 @@ class EdgeScores:
     def parts(self) -> Float[Tensor, "query_part key_part edge"]:
         """What the parts of query and key give each edge's score; see `PARTS`."""
         written = self.activations @ self.decoder
-        left = self.stream - written - self.constant
+        remainder = self.stream - written - self.constant
         sides = []
         for side, at in zip(self.maps, (self.query, self.key), strict=True):
-            streams = torch.stack([part.double() for part in (written, left)])
+            streams = torch.stack([part.double() for part in (written, remainder)])
             vectors = torch.einsum("phd,kpd->kph", side.matrix.double(), streams)
             sides.append(torch.cat([vectors, self._biases(side)[None]])[:, at])
         return torch.einsum("qeh,keh->qke", *sides) * self.scale
@@ -124,10 +124,10 @@ class EdgeScores:
             is_biases = features == self.ends - 1
             known = features.clamp(max=self.ends - 2)
             size = self.activations[places][:, known].masked_fill(is_biases, 1.0)
-            turned = torch.einsum("phd,ad->pah", side.matrix[places], self.decoder[known])
-            turned = turned * size[..., None]
-            turned[:, is_biases] = self._biases(side)[places, None].float()
-            vectors.append(turned[row][:, column])
+            directions = torch.einsum("phd,ad->pah", side.matrix[places], self.decoder[known])
+            directions = directions * size[..., None]
+            directions[:, is_biases] = self._biases(side)[places, None].float()
+            vectors.append(directions[row][:, column])
             active.append((size != 0)[row][:, column])
         values = (vectors[0] * vectors[1]).sum(-1).double() * self.scale
         return values, (active[0] & active[1]).double()
@@ -141,15 +141,15 @@ class EdgeScores:
         """
         places, _ = distinct(at)
         size = self.activations[places].abs() * self.decoder.norm(dim=-1)
-        most = min(ACTIVE, max(1, int((size > 0).sum(-1).max())))
-        strongest = size.topk(most, dim=-1).indices
+        count = min(ACTIVE, max(1, int((size > 0).sum(-1).max())))
+        strongest = size.topk(count, dim=-1).indices
         written = self.decoder[strongest]
         written = written * self.activations[places].gather(-1, strongest)[..., None]
         vectors = torch.einsum("phd,pad->pah", side.matrix[places], written)
-        all_strongest = strongest.new_full((len(self.stream), most + 1), self.ends - 1)
-        all_vectors = vectors.new_zeros(len(self.stream), most + 1, vectors.shape[2])
-        all_strongest[places, :most], all_vectors[places, :most] = strongest, vectors
-        all_vectors[:, most] = self._biases(side).float()
+        all_strongest = strongest.new_full((len(self.stream), count + 1), self.ends - 1)
+        all_vectors = vectors.new_zeros(len(self.stream), count + 1, vectors.shape[2])
+        all_strongest[places, :count], all_vectors[places, :count] = strongest, vectors
+        all_vectors[:, count] = self._biases(side).float()
         return all_strongest, all_vectors
 
 
@@ -173,58 +173,64 @@ def summed(
     return present, values.new_zeros(len(present)).index_add_(0, which, values)
 
 
-@torch.no_grad()
-def read_edges(
-    model: Model,
-    head: tuple[int, int],
-    windows: Sequence[Window],
-    relation: Relation,
-    dictionary: Dictionary,
-    *,
-    half: int,
-    seed: int,
-    advance: Callable[[], None] = lambda: None,
-) -> Iterator[EdgeScores]:
-    """The edges of each window of a half in which a relation has queries with controls.
+@dataclass(frozen=True, eq=False)
+class EdgeReader:
+    """A head, and what is read of its edges."""
 
-    Args:
-        model: a model that runs under the fused engine.
-        head: its layer's number in the model, and its own in the layer.
-        windows: text, or another stimulus.
-        relation: whose targets and controls are read.
-        dictionary: of the stream that the head reads, or of that of an earlier layer.
-        half: 0 for even blocks of documents, 1 for odd ones.
-        seed: seeds the controls.
-        advance: called after each window.
-    """
-    blocks, _ = assign_blocks(windows)
-    layer = head[0]
-    read_layer = layer if dictionary.layer is None else dictionary.layer
-    for index in np.flatnonzero(blocks % 2 == half).tolist():
-        window = windows[index]
-        pairs = find(relation, window, [seed, index])
-        edges = None if pairs is None else _weighted(pairs.targets, pairs.controls)
-        if edges is not None:
-            query, key, weight = edges
-            tokens = torch.from_numpy(window.tokens)
-            maps = query_key_maps(model, tokens, head, {read_layer})
-            activations, constant = dictionary.read(maps.streams[read_layer])
-            yield EdgeScores(
-                block=int(blocks[index]),
-                window=window,
-                count=int(weight[0].sum().round()),
-                query=query,
-                key=key,
-                weight=weight,
-                maps=(maps.query, maps.key),
-                scale=maps.scale,
-                bias=None if maps.bias is None else maps.bias[query, key],
-                stream=maps.streams[layer],
-                activations=activations,
-                constant=constant.expand_as(maps.streams[layer]),
-                decoder=dictionary.decoder,
-            )
-        advance()
+    model: Model
+    """One that runs under the fused engine."""
+    layer: int
+    """Its number in the model."""
+    head: int
+    windows: Sequence[Window]
+    """Text, or another stimulus."""
+    relation: Relation
+    """Whose targets and controls are read."""
+    dictionary: Dictionary
+    """Of the stream that the head reads, or of that of an earlier layer."""
+    seed: int = 0
+    """Seeds the controls."""
+
+    @torch.no_grad()
+    def read(self, half: int, advance: Callable[[], None] = lambda: None) -> Iterator[EdgeScores]:
+        """The edges of each window of a half in which the relation has queries with controls.
+
+        Args:
+            half: 0 for even blocks of documents, 1 for odd ones.
+            advance: called after each window.
+        """
+        blocks, _ = assign_blocks(self.windows)
+        for index in np.flatnonzero(blocks % 2 == half).tolist():
+            pairs = find(self.relation, self.windows[index], [self.seed, index])
+            edges = None if pairs is None else _weighted(pairs.targets, pairs.controls)
+            if edges is not None:
+                yield self._scores(self.windows[index], int(blocks[index]), *edges)
+            advance()
+
+    def _scores(
+        self, window: Window, block: int, query: Tensor, key: Tensor, weight: Tensor
+    ) -> EdgeScores:
+        """The edges of one window."""
+        dictionary = self.dictionary
+        read_layer = self.layer if dictionary.layer is None else dictionary.layer
+        tokens = torch.from_numpy(window.tokens)
+        maps = query_key_maps(self.model, tokens, (self.layer, self.head), {read_layer})
+        activations, constant = dictionary.read(maps.streams[read_layer])
+        return EdgeScores(
+            block=block,
+            window=window,
+            count=int(weight[0].sum().round()),
+            query=query,
+            key=key,
+            weight=weight,
+            maps=(maps.query, maps.key),
+            scale=maps.scale,
+            bias=None if maps.bias is None else maps.bias[query, key],
+            stream=maps.streams[self.layer],
+            activations=activations,
+            constant=constant.expand_as(maps.streams[self.layer]),
+            decoder=dictionary.decoder,
+        )
 
 
 def _weighted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,23 +15,20 @@ from numpy import ndarray
 from scipy.special import stdtr
 from torch import Tensor
 
-from headscope.arguments import NAME, PATH, maybe, takes
-from headscope.corpus.window import Window
+from headscope.arguments import NAME, PATH, Default, maybe, takes
 from headscope.errors import CorpusError
 from headscope.measure.bootstrap import interval, ratio_error, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
-from headscope.models.load import Model
 from headscope.models.loss import network_of
-from headscope.relations.relation import Relation
 from headscope.runs.head_relation import head_relation
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.estimates import adjusted
 from headscope.statistics.result import Result
 from headscope.studies.features.dictionary import Dictionary, load_dictionary
-from headscope.studies.features.edge_scores import PARTS, EdgeScores, read_edges, summed
+from headscope.studies.features.edge_scores import PARTS, EdgeReader, EdgeScores, summed
 from headscope.studies.features.features_result import (
     PAIR_COLUMNS,
     PART_COLUMNS,
@@ -53,6 +50,13 @@ TokenSums = dict[str, Float[ndarray, " pair"]]
 """By token the size of what stands at it of each pair's score on targets."""
 
 
+class FeatureOptions(Again, total=False):
+    """Options of `features` about what is drawn, and where the model is."""
+
+    seed: Annotated[int, Default(0)]
+    """Seeds controls and intervals."""
+
+
 @takes(run=A_RUN, relation=maybe(NAME), dictionary=PATH)
 def features(
     run: Result | str | Path,
@@ -61,9 +65,8 @@ def features(
     dictionary: str | Path,
     relation: str | None = None,
     corpus: str | Path | Sequence[str | Path] | None = None,
-    seed: int = 0,
     progress: Progress = True,
-    **again: Unpack[Again],
+    **options: Unpack[FeatureOptions],
 ) -> FeaturePairs:
     """Say which pairs of features carry a head's scores on a relation's targets.
 
@@ -80,10 +83,9 @@ def features(
         relation: a relation, e.g. `induction/repeat`; else its best tag. That is the tag of the
             head with the largest lift.
         corpus: files or folders of text; those of the run when None.
-        seed: seeds controls and intervals.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the windows done and the windows in all.
-        again: `source` and `device`, as for `headscope.studies.ablate.causal_table.ablate`.
+        options: see `FeatureOptions`.
 
     Raises:
         HeadscopeError: the run has no such head, or it has no tag and no relation is named; or the
@@ -94,7 +96,8 @@ def features(
         CorpusError: too few documents have queries of the relation, or it is asked of made
             sequences alone and a corpus is named.
     """
-    run = the_run(run)
+    run, seed = the_run(run), options.pop("seed", 0)
+    again: Again = options  # the model's
     of_head = head_relation(run, head, relation, corpus, seed=seed)
     with progress_bar(progress, "reading features", unit="windows") as bar:
         model = model_of(run, longest=LENGTH, **again)
@@ -102,57 +105,35 @@ def features(
         width = network.get_input_embeddings().weight.shape[1]
         loaded = load_dictionary(dictionary, d_model=width, layer=of_head.layer)
         windows = edge_windows(model, of_head.corpora, of_head.relation.stimuli, seed=seed)
-        pairs, parts, sums = find_pairs(
-            model,
-            (of_head.layer, of_head.head),
-            windows,
-            of_head.relation,
-            loaded,
-            seed=seed,
-            advance=Steps(bar, len(windows)).advance,
+        reader = EdgeReader(
+            model, of_head.layer, of_head.head, windows, of_head.relation, loaded, seed
         )
+        pairs, parts, sums = find_pairs(reader, Steps(bar, len(windows)).advance)
     name = f"{run.name} {of_head.name}"
     return FeaturePairs(name, of_head.relation.id, pairs, parts, sums.unexplained, sums.error)
 
 
 def find_pairs(
-    model: Model,
-    head: tuple[int, int],
-    windows: Sequence[Window],
-    relation: Relation,
-    dictionary: Dictionary,
-    *,
-    seed: int,
-    advance: Callable[[], None] = lambda: None,
+    reader: EdgeReader, advance: Callable[[], None] = lambda: None
 ) -> tuple[pd.DataFrame, pd.DataFrame, PartSums]:
     """The tables of pairs and of parts of one head, and the sums of the latter.
 
     Pairs are found on the windows of even blocks of documents, and judged on those of odd ones.
 
     Args:
-        model: a model that runs under the fused engine.
-        head: its layer's number in the model, and its own in the layer.
-        windows: text, or another stimulus.
-        relation: whose targets and controls are read.
-        dictionary: of the stream that the head reads, or of that of an earlier layer.
-        seed: seeds controls and intervals.
+        reader: of the head's edges.
         advance: called after each window.
 
     Raises:
         CorpusError: too few documents have queries of the relation.
     """
-    even, odd = (
-        read_edges(
-            model, head, windows, relation, dictionary, half=half, seed=seed, advance=advance
-        )
-        for half in (0, 1)
-    )
-    parts = PartSums()
-    pairs = judge_pairs(odd, parts, search_pairs(even, parts), len(dictionary.decoder) + 1)
+    parts, dictionary, seed = PartSums(), reader.dictionary, reader.seed
+    candidates = search_pairs(reader.read(0, advance), parts)
+    pairs = judge_pairs(reader.read(1, advance), parts, candidates, len(dictionary.decoder) + 1)
     if min(parts.blocks_of_half(half) for half in (0, 1)) < FEWEST:
         raise CorpusError(
-            f"{relation.id} has queries in {len(set(parts.blocks))} documents; pairs are found on "
-            f"half of them and judged on the other, which takes {2 * FEWEST}"
+            f"{reader.relation.id} has queries in {len(set(parts.blocks))} documents; pairs are "
+            f"found on half of them and judged on the other, which takes {2 * FEWEST}"
         )
     table = parts.table(seed)
     score = float(table["contrast"].iloc[-1])
@@ -183,9 +164,9 @@ class PartSums:
         self.blocks.append(edges.block)
         self._counts.append(edges.count)
         self._rows.append((torch.stack(rows) @ edges.weight.T).numpy())
-        left, stream = edges.left_out()
+        remainder, stream = edges.left_out()
         varied = stream - stream.mean(0)
-        self._left += float(left.double().square().sum())
+        self._left += float(remainder.double().square().sum())
         self._all += float(varied.double().square().sum())
 
     @property
@@ -327,8 +308,8 @@ def _pair_table(sums: PairSums, dictionary: Dictionary, score: float, seed: int)
             "share": (target - control) / score,
             "fires": fires,
             "control_fires": control_fires,
-            "query_tokens": [_most(sums.tokens[0], pair) for pair in range(pairs)],
-            "key_tokens": [_most(sums.tokens[1], pair) for pair in range(pairs)],
+            "query_tokens": [_main_tokens(sums.tokens[0], pair) for pair in range(pairs)],
+            "key_tokens": [_main_tokens(sums.tokens[1], pair) for pair in range(pairs)],
         }
     )
     return table.sort_values("ci_low", ascending=False, kind="stable", ignore_index=True)[
@@ -342,7 +323,7 @@ def _numbers(features: Int[ndarray, " pair"], dictionary: Dictionary) -> pd.Seri
     return numbers.where(features < len(dictionary.decoder))
 
 
-def _most(sums: TokenSums, pair: int) -> str:
+def _main_tokens(sums: TokenSums, pair: int) -> str:
     """The tokens at which most of a pair's score stands."""
     largest = sorted(sums, key=lambda token: -sums[token][pair])[:TOKENS]
     return " ".join(repr(token) for token in largest if sums[token][pair] > 0)

@@ -61,20 +61,20 @@ class FeaturePairs(Study):
         """
         parts = self.parts[:-1]
         if names == ("features",):
-            chosen = (parts["query"] == "features") & (parts["key"] == "features")
+            has_part = (parts["query"] == "features") & (parts["key"] == "features")
         else:
-            chosen = parts["query"].isin(names) | parts["key"].isin(names)
-        return float(parts.loc[chosen, "share"].sum())
+            has_part = parts["query"].isin(names) | parts["key"].isin(names)
+        return float(parts.loc[has_part, "share"].sum())
 
     def figure(self) -> Figure:
         """Bars of the score's parts, and of the surest pairs."""
         rows = self.pairs[:LISTED][::-1]
         parts = self.parts[self.parts["contrast"] != 0][::-1]
         figure = Figure(figsize=(7.2, 1.4 + 0.3 * max(len(rows), len(parts))), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        of_parts, of_pairs = figure.subplots(1, 2)
         for axes, bars, names in (
-            (left, parts, [_part_name(row) for row in parts.itertuples()]),
-            (right, rows, [_pair_name(row) for row in rows.itertuples()]),
+            (of_parts, parts, [_part_name(row) for row in parts.itertuples()]),
+            (of_pairs, rows, [_pair_name(row) for row in rows.itertuples()]),
         ):
             spans = (bars["contrast"] - bars["ci_low"], bars["ci_high"] - bars["contrast"])
             axes.barh(range(len(bars)), bars["contrast"], color="#0072b2")
@@ -85,8 +85,8 @@ class FeaturePairs(Study):
             axes.set_yticks(range(len(bars)), [n.replace("$", r"\$") for n in names], fontsize=7)
             axes.axvline(0, color="grey", lw=0.6)
             axes.set_xlabel("score on targets − on controls", fontsize=8)
-        left.set_title("parts of the score", fontsize=9)
-        right.set_title("pairs, held-out documents", fontsize=9)
+        of_parts.set_title("parts of the score", fontsize=9)
+        of_pairs.set_title("pairs, held-out documents", fontsize=9)
         figure.suptitle(f"{self.name}  {self.relation}".replace("$", r"\$"), fontsize=9)
         return figure
 
@@ -147,11 +147,13 @@ def _conclusion(result: FeaturePairs) -> str:
             f"pairs could carry, and shares mean little. {exact}"
         )
     carried = result.carried
+    shares = (carried["share"].sum(), result.share_of("features"), result.share_of("remainder"))
+    of_carried, of_features, of_remainder = (f"{round(100 * share) or 0}%" for share in shares)
     return (
-        f"{len(carried)} of {len(result.pairs)} pairs carry {_percent(carried['share'].sum())} of the "
-        f"contrast together. Of it are pairs of features {_percent(result.share_of('features'))}, what "
-        f"the dictionary leaves out at either end {_percent(result.share_of('remainder'))}; it leaves "
-        f"out {result.unexplained:.0%} of the stream's variance there. {exact}"
+        f"{len(carried)} of {len(result.pairs)} pairs carry {of_carried} of the contrast together. "
+        f"Of it are pairs of features {of_features}, what the dictionary leaves out at either end "
+        f"{of_remainder}; it leaves out {result.unexplained:.0%} of the stream's variance there. "
+        f"{exact}"
     )
 
 

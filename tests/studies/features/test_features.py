@@ -14,7 +14,7 @@ from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.features.dictionary import load_dictionary
-from headscope.studies.features.edge_scores import read_edges
+from headscope.studies.features.edge_scores import EdgeReader
 from headscope.studies.features.feature_pairs import find_pairs
 from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.models import save_model
@@ -30,7 +30,7 @@ def test_the_parts_add_up_to_the_models_own_scores(layout, tokenizer, tmp_path):
     dictionary = load_dictionary(tmp_path / "sae", d_model=32, layer=1)
     model = load_model(str(folder))
     windows = edge_windows(model, [], {"repeat"}, seed=0)[:4]
-    edges = next(read_edges(model, (1, 3), windows, REPEAT, dictionary, half=0, seed=0))
+    edges = next(EdgeReader(model, 1, 3, windows, REPEAT, dictionary).read(0))
     total = edges.parts().sum((0, 1))
     plain = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     with torch.no_grad():
@@ -67,7 +67,7 @@ def test_a_pair_under_rotary_positions_is_what_the_weights_say(tokenizer, tmp_pa
     dictionary = load_dictionary(tmp_path / "sae", d_model=32, layer=1)
     model = load_model(str(folder))
     windows = edge_windows(model, [], {"repeat"}, seed=0)[:2]
-    edges = next(read_edges(model, (1, 3), windows, REPEAT, dictionary, half=0, seed=0))
+    edges = next(EdgeReader(model, 1, 3, windows, REPEAT, dictionary).read(0))
     plain = AutoModelForCausalLM.from_pretrained(folder)
     layer, edge = plain.model.layers[1], 5
     at = torch.stack([edges.query[edge], edges.key[edge]])
@@ -95,7 +95,7 @@ def found(tokenizer, tmp_path_factory):
     windows = planted.windows(24, len(tokenizer))
     path = folder / "features.safetensors"
     dictionary = load_dictionary(path, d_model=planted.D_MODEL, layer=0)
-    return find_pairs(model, (0, 0), windows, planted.RELATION, dictionary, seed=0)
+    return find_pairs(EdgeReader(model, 0, 0, windows, planted.RELATION, dictionary))
 
 
 def test_the_planted_pair_leads_and_lazy_ones_do_not(found):
@@ -123,7 +123,7 @@ def test_a_dictionary_without_the_planted_key_leaves_it_to_the_remainder(tokeniz
     dictionary = load_dictionary(tmp_path / "part.safetensors", d_model=planted.D_MODEL, layer=0)
     windows = planted.windows(24, len(tokenizer))
     model = load_model(str(folder))
-    pairs, parts, _ = find_pairs(model, (0, 0), windows, planted.RELATION, dictionary, seed=0)
+    pairs, parts, _ = find_pairs(EdgeReader(model, 0, 0, windows, planted.RELATION, dictionary))
     of_parts = parts.set_index(["query", "key"])["share"]
     assert of_parts["features", "remainder"] == pytest.approx(1, abs=0.05)
     assert of_parts["features", "features"] == pytest.approx(0, abs=0.05)
