@@ -191,6 +191,7 @@ class PartSums:
         names += [(POSITIONS, POSITIONS), ("all", "all")]
         target, control = sums.sum(0).T / total
         table = pd.DataFrame(names, columns=["query", "key"]).assign(
+            n=int(total),
             target=target,
             control=control,
             contrast=target - control,

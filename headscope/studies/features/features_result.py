@@ -19,7 +19,7 @@ PAIR_COLUMNS = [
     *("ci_low", "ci_high", "q_value", "share", "fires", "control_fires"),
     *("query_tokens", "key_tokens"),
 ]
-PART_COLUMNS = ["query", "key", "target", "control", "contrast", "ci_low", "ci_high", "share"]
+PART_COLUMNS = ["query", "key", "n", "target", "control", "contrast", "ci_low", "ci_high", "share"]
 POSITIONS = "positions"
 LISTED = 10
 """Pairs that the terminal and the figure show; the table has all that were judged."""
