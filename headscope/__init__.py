@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from headscope.studies.directions.directions_result import Directions as Directions
     from headscope.studies.explain.explain_result import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
+    from headscope.studies.features.feature_pairs import features as features
+    from headscope.studies.features.features_result import FeaturePairs as FeaturePairs
     from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
     from headscope.studies.function_vectors.vectors_result import FunctionVectors as FunctionVectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis

@@ -36,7 +36,9 @@ OUTPUTS = [
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
-    name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
+    name: words_with(
+        name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b", "dictionary": "sae"}
+    )
     for name in COMMANDS
 }
 NEEDED |= {"calibrate": ["nowhere"], "zoo": ["--corpus", "nowhere"]}
@@ -66,6 +68,7 @@ def test_every_output_is_known():
     }
     inputs = {
         "corpus",
+        "dictionary",
         "file",
         "gates",
         "heads_file",

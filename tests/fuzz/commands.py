@@ -16,6 +16,7 @@ import typer
 
 from headscope import cli
 from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
 
@@ -60,6 +61,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
+        "features": [desk.run, "0.0", "--relation", "induction/repeat", "--dictionary", str(save_dictionary(desk.home / "sae", d_model=256)), "-q"],
     }  # fmt: skip
 
 

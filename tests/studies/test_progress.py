@@ -20,6 +20,7 @@ from headscope.errors import ArgumentError
 from headscope.measure import progress as module
 from headscope.measure.progress import ProgressBar, ProgressOutput, progress_bar
 from headscope.measure.progress_steps import RunSteps, Steps
+from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.treebanks import save_treebanks
 
 SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
@@ -208,6 +209,9 @@ STUDIES = {
     ),
     "explain": lambda run, model, text, out, **how: hs.explain(
         model, text, windows=8, rank=0, each="none", twin=False, **how
+    ),
+    "features": lambda run, model, text, out, **how: hs.studies.features(
+        run, "L0H0", relation="positional/offset-1-random", dictionary=save_dictionary(out), **how
     ),
     "function_vectors": lambda run, model, text, out, **how: hs.function_vectors(
         model, tasks="plural,past", prompts=6, shots=2, **how

@@ -31,16 +31,17 @@ class FrozenNorm:
         scaled = directions * self.gain.to(directions)
         return scaled - scaled.mean(-1, keepdim=True) if self.centred else scaled
 
+    def linear(self, inputs: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
+        """The output without bias and scale."""
+        centred = inputs - inputs.mean(-1, keepdim=True) if self.centred else inputs
+        return centred * self.gain.to(inputs)
+
     def scale(
         self, inputs: Float[Tensor, "*_ d_model"], outputs: Float[Tensor, "*_ d_model"]
     ) -> Float[Tensor, "*_"]:
         """S of each token, as the model's own norm applied it."""
-        linear, unbiased = self._linear(inputs.float()), outputs.float() - self._bias(outputs)
+        linear, unbiased = self.linear(inputs.float()), outputs.float() - self._bias(outputs)
         return (unbiased * linear).sum(-1) / linear.square().sum(-1).clamp_min(1e-30)
-
-    def _linear(self, inputs: Tensor) -> Tensor:
-        centred = inputs - inputs.mean(-1, keepdim=True) if self.centred else inputs
-        return centred * self.gain.to(inputs)
 
     def _bias(self, like: Tensor) -> Tensor | float:
         return self.bias.to(like).float() if isinstance(self.bias, Tensor) else self.bias
@@ -77,7 +78,7 @@ def frozen_norm(
         gain = (plain * unit).sum(0) / unit.square().sum(0)
         norm = FrozenNorm(module, gain, bias, centred)
         x, y = inputs.reshape(-1, width).float(), outputs.reshape(-1, width)
-        rebuilt = norm.scale(x, y)[:, None] * norm._linear(x) + norm._bias(y)
+        rebuilt = norm.scale(x, y)[:, None] * norm.linear(x) + norm._bias(y)
         off = float((rebuilt - y.float()).norm() / y.float().norm().clamp_min(1e-30))
         if off < TOLERANCE.get(inputs.dtype, 8e-2):
             return norm

@@ -150,7 +150,7 @@ def later_scores(
 
         def into(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
             read = inputs[0] if inputs else options["hidden_states"]
-            state["norm"], state["scale"] = _norm_before(state, read, at)
+            state["norm"], state["scale"] = norm_before(state, read, at)
             torch.set_grad_enabled(True)
             state["leaf"] = read.detach().clone().requires_grad_()
             if inputs:
@@ -190,7 +190,7 @@ def later_scores(
     return layers
 
 
-def _norm_before(
+def norm_before(
     state: dict[str, Any], read: Tensor, at: tuple[Tensor, Tensor]
 ) -> tuple[FrozenNorm | None, Tensor]:
     """The norm between the stream and what the attention reads, and its scale at the queries."""

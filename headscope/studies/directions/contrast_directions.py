@@ -12,19 +12,16 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.arguments import NAME, maybe, takes
-from headscope.corpus.shipped import listed
-from headscope.errors import ChoiceError, CorpusError, HeadscopeError
-from headscope.heads import head_name, parse_head
+from headscope.errors import CorpusError
 from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.loss import network_of
-from headscope.relations import head_types, relations_of
-from headscope.runs.reopen_model import Again, model_of, text_of
+from headscope.runs.head_relation import head_relation
+from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
-from headscope.statistics.tags import is_sink
 from headscope.studies.directions.contrast import (
     HeadWindow,
     block_sums,
@@ -77,55 +74,37 @@ def directions(
         HeadscopeError: the run has no such head, or it has no tag and no relation is named.
         ChoiceError: no such relation.
         ModelError: the model cannot be loaded, or runs under another engine.
-        CorpusError: too few documents have queries of the relation, or it is asked of made
+        CorpusError: too few documents have queries of the relation, or it is of_head of made
             sequences alone and a corpus is named.
     """
     run = the_run(run)
-    layer, number = parse_head(head)
-    name = head_name(layer, number)
-    if name not in run.heads.index:
-        raise HeadscopeError(f"no head {name} in this run")
-    known = {relation.id: relation for relation in relations_of([*head_types()])}
-    relation_id = relation or _strongest(run, layer, number)
-    if relation_id not in known:
-        raise ChoiceError("relation", relation_id, known)
-    corpora = listed(corpus)
-    stimuli = known[relation_id].stimuli
-    if corpora and "text" not in stimuli:
-        raise CorpusError(f"{relation_id} is asked of made sequences, and no corpus is read for it")
-    if "text" in stimuli:
-        corpora = text_of(run, corpora, seed=seed)
+    of_head = head_relation(run, head, relation, corpus, seed=seed)
     with progress_bar(progress, "finding directions", unit="windows") as bar:
         model = model_of(run, longest=LENGTH, **again)
-        windows = edge_windows(model, corpora, stimuli, seed=seed)
+        stimuli = of_head.relation.stimuli
+        windows = edge_windows(model, of_head.corpora, stimuli, seed=seed)
         network_of(model)  # refuses what the fused engine does not run
         advance = Steps(bar, len(windows)).advance
         read = list(
             head_windows(
-                model, (layer, number), windows, known[relation_id], seed=seed, advance=advance
+                model,
+                (of_head.layer, of_head.head),
+                windows,
+                of_head.relation,
+                seed=seed,
+                advance=advance,
             )
         )
         fitted, held_out = halves(read)
         if min(len({window.block for window in half}) for half in (fitted, held_out)) < FEWEST:
             raise CorpusError(
-                f"{relation_id} has queries in {len({window.block for window in read})} documents; "
+                f"{of_head.relation.id} has queries in "
+                f"{len({window.block for window in read})} documents; "
                 "directions are found on half of them and judged on the other, which takes "
                 f"{2 * FEWEST}"
             )
         table, needed = _judged(fitted, held_out, seed)
-    return Directions(f"{run.name} {name}", relation_id, table, needed)
-
-
-def _strongest(run: Result, layer: int, head: int) -> str:
-    """The head's tag with the largest lift."""
-    evidence = run.evidence[(run.evidence["layer"] == layer) & (run.evidence["head"] == head)]
-    ids = evidence["type"] + "/" + evidence["relation"]
-    tagged = evidence[evidence["tagged"].astype(bool) & ~is_sink(ids)]
-    if tagged.empty:
-        raise HeadscopeError(
-            f"{head_name(layer, head)} has no tag in this run; name a relation to ask it about"
-        )
-    return str(ids[tagged["lift"].idxmax()])
+    return Directions(f"{run.name} {of_head.name}", of_head.relation.id, table, needed)
 
 
 def _judged(
