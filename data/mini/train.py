@@ -6,8 +6,9 @@ Half of the rows are text. A third are repeats of 4 to 40 tokens (half of those 
 stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). A sixth are
 random tokens of which each that was there before is followed by a mark: to predict it a model must
 find the earlier one. Phases that read short rows at random positions and phases that read whole
-contexts take turns. The state is written every few minutes, and the same command goes on from it.
-One seed; two CPU cores suffice.
+contexts take turns. The state is written every few minutes, and the same command goes on from it;
+`heads-from-STEP.csv` in WORK has the heads of each type, every 500 steps. One seed; two CPU cores
+suffice.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+import headscope as hs
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.read import corpus_files, read_documents
 
@@ -73,6 +75,8 @@ def main() -> None:
     model = new_model()
     optimizers = make_optimizers(model)
     step, log = resume(asked.work, model, optimizers)
+    heads = hs.studies.HeadCallback(out=asked.work / f"heads-from-{step}.csv", overwrite=True)
+    heads.read(step, model, tokenizer)
     start = saved = time.monotonic()
     while step < STEPS and time.monotonic() - start < asked.minutes * 60:
         rng = np.random.default_rng([0, step])
@@ -90,6 +94,8 @@ def main() -> None:
         if step % 50 == 0:
             log.append({"step": step, "loss": round(float(loss), 3), **measure(model, held_out)})
             print(log[-1], f"{time.monotonic() - start:.0f}s", flush=True)
+        if step % heads.every == 0:
+            heads.read(step, model, tokenizer)
         if time.monotonic() - saved > 240:
             save(asked.work, model, tokenizer, optimizers, step, log)
             saved = time.monotonic()
@@ -287,7 +293,8 @@ def emergence(work: Path, log: list[dict[str, Any]]) -> str:
     lines = ["step,loss,layer,head,previous,induction,duplicate,current,first"]
     for folder in chosen:
         masses = head_masses(GPT2LMHeadModel.from_pretrained(folder).eval())
-        loss = min(log, key=lambda row: abs(row["step"] - _step(folder)))["text"]
+        nearest = min(log, key=lambda row: abs(row["step"] - _step(folder)), default={})
+        loss = nearest.get("text", "")
         for layer in range(LAYERS):
             for head in range(HEADS):
                 values = ",".join(f"{float(mass[layer, head]):.4f}" for mass in masses.values())

@@ -100,22 +100,32 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         """Read the model before the first step."""
         if state.is_world_process_zero:
-            self._read(state.global_step, context)
+            self.read(state.global_step, context["model"], context.get("processing_class"))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
         """Read the model where a multiple of `every` steps is done."""
         if state.is_world_process_zero and state.global_step % self.every == 0:
             should_log = control.should_log
             try:
-                self._read(state.global_step, context)
+                self.read(state.global_step, context["model"], context.get("processing_class"))
             except HeadscopeError as error:  # hours of training are worth more
                 warnings.warn(f"heads at step {state.global_step}: {error}", stacklevel=2)
             control.should_log = should_log  # which the Trainer's log takes for done
 
-    def _read(self, step: int, context: dict[str, Any]) -> None:
+    def read(self, step: int, model: Any, tokenizer: Any) -> None:
+        """Read a model that a loop of one's own trains, as the Trainer's callback would.
+
+        Args:
+            step: steps that are done, the row's `step` in the table.
+            model: of transformers.
+            tokenizer: the model's.
+
+        Raises:
+            HeadscopeError: no tokenizer, or no head of these types can be counted on the text.
+        """
         start = time.perf_counter()
         with random_states_restored():
-            run = self._classified(context["model"], context.get("processing_class"))
+            run = self._classified(model, tokenizer)
         types = countable_types(run.evidence, run.rules)
         if not types:
             raise HeadscopeError(
@@ -135,7 +145,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
     def _classified(self, network: Any, tokenizer: Any) -> Run:
         if tokenizer is None:
             raise HeadscopeError(
-                "HeadCallback reads text, and the Trainer has no tokenizer: give it one by "
+                "HeadCallback reads text, and has no tokenizer: give one by "
                 "Trainer(processing_class=tokenizer, …)"
             )
         if self._model is None or self._network is not network:

@@ -108,6 +108,17 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
     assert logged[-1]["lift/induction"] != logged[0]["lift/induction"]
 
 
+def test_a_loop_of_ones_own_reads_what_the_trainer_would(run):
+    trainer, heads = run
+    own = hs.studies.HeadCallback(corpus=TEXT)
+    own.read(4, trainer.model, AutoTokenizer.from_pretrained(mini_folder()))
+    table = heads.emergence.table
+    last = table[table["step"] == 4].reset_index(drop=True)
+    pd.testing.assert_frame_equal(own.emergence.table, last)
+    with pytest.raises(HeadscopeError, match="no tokenizer"):
+        own.read(5, trainer.model, None)
+
+
 def test_counts_go_where_the_trainer_logs(run):
     trainer, heads = run
     logged = [entry for entry in trainer.state.log_history if "heads/induction" in entry]
@@ -197,7 +208,7 @@ def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monk
 
 def test_a_trainer_without_a_tokenizer_is_refused_before_the_first_step(tmp_path):
     heads = hs.studies.HeadCallback(corpus=TEXT)
-    with pytest.raises(HeadscopeError, match=r"no tokenizer: give it one by Trainer\(processing"):
+    with pytest.raises(HeadscopeError, match=r"no tokenizer: give one by Trainer\(processing"):
         trained(tmp_path, heads, tokenizer=False)
 
 
