@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 BY_HEAD = ["layer", "head", "primary", "bits", "position", "explained", "ci_low", "ci_high"]
 BY_HEAD += ["with_content", "features", "first", "rule"]
 CURVE_COLUMNS = ["features", "explained", "recovered"]
+LOSS, LAST_STATES = "loss", "last states"
 EXPLAINED_FLOOR, LOSS_CEILING = 0.8, 0.5
 """Of a head's bits that a rule explains, and of its effect that the rule recovers."""
 
@@ -69,6 +70,9 @@ class Explanation(Study):
     was not asked."""
     rank: int
     """Of the content term; 0 for none."""
+    measure: str = LOSS
+    """What heads on rules change: the loss of the next token; of an encoder, which predicts none,
+    its last states, whose distance from the untouched ones stands in the place of a loss."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -111,6 +115,7 @@ class Explanation(Study):
             clusters_of(table, by_head),
             None if twin is None else _table(_heads(twin), {}),
             fitting.rank,
+            LOSS if patterns.model.attention_kind.predicts_next else LAST_STATES,
             notes,
         )
 
