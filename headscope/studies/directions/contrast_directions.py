@@ -19,7 +19,7 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
-from headscope.models.loss import network_of
+from headscope.models.loss import changeable_network_of
 from headscope.relations import head_types, relations_of
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
@@ -98,7 +98,7 @@ def directions(
     with progress_bar(progress, "finding directions", unit="windows") as bar:
         model = model_of(run, longest=LENGTH, **again)
         windows = edge_windows(model, corpora, stimuli, seed=seed)
-        network_of(model)  # refuses what the fused engine does not run
+        changeable_network_of(model)  # refuses what the fused engine does not run
         advance = Steps(bar, len(windows)).advance
         read = list(
             head_windows(

@@ -67,7 +67,9 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
         summary = (
             f"{head_name(row.layer, row.head)}: its rule explains {row.explained:.2f} of its bits, "
         )
-        summary += f"and put in its place it recovers {row.recovered:.2f} of the {explanation.measure}"
+        summary += (
+            f"and put in its place it recovers {row.recovered:.2f} of the {explanation.measure}"
+        )
         parts.append(Text(f"finding: {summary}", style="yellow"))
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
     return Group(*parts)

@@ -22,7 +22,7 @@ from headscope.measure.progress_steps import Steps
 from headscope.measure.sink_columns import find_sink_columns, late_tiles
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model
-from headscope.models.loss import network_of, plain_network_of
+from headscope.models.loss import changeable_network_of
 from headscope.models.null_model import check_null_model
 from headscope.models.stream import LayerAttention, stream_attention
 from headscope.relations import RELATIONS, relations_of
@@ -112,8 +112,7 @@ def explain(
         loaded, run = model_or_run(
             model if stored_run is None else stored_run, longest=LENGTH, **load_options
         )
-        # refuses before any text is read
-        (network_of if loaded.attention_kind.predicts_next else plain_network_of)(loaded)
+        changeable_network_of(loaded)  # refuses before any text is read
         if run is None and each == "type":
             raise ArgumentError(
                 "each is 'type', and only a run knows types: classify the model first"

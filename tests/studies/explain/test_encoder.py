@@ -161,4 +161,3 @@ def test_the_command_says_what_stands_in_for_the_loss(folder, text):
     assert told.returncode == 0, told.stderr
     assert "moved: the distance of an encoder's last states" in told.stdout
     assert "the token after (+" in told.stdout
-
