@@ -26,7 +26,6 @@ from headscope.models.load import load_model
 from headscope.models.model_kinds import ALSO, REFUSED
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
-from tests.helpers.studies import line
 from tests.models.every_layout import patterns, save_tiny
 from tests.models.tiny import ENCODERS
 

@@ -106,9 +106,6 @@ _IN_DOCUMENTS = {
         "mean over the tokens of a question, less those of an empty one, summed over "
         f"{_SECTION}; ours: {_LOOK}",
     ),
-    "sec_retrieval_head_wu24_2048": Published(
-        "retrieval/value", "copied", f"copies while decoding, out of {_SECTION}; ours: {_LOOK}"
-    ),
 }
 _PROMPTS = "short prompts (LLMVis)"
 _LLMVIS = {
@@ -216,10 +213,10 @@ PUBLISHED = {
 """By the name of the metric. All of them have another stimulus than a run."""
 NO_COUNTERPART = {
     "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
-    "headkv_retrieval": "HeadKV's scores of plain retrieval; the code that made them is not among "
-    "its files, so that their definition is not known",
-    "rha_needle_": "scores of answers while they are decoded; the code that made them was not "
-    "found, so that their definition is not known",
+    "headkv_retrieval": "the code that made these was not found: their definition is not known",
+    "sec_retrieval_head_wu24_2048": "copies while decoding; published for some of the heads alone",
+    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so that "
+    "heads that follow what repeats score too; its scoring was not read to the end",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
     "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
     "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
