@@ -126,8 +126,9 @@ class QueryTable:
             for values, positions in zip(windows, query, strict=True)
         ]
         columns = (window, query, gate, row_end)
-        where, at, *of_row = (torch.from_numpy(np.concatenate(values)) for values in columns)
-        return cls(tuple(windows), where, at, max(map(len, windows)), *of_row, step)
+        joined = (torch.from_numpy(np.concatenate(values)) for values in columns)
+        where, at, gate_of_row, end = joined
+        return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, end, step)
 
     def __len__(self) -> int:
         return len(self.query)

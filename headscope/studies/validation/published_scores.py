@@ -215,8 +215,8 @@ NO_COUNTERPART = {
     "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
     "headkv_retrieval": "the code that made these was not found: their definition is not known",
     "sec_retrieval_head_wu24_2048": "copies while decoding; published for some of the heads alone",
-    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so that "
-    "heads that follow what repeats score too; its scoring was not read to the end",
+    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so "
+    "that heads that follow what repeats score too; its scoring was not read to the end",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
     "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
     "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
