@@ -16,7 +16,16 @@ from headscope.statistics.tags import UNCLASSIFIED
 from headscope.studies.explain.clusters import clusters_of, proposals
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.layer_fit import Fitting, sizes_below
-from headscope.studies.explain.patterns import ALL, COLUMNS, RULE, UNIFORM, Patterns, smaller_rule
+from headscope.studies.explain.patterns import (
+    ALL,
+    COLUMNS,
+    LAST_STATES,
+    LOSS,
+    RULE,
+    UNIFORM,
+    Patterns,
+    smaller_rule,
+)
 from headscope.studies.explain.surrogate import LayerSurrogates, Surrogate
 from headscope.views.study import Study
 
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
 BY_HEAD = ["layer", "head", "primary", "bits", "position", "explained", "ci_low", "ci_high"]
 BY_HEAD += ["with_content", "features", "first", "rule"]
 CURVE_COLUMNS = ["features", "explained", "recovered"]
-LOSS, LAST_STATES = "loss", "last states"
 EXPLAINED_FLOOR, LOSS_CEILING = 0.8, 0.5
 """Of a head's bits that a rule explains, and of its effect that the rule recovers."""
 

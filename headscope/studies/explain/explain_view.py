@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
-from headscope.studies.explain.explain_result import LOSS
+from headscope.studies.explain.patterns import LOSS
 from headscope.views.tables import interval_text, number_text, plain_table, rows_table
 
 if TYPE_CHECKING:

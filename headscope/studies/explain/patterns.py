@@ -31,6 +31,8 @@ from headscope.studies.explain.surrogate import LayerSurrogates, Parts
 
 UNIFORM, MEAN, POSITION = "uniform", "mean pattern", "position"
 RULE, CONTENT = "rule", "rule + content"
+LOSS, LAST_STATES = "loss", "last states"
+"""Measures of what patterns change: of causal models, and of encoders."""
 _SMALLER = f"{RULE} of "
 MakePattern = Callable[[int, Tensor | None], Pattern]
 """From a layer and its input to the patterns of all its heads."""

@@ -87,24 +87,24 @@ _NEEDLE = (
     "words, where what repeats does not lead"
 )
 _SECTION = "the section of a report that holds the answer, amid 2,048 tokens of a novel"
-_LOOK = "attention of a question in other words, on the value alone"
+_VALUE_ALONE = "attention of a question in other words, on the value alone"
 _IN_DOCUMENTS = {
     "headkv_r2_retrieval_reasoning": Published(
         "retrieval/value",
         "attention",
         "attention on the part of a needle that answers, while the answer is decoded, where it is "
-        f"among a row's largest, ten times; of right answers alone; ours: {_LOOK}",
+        f"among a row's largest, ten times; of right answers alone; ours: {_VALUE_ALONE}",
     ),
     "sec_summed_attention_2048": Published(
         "retrieval/value",
         "attention",
-        f"the last token after a question, summed over {_SECTION}; ours: {_LOOK}",
+        f"the last token after a question, summed over {_SECTION}; ours: {_VALUE_ALONE}",
     ),
     "sec_qrhead_2048": Published(
         "retrieval/value",
         "attention",
         "mean over the tokens of a question, less those of an empty one, summed over "
-        f"{_SECTION}; ours: {_LOOK}",
+        f"{_SECTION}; ours: {_VALUE_ALONE}",
     ),
 }
 _PROMPTS = "short prompts (LLMVis)"
