@@ -4,7 +4,8 @@ is refused of encoders and hybrids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from transformers import (
@@ -77,7 +78,7 @@ def refuse_encoder(model: Any, task: str) -> None:
 
     Args:
         model: a loaded model.
-        task: what was asked for, for the message.
+        task: what was asked for, for the message: a key of `REFUSED`, or another thing.
 
     Raises:
         ModelError: the model is an encoder, or has one beside its decoder.
@@ -88,13 +89,52 @@ def refuse_encoder(model: Any, task: str) -> None:
             f"with an encoder and a decoder ({model.architecture}) reads two; {_WORK}"
         )
     if not model.attention_kind.predicts_next:
+        reason = REFUSED.get(task, "it is about predicting the next token, which it does not")
         raise ModelError(
-            f"{model.name}: {task} is about predicting the next token, and an encoder "
-            f"({model.architecture}) predicts none; {_WORK}"
+            f"{model.name}: {task} does not take an encoder ({model.architecture}): {reason}; "
+            f"{_WORK}, and so do {', '.join(ALSO)}"
         )
 
 
-_WORK = "classify, report, show, heads, why, atlas, compare and verify work with it"
+_WORK = "classify, report, show, heads, why, draw atlas, compare and verify work with it"
+ALSO: Mapping[str, str] = MappingProxyType(
+    {
+        "ablate": "whole heads, by how well masked tokens are filled in at the queries of their "
+        "tags, else by how far the last states move there; edges of single tags are not silenced, "
+        "as all tokens see each other and none can be run again by itself",
+        "explain": "rules look both ways; in place of the loss stands the distance of the last "
+        "states from those of the untouched model",
+        "study directions": "as for causal models, with keys on both sides",
+        "study redundancy": "as for causal models: distances of whole rows",
+        "study anatomy": "parameters are counted; those of biases, norms and feed-forward layers "
+        "have no formula for this layout",
+        "serve": "patterns; no head is silenced, as no next token is predicted",
+    }
+)
+"""Commands beside those of `_WORK` that take an encoder, and what differs there."""
+_NO_LOSS = "it measures the loss of the next token, and an encoder predicts none"
+_NO_CACHE = (
+    "it asks which earlier keys may leave a cache, and an encoder, which reads all tokens at once, "
+    "has none"
+)
+_NO_VIEW = "TransformerLens' view, which it reads, is of causal models"
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "study prune": f"{_NO_LOSS}: heads are ranked by its gradient",
+        "study collapse": f"{_NO_LOSS}: what a shared pattern costs has no unit",
+        "study streaming": _NO_CACHE,
+        "export duo-attention": _NO_CACHE,
+        "study weights": _NO_VIEW,
+        "study patch": "it moves the logit of the next token, and an encoder predicts none",
+        "study function-vectors": "it asks for the answer that follows a few examples, and an "
+        "encoder predicts no next token",
+        "classify --writes": "effects are logits of the next token, and an encoder predicts none",
+        "classify --engine lens": _NO_VIEW,
+        "classify --chat": "--chat is for models that predict a next token, and this is none",
+    }
+)
+"""Commands and options that an encoder does not go with, and why; without effects `classify` goes
+on."""
 
 
 ONLY_FUSED = (

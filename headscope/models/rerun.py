@@ -24,7 +24,7 @@ from headscope.models.intervention import HeadOutputs, HeadsSet, Intervention, b
 from headscope.models.layout.modules import attention_by_layer
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
-from headscope.models.loss import chunked_losses, last_stream, network_of, plain_network_of
+from headscope.models.loss import changeable_network_of, chunked_losses, last_stream
 
 UNEMBED_ROWS = 256
 """Predictions that are unembedded at once: 256 rows of 50,000 logits are 50 MB."""
@@ -99,8 +99,7 @@ class Rerunner:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        predicts_next = model.attention_kind.predicts_next
-        self.network: Any = network_of(model) if predicts_next else plain_network_of(model)
+        self.network: Any = changeable_network_of(model)
         self.score = Score.of(model)
         self.blocks = _blocks(model, self.network, attention_by_layer(self.network))
         outputs = outputs_by_layer(self.network)

@@ -42,6 +42,7 @@ def workplace(folder: Path) -> Iterator[Path]:
     try:
         destination = place_of(folder)
         work = destination.with_name(f".{destination.name}.partial")
+        parent_is_new = not destination.parent.exists()
         if work.is_symlink():
             raise RunError(f"{work} is a link, and unfinished runs lie beside their folder")
         lock = _locked(work, folder)
@@ -65,6 +66,8 @@ def workplace(folder: Path) -> Iterator[Path]:
             if not (work / CHECKPOINT).exists():
                 (work / LOCK).unlink()
                 work.rmdir()
+                if parent_is_new:  # a run that failed leaves no empty folder around its own
+                    destination.parent.rmdir()
         os.close(lock)
 
 

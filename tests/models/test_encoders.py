@@ -23,9 +23,9 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
+from headscope.models.model_kinds import ALSO, REFUSED
 from tests.helpers.encoders import HEADS, SPECIAL, WORDS, corpus, save_hand_built, save_tokenizer
 from tests.helpers.shell import headscope
-from tests.helpers.studies import line
 from tests.models.every_layout import patterns, save_tiny
 from tests.models.tiny import ENCODERS
 
@@ -129,12 +129,35 @@ def test_report_and_show_have_the_later_half_of_a_pattern(run):
     assert (run[1] / "report.html").stat().st_size > 100_000
 
 
-@pytest.mark.parametrize("command", ["explain", "prune", "collapse", "weights"])
-def test_what_is_about_the_next_token_is_refused_in_one_line(command, folder):
-    told = headscope(*line(command), str(folder))
+ARGUMENTS = {
+    "study patch": ("--clean", "n1 so v1", "--corrupt", "n2 so v1"),
+    "export duo-attention": ("--out", "duo"),
+}
+"""Arguments beside the run, which stands for the model in these."""
+
+
+@pytest.mark.parametrize("task", [name for name in REFUSED if name != "classify --writes"])
+def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_table(
+    task, folder, run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words, *option = task.split(" --")
+    model = run[1] if task in ARGUMENTS else folder
+    options = ["--" + option[0].split()[0], *option[0].split()[1:]] if option else []
+    told = headscope(*words.split(), str(model), *options, *ARGUMENTS.get(task, ()))
     assert told.returncode == 2
-    assert "an encoder" in told.stderr
+    assert REFUSED[task] in told.stderr
     assert "Traceback" not in told.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("task", ["study anatomy", "study redundancy", "study directions"])
+def test_a_command_that_the_table_says_takes_an_encoder_takes_it(task, folder, run):
+    extra = ("L0H3",) if task == "study directions" else ()
+    model = folder if task == "study anatomy" else run[1]
+    told = headscope(*task.split(), str(model), *extra)
+    assert told.returncode == 0, told.stderr
+    assert task in ALSO
 
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):

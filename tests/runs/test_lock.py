@@ -31,6 +31,14 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_work_that_fails_takes_back_the_folder_that_it_made_and_no_other(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for parent in ("made", "mine"):
+        with pytest.raises(RunError, match="cut"), workplace(tmp_path / parent / "run"):
+            raise RunError("cut")
+    assert names(tmp_path) == ["mine"]
+
+
 def test_a_second_process_is_refused_until_the_first_ends(gpt2_folder, tmp_path):
     out = tmp_path / "run"
     code = (

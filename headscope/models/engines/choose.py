@@ -17,7 +17,7 @@ from headscope.models.engines.engine import Engine
 from headscope.models.engines.lens import LensEngine
 from headscope.models.engines.probe import Probe, check_probe, probe
 from headscope.models.layout.dimensions import AttentionDimensions
-from headscope.models.model_kinds import ONLY_FUSED
+from headscope.models.model_kinds import ONLY_FUSED, REFUSED
 
 LENS_SLACK = 10.0
 """Slack for the lens engine, which has the model's own softmax: scores of some thousands, as in
@@ -59,8 +59,8 @@ def choose_engine(
     probed = probe(name, hf_model, dimensions)
     if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
         raise ModelError(
-            f"{name}: an encoder is read by the fused engine alone; what takes TransformerLens' "
-            "view of a model (--engine lens, weights) does not know it"
+            f"{name}: an encoder is read by the fused engine alone, and neither --engine lens nor "
+            f"study weights takes it: {REFUSED['study weights']}"
         )
     if engine_name == "lens" and dimensions.others:
         raise ModelError(f"{name}: {told_of(dimensions.others)}; {ONLY_FUSED}")

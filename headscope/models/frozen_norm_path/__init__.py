@@ -22,6 +22,7 @@ from headscope.models.engines.engine import StoppedError
 from headscope.models.frozen_norm_path.norms import FrozenNorm
 from headscope.models.frozen_norm_path.path_modules import PathModules, find_paths
 from headscope.models.layout.projections import output_matrix
+from headscope.models.model_kinds import REFUSED
 
 OnHeadOutputs = Callable[[int, Float[Tensor, "query head d_value"], Float[Tensor, " query"]], None]
 """Called with a layer, every head's output z at the asked queries, and what a norm behind the
@@ -143,7 +144,7 @@ def direct_paths(model: Any) -> DirectPaths:
         ModelError: what its heads write does not reach the logits as headscope knows it.
     """
     if not model.attention_kind.predicts_next:
-        raise ModelError(f"{model.name}: an encoder predicts no next token that heads could write")
+        raise ModelError(f"{model.name}: {REFUSED['classify --writes']}")
     try:
         modules = find_paths(model.engine)
     except ModelError as error:

@@ -50,6 +50,12 @@ def projection_modules(network: nn.Module) -> list[nn.Module]:
     return [parents.get(id(module), module) for module in attention_modules(network)]
 
 
+def projections_by_layer(network: nn.Module) -> dict[int, nn.Module]:
+    """The modules of `projection_modules` by the numbers of their layers in the model."""
+    holders = projection_modules(network)
+    return dict(zip(attention_by_layer(network), holders, strict=True))
+
+
 def layer_list(
     network: nn.Module, attention: Mapping[int, nn.Module], layers: int | None = None
 ) -> nn.ModuleList:

@@ -13,7 +13,7 @@ from transformers.pytorch_utils import Conv1D
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.model_layout import Projections, Split
-from headscope.models.layout.modules import attention_modules, projection_modules
+from headscope.models.layout.modules import projections_by_layer
 from headscope.models.layout.table import LAYOUTS
 
 CODEGEN_PARTS = 4
@@ -99,9 +99,8 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
     Raises:
         ModelError: see `output_projection`.
     """
-    holders = zip(attention_modules(network), projection_modules(network), strict=True)
-    numbered: list[tuple[Any, nn.Module]] = list(holders)
-    return {module.layer_idx: output_projection(holder) for module, holder in numbered}
+    holders = projections_by_layer(network)
+    return {layer: output_projection(holder) for layer, holder in holders.items()}
 
 
 def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:

@@ -27,6 +27,7 @@ from headscope.models.layout.modules import attention_by_layer
 from headscope.models.layout.projections import output_projection
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
+from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 from headscope.studies.collapse.collapse_result import ALL, COLUMNS, NO_MIXING, UNTOUCHED, Collapse
@@ -162,6 +163,7 @@ def layer_losses(
         ModelError: the model runs under another engine.
         CorpusError: the text cannot be read.
     """
+    refuse_encoder(model, "study collapse")
     network_of(model)  # refuses before any text is read
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}

@@ -17,7 +17,7 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
-from headscope.models.loss import network_of
+from headscope.models.loss import changeable_network_of
 from headscope.runs.head_relation import head_relation
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
@@ -83,7 +83,7 @@ def directions(
         model = model_of(run, longest=LENGTH, **again)
         stimuli = of_head.relation.stimuli
         windows = edge_windows(model, of_head.corpora, stimuli, seed=seed)
-        network_of(model)  # refuses what the fused engine does not run
+        changeable_network_of(model)  # refuses what the fused engine does not run
         advance = Steps(bar, len(windows)).advance
         read = list(
             head_windows(

@@ -67,7 +67,14 @@ class Catalogue:
         ]
 
     def cells(self, window: Window) -> Iterator[FeatureCells]:
-        """Every feature's cells in a window."""
+        """Every feature's cells in a window, of keys that the query sees."""
+        for entries in self._cells(window):
+            seen = window.attention_kind.sees(entries.query, entries.key)
+            yield cells(
+                entries.feature, *(v[seen] for v in (entries.query, entries.key, entries.value))
+            )
+
+    def _cells(self, window: Window) -> Iterator[FeatureCells]:
         for family in _FAMILIES:
             yield from family(window, self.lexicon)
         for relation in self.relations:
@@ -82,28 +89,46 @@ def gates(window: Window) -> Int[ndarray, " position"]:
     return np.asarray(_GATE_NUMBER[query_class(window)])
 
 
+def first_query(window: Window) -> int:
+    """The first position that sees more than itself.
+
+    >>> first_query(Window("w", np.arange(3), ("a",) * 3))
+    1
+    """
+    return 0 if window.attention_kind.sees_future else 1
+
+
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """Queries of windows as rows of one table: every so many, but each window's first token."""
+    """Queries of windows as rows of one table: every so many, from the first that sees more than
+    itself on: that is token 1, of an encoder token 0.
+    """
 
     windows: tuple[Window, ...]
     window: Int[Tensor, " row"]
     query: Int[Tensor, " row"]
     width: int
-    """Keys of a row, those after the query included, which are masked."""
+    """Keys of a row, those that the query does not see included, which are masked."""
     gate: Int[Tensor, " row"]
+    row_end: Int[Tensor, " row"]
+    """The number of keys that each query sees: those before this position."""
     step: int = 1
     """1 for every query, 2 for every second, …"""
 
     @classmethod
     def of(cls, windows: Sequence[Window], step: int = 1) -> QueryTable:
         """The rows of windows, in their order."""
-        query = [np.arange(1, len(values), step) for values in windows]
+        query = [np.arange(first_query(values), len(values), step) for values in windows]
         window = [np.full(len(values), i) for i, values in enumerate(query)]
         gate = [gates(values)[positions] for values, positions in zip(windows, query, strict=True)]
-        joined = (torch.from_numpy(np.concatenate(values)) for values in (window, query, gate))
-        where, at, gate_of_row = joined
-        return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, step)
+        row_end = [
+            values.attention_kind.row_end(positions, len(values))
+            for values, positions in zip(windows, query, strict=True)
+        ]
+        columns = (window, query, gate, row_end)
+        joined = (torch.from_numpy(np.concatenate(values)) for values in columns)
+        where, at, gate_of_row, end = joined
+        return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, end, step)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -111,7 +136,7 @@ class QueryTable:
     @property
     def seen(self) -> Bool[Tensor, "row key"]:
         """The keys that each query sees."""
-        return torch.arange(self.width) <= self.query[:, None]
+        return torch.arange(self.width) < self.row_end[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +171,16 @@ def find_cells(
     }
     first = 0
     for window in rows.windows:
+        begin = first_query(window)
         for entries in catalogue.cells(window):
-            in_rows = (entries.query > 0) & ((entries.query - 1) % rows.step == 0)
+            in_rows = (entries.query >= begin) & ((entries.query - begin) % rows.step == 0)
             if not in_rows.any() or (only is not None and entries.feature not in cells_of_feature):
                 continue
-            row = first + (entries.query[in_rows] - 1) // rows.step
+            row = first + (entries.query[in_rows] - begin) // rows.step
             cell, value = row * rows.width + entries.key[in_rows], entries.value[in_rows]
             order = np.argsort(cell, kind="stable")
             cells_of_feature.setdefault(entries.feature, []).append((cell[order], value[order]))
-        first += len(range(1, len(window), rows.step))
+        first += len(range(begin, len(window), rows.step))
     none = (np.empty(0, np.int64), np.empty(0))
     cell = [np.concatenate([c for c, _ in [none, *blocks]]) for blocks in cells_of_feature.values()]
     value = [

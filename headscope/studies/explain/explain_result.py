@@ -16,7 +16,16 @@ from headscope.statistics.tags import UNCLASSIFIED
 from headscope.studies.explain.clusters import clusters_of, proposals
 from headscope.studies.explain.feature import KINDS
 from headscope.studies.explain.layer_fit import Fitting, sizes_below
-from headscope.studies.explain.patterns import ALL, COLUMNS, RULE, UNIFORM, Patterns, smaller_rule
+from headscope.studies.explain.patterns import (
+    ALL,
+    COLUMNS,
+    LAST_STATES,
+    LOSS,
+    RULE,
+    UNIFORM,
+    Patterns,
+    smaller_rule,
+)
 from headscope.studies.explain.surrogate import LayerSurrogates, Surrogate
 from headscope.views.study import Study
 
@@ -69,6 +78,9 @@ class Explanation(Study):
     was not asked."""
     rank: int
     """Of the content term; 0 for none."""
+    measure: str = LOSS
+    """What heads on rules change: the loss of the next token; of an encoder, which predicts none,
+    its last states, whose distance from the untouched ones stands in the place of a loss."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -111,6 +123,7 @@ class Explanation(Study):
             clusters_of(table, by_head),
             None if twin is None else _table(_heads(twin), {}),
             fitting.rank,
+            LOSS if patterns.model.attention_kind.predicts_next else LAST_STATES,
             notes,
         )
 

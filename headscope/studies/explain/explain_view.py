@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name
+from headscope.studies.explain.patterns import LOSS
 from headscope.views.tables import interval_text, number_text, plain_table, rows_table
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ HEADS_MEAN = (
     "share of them that its rule explains on documents that it was not fitted on, position by "
     "position and the first token alone, content with the content of tokens added"
 )
+MOVED_MEANS = (
+    "moved: the distance of an encoder's last states from those of the untouched model, in lengths "
+    "of the latter, mean over tokens; an encoder predicts no next token"
+)
 MIN_CLUSTER, LISTED_HEADS = 2, 10
 """Heads of a cluster that is printed, at least; heads that are named, at most."""
 _FURTHER_COLOUR = "#882255"
@@ -50,9 +55,11 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
     parts: list[RenderableType] = [Text(summary + "), mean over heads", style="bold"), Text()]
     if explanation.twin is not None:
         parts.insert(1, Text(_control(explanation.twin)))
-    parts += [_account(explanation), Text(), _curve(explanation.curve), Text()]
+    parts += [_account(explanation), Text(), _curve(explanation), Text()]
     if explanation.losses is not None:
         parts += [_losses(explanation), Text()]
+        if explanation.measure != LOSS:
+            parts += [Text(MOVED_MEANS, style="dim"), Text()]
     parts += [_heads(explanation), Text(HEADS_MEAN, style="dim"), Text()]
     parts.append(_clusters(explanation.clusters))
     parts += _unclassified(explanation.unclassified)
@@ -60,7 +67,9 @@ def explanation_lines(explanation: Explanation) -> RenderableType:
         summary = (
             f"{head_name(row.layer, row.head)}: its rule explains {row.explained:.2f} of its bits, "
         )
-        summary += f"and put in its place it recovers {row.recovered:.2f} of the loss"
+        summary += (
+            f"and put in its place it recovers {row.recovered:.2f} of the {explanation.measure}"
+        )
         parts.append(Text(f"finding: {summary}", style="yellow"))
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
     return Group(*parts)
@@ -74,13 +83,13 @@ def _control(twin: pd.DataFrame) -> str:
     return f"{summary}{content}), mean over {len(twin)} heads"
 
 
-def _curve(curve: pd.DataFrame) -> Table:
+def _curve(explanation: Explanation) -> Table:
     columns = {
         "features, at most": lambda row: str(row.features),
         "bits explained": lambda row: f"{row.explained:.3f}",
-        "loss recovered": lambda row: number_text(row.recovered, ".3f"),
+        f"{explanation.measure} recovered": lambda row: number_text(row.recovered, ".3f"),
     }
-    return rows_table(curve, columns, right=("bits explained", "loss recovered"))
+    return rows_table(explanation.curve, columns, right=tuple(columns)[1:])
 
 
 def _clusters(clusters: pd.DataFrame) -> Table:
@@ -113,7 +122,8 @@ def _account(explanation: Explanation) -> Table:
 
 
 def _losses(explanation: Explanation) -> Table:
-    numbers = ("loss", "recovered", "95 %")
+    loss = "loss" if explanation.measure == LOSS else "moved"
+    numbers = (loss, "recovered", "95 %")
     table = plain_table("replaced", "by", *numbers, right=numbers)
     if explanation.losses is not None:
         for row in explanation.losses.itertuples():
@@ -169,8 +179,9 @@ def _draw_curve(explanation: Explanation, axes: Axes) -> None:
     rows = explanation.curve
     position = range(len(rows))
     axes.plot(position, rows["explained"], "o-", color="#0072b2", label="bits explained", ms=4)
+    label = f"{explanation.measure} recovered"
     if rows["recovered"].notna().sum() > 1:
-        axes.plot(position, rows["recovered"], "s--", color="#d55e00", label="loss recovered", ms=4)
+        axes.plot(position, rows["recovered"], "s--", color="#d55e00", label=label, ms=4)
     alone = float(explanation.heads["position"].mean())
     axes.axhline(alone, color="0.5", lw=0.8, ls=":", label="bits by position and token 0")
     axes.set_xticks(position, [str(size) for size in rows["features"]], fontsize=7)

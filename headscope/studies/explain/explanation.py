@@ -22,7 +22,7 @@ from headscope.measure.progress_steps import Steps
 from headscope.measure.sink_columns import find_sink_columns, late_tiles
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.load import Model
-from headscope.models.loss import network_of
+from headscope.models.loss import changeable_network_of
 from headscope.models.null_model import check_null_model
 from headscope.models.stream import LayerAttention, stream_attention
 from headscope.relations import RELATIONS, relations_of
@@ -112,7 +112,7 @@ def explain(
         loaded, run = model_or_run(
             model if stored_run is None else stored_run, longest=LENGTH, **load_options
         )
-        network_of(loaded)  # refuses before any text is read
+        changeable_network_of(loaded)  # refuses before any text is read
         if run is None and each == "type":
             raise ArgumentError(
                 "each is 'type', and only a run knows types: classify the model first"
@@ -121,7 +121,9 @@ def explain(
         types = _types(primary)
         read = read_split_windows(loaded, corpora, windows=windows, seed=options.get("seed", 0))
         lexicon = TokenFacts.of(read.fitted, resting_tokens(loaded, read.fitted))
-        catalogue = Catalogue(lexicon, [*relations_of(), *relations])
+        catalogue = Catalogue(
+            lexicon, [*relations_of(attention_kind=loaded.attention_kind), *relations]
+        )
         fitting = fitting_of(catalogue, read, features, rank)
         wants_twin = options.get("twin", True)
         if wants_twin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,6 +24,8 @@ KINDS = (
     "semantic",
 )
 """What attention goes by, in the order of the coverage bar; a type of one's own comes after."""
+_CONTINUES = "##"
+"""What WordPiece writes before a piece that begins no word (Devlin et al. 2019)."""
 COMMON = 48
 """Tokens that have a feature of their own: the most frequent ones of the text that is fitted."""
 
@@ -66,8 +69,8 @@ class TokenFacts:
     def of(
         cls, windows: Sequence[Window], resting: Mapping[int, frozenset[int]] | None = None
     ) -> TokenFacts:
-        """Count the tokens of windows, their beginning-of-text tokens left out."""
-        counts = Counter(int(token) for window in windows for token in window.tokens[1:])
+        """Count the tokens of windows, without those that begin and close them."""
+        counts = Counter(int(t) for window in windows for t in window.tokens[1 : window.stop])
         strings = {
             int(token): text
             for window in windows
@@ -83,8 +86,18 @@ class TokenFacts:
         """
         string = self.strings[token]
         text = (string.strip(" ") or "space").replace("\n", "⏎")
-        begins = string.startswith(" ") or not is_word(string)
-        return text if begins else f"…{text}"
+        if self.writes_blanks:
+            begins = string.startswith(" ") or not is_word(string)
+        else:
+            begins = not text.startswith(_CONTINUES) or text == _CONTINUES
+        return text if begins else f"…{text.removeprefix(_CONTINUES)}"
+
+    @cached_property
+    def writes_blanks(self) -> bool:
+        """True where tokens hold the blank before a word; False where pieces within one are marked
+        instead, as WordPiece does.
+        """
+        return not any(text.startswith(_CONTINUES) for text in self.strings.values())
 
     @property
     def common(self) -> list[int]:
@@ -115,22 +128,25 @@ def kind_in(feature: Feature, resting: frozenset[int]) -> str:
 def cells(
     feature: Feature, query: ndarray, key: ndarray | int, value: ndarray | None = None
 ) -> FeatureCells:
-    """Cells of value 1 unless said otherwise; keys after the query are left out."""
+    """Cells of value 1 unless said otherwise."""
     query, key = np.broadcast_arrays(query, key)
-    back = key <= query
-    value = np.ones(len(query)) if value is None else value
-    return FeatureCells(feature, query[back], key[back], value[back])
+    return FeatureCells(feature, query, key, np.ones(len(query)) if value is None else value)
 
 
-def after(
+def all_seen(
     feature: Feature, window: Window, keys: Int[ndarray, " key"], *, itself: bool = True
 ) -> FeatureCells:
-    """The cells of every query with all of these keys that do not come after it."""
-    query, column = np.nonzero(np.arange(len(window))[:, None] >= keys[None, :] + (not itself))
+    """The cells of every query with all of these keys that it sees."""
+    position = np.arange(len(window))[:, None]
+    seen = window.attention_kind.sees(position, keys[None, :])
+    query, column = np.nonzero(seen if itself else seen & (position != keys[None, :]))
     return cells(feature, query, keys[column])
 
 
-def lower(window: Window) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
-    """Queries and keys of all cells that a causal head sees, row by row; token 0 left out."""
-    query, key = np.tril_indices(len(window))
-    return query[key > 0], key[key > 0]
+def seen_cells(window: Window) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
+    """Queries and keys of all cells that a head sees, row by row, the sinks left out: token 0, and
+    what closes the window of an encoder.
+    """
+    query, key = np.nonzero(~window.attention_kind.hidden(len(window)))
+    is_sink = (key == 0) | (window.attention_kind.sees_future & (key == window.closing))
+    return query[~is_sink], key[~is_sink]

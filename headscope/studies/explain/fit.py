@@ -111,7 +111,7 @@ class LayerFit:
         self.wanted = selector.masses(attention[:, :n])
         self.rule = torch.empty(len(attention), n, texts.rows.width)
         names = {item.name: i for i, item in enumerate(texts.packed.features)}
-        terms = [Term(names[name], -1) for name in BASE]
+        terms = [Term(names[name], -1) for name in BASE if name in names]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         map_heads(self._begin, len(self.drafts))
 

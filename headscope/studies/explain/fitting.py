@@ -18,7 +18,7 @@ from headscope.errors import CorpusError
 from headscope.measure.batches import give_back
 from headscope.measure.study_windows import evenly
 from headscope.models.batching import ALL_TOGETHER
-from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.modules import projections_by_layer
 from headscope.models.load import Model
 from headscope.models.null_model import EVERY, null_model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
@@ -130,7 +130,7 @@ def fit_rules(
     """The rules of every layer, or of some, in one forward pass over all windows."""
     engine: Any = model.engine
     rows = fitting.texts.rows
-    modules = attention_by_layer(engine.network)
+    modules = projections_by_layer(engine.network)
     rules: dict[int, LayerSurrogates] = {}
     means: dict[int, Tensor] = {}
 
@@ -163,7 +163,8 @@ def _mean(pattern: Tensor, rows: QueryTable) -> Float[Tensor, "head place place"
     lengths = torch.tensor([len(window) for window in rows.windows[: len(pattern)]])
     real = (torch.arange(pattern.shape[2]) < lengths[:, None]).float()
     mean = torch.einsum("whqk,wq->hqk", pattern, real)
-    even = torch.ones(LENGTH, LENGTH).tril()
+    kind = rows.windows[0].attention_kind
+    even = torch.from_numpy(~kind.hidden(LENGTH)).float()
     means = (even / even.sum(-1, keepdim=True)).repeat(len(mean), 1, 1)
     size = pattern.shape[-1]
     total = mean.sum(-1, keepdim=True)

@@ -32,7 +32,7 @@ from headscope.studies.explain.surrogate import (
 )
 
 REMAINDERS, BEFORE = 3, 24
-"""Queries that are kept of each head, and how many tokens before each."""
+"""Queries that are kept of each head; tokens before each, and of an encoder behind it."""
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48)
 """Features of the smaller rules."""
 _Vectors = Float[Tensor, "head window position width"]
@@ -86,7 +86,7 @@ def explain_layer(
         )
         logits = content.logits(*vectors)[:, rows.window, rows.query]
     number = {feature: i for i, feature in enumerate(texts.packed.features)}
-    places = [Term(number[feature], -1) for feature in PLACE_RULE]
+    places = [Term(number[feature], -1) for feature in PLACE_RULE if feature in number]
     place_values = term_values(texts, places)  # the same for every head
 
     def judge(head: int) -> tuple[Surrogate, Parts]:
@@ -196,4 +196,6 @@ class _Head:
             f"{strings[key]} ({key})" if key else "token 0" for key in (attended, predicted)
         )
         text = f"{before}[[{strings[query]}]]"
+        if window.attention_kind.sees_future:
+            text += "".join(strings[query + 1 : query + 1 + BEFORE])
         return Remainder(window.name, text, looks_at, rule_says, bits)

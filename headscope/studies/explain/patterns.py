@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
@@ -21,9 +21,9 @@ from headscope.measure.bootstrap import interval, resample
 from headscope.models.batching import ALL_TOGETHER
 from headscope.models.engines.override import AttentionCall
 from headscope.models.intervention import Pattern, PatternReplaced
-from headscope.models.layout.modules import attention_by_layer
+from headscope.models.layout.modules import projections_by_layer
 from headscope.models.load import Model
-from headscope.models.loss import TextLoss, loss
+from headscope.models.loss import TextLoss, loss, state_distances
 from headscope.studies.explain.catalogue import Catalogue, Packed, QueryTable, find_cells
 from headscope.studies.explain.content_term import queries_and_keys
 from headscope.studies.explain.feature import Feature
@@ -31,6 +31,8 @@ from headscope.studies.explain.surrogate import LayerSurrogates, Parts
 
 UNIFORM, MEAN, POSITION = "uniform", "mean pattern", "position"
 RULE, CONTENT = "rule", "rule + content"
+LOSS, LAST_STATES = "loss", "last states"
+"""Measures of what patterns change: of causal models, and of encoders."""
 _SMALLER = f"{RULE} of "
 MakePattern = Callable[[int, Tensor | None], Pattern]
 """From a layer and its input to the patterns of all its heads."""
@@ -85,7 +87,7 @@ class PatternsOn:
 
     def __init__(self, patterns: Patterns, windows: Sequence[Window]) -> None:
         self.patterns, self.windows, self.rows = patterns, windows, QueryTable.of(windows)
-        self.seen = torch.ones(self.rows.width, self.rows.width, dtype=torch.bool).tril()
+        self.seen = _seen(windows, self.rows.width)
 
     @cached_property
     def packed(self) -> Packed:
@@ -116,10 +118,10 @@ class PatternsOn:
         def pattern(layer: int, stream: Tensor | None) -> Pattern:
             rules = self.patterns.rules[layer]
             if way == UNIFORM:
-                return self._shared(self.seen.expand(len(rules.heads), -1, -1))
+                return self._shared(self.seen.float())
             if way == MEAN:
                 width = self.rows.width
-                return self._shared(self.patterns.means[layer][:, :width, :width])
+                return self._shared(self.patterns.means[layer][:, :width, :width] * self.seen)
             if way == POSITION:
                 return self._softmax(self._logits(rules.places))
             if way == CONTENT:
@@ -129,9 +131,10 @@ class PatternsOn:
         return pattern
 
     def _shared(self, weights: Tensor) -> Pattern:
-        """One pattern of each head on all windows."""
-        shares = weights / weights.sum(-1, keepdim=True)
-        return shares.expand(len(self.windows), -1, -1, -1)
+        """Weights of keys as patterns; even ones where all of them are 0."""
+        total = weights.sum(-1, keepdim=True)
+        even = self.seen / self.seen.sum(-1, keepdim=True)
+        return torch.where(total > 0, weights / total.clamp_min(TINY), even)
 
     def _with_content(self, layer: int, rules: LayerSurrogates, stream: Tensor | None) -> Tensor:
         engine: Any = self.patterns.model.engine
@@ -139,7 +142,7 @@ class PatternsOn:
             [tuple((t.feature, t.gate, t.with_content) for t in head.terms) for head in rules.heads]
         )
         if stream is not None and rules.content is not None:
-            module = attention_by_layer(engine.network)[layer]
+            module = projections_by_layer(engine.network)[layer]
             query, key = queries_and_keys(module, engine.dimensions, stream)
             logits += rules.content.logits(query.cpu(), key.cpu()).transpose(0, 1)
         return logits
@@ -163,8 +166,16 @@ class PatternsOn:
         return logits.masked_fill(~self.seen, -torch.inf).softmax(-1)
 
 
+def _seen(windows: Sequence[Window], width: int) -> Bool[Tensor, "window 1 query key"]:
+    """Mask of the keys that each query sees, of padding those of a last token."""
+    position = np.arange(width)
+    ends = [window.attention_kind.row_end(position, len(window)) for window in windows]
+    return torch.arange(width) < torch.from_numpy(np.stack(ends))[:, None, :, None]
+
+
 ALL, UNTOUCHED = "all", "untouched"
 COLUMNS = ["replaced", "how", "loss", "recovered", "ci_low", "ci_high"]
+TINY = 1e-12
 TOGETHER = 8
 """Windows that are run together."""
 
@@ -189,8 +200,11 @@ def run_losses(
     Returns:
         First the untouched model, then a row per group × way: the `loss` in nats per token, and
         the share of what uniform patterns cost that is `recovered` (0 uniform, 1 untouched), with
-        its 95 % interval over windows.
+        its 95 % interval over windows. An encoder, which predicts no next token, is asked for
+        the distance of its last states from the untouched model's instead; see `state_distances`.
     """
+    model = patterns.model
+    score = loss if model.attention_kind.predicts_next else state_distances
     parts = (windows[i : i + TOGETHER] for i in range(0, len(windows), TOGETHER))
     batches = [patterns.on(part) for part in parts]
 
@@ -198,7 +212,7 @@ def run_losses(
         nats, tokens = [], []
         for batch in batches:
             replaced: PatternReplaced | None = batch.replacing(heads, way) if heads else None
-            part = loss(patterns.model, batch.windows, replaced, batch_tokens=ALL_TOGETHER)
+            part = score(model, batch.windows, replaced, batch_tokens=ALL_TOGETHER)
             nats.append(part.nats)
             tokens.append(part.tokens)
         advance()

@@ -9,9 +9,12 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from headscope.corpus.window import Window
+from headscope.relations.cross_attention_heuristics import ACROSS
 from headscope.relations.delimiter import kinds_of
 from headscope.relations.heuristics import (
+    ALL_RULES,
     CLASSES,
+    EARLIER,
     FALLING_BACK,
     OFFSETS,
     RULES,
@@ -20,15 +23,15 @@ from headscope.relations.heuristics import (
     picks,
 )
 from headscope.relations.pairs import span_pairs
-from headscope.relations.phrase_heuristics import nearest
+from headscope.relations.phrase_heuristics import PHRASE_RULES, nearest
 from headscope.studies.explain.feature import (
     Feature,
     FeatureCells,
     TokenFacts,
-    after,
+    all_seen,
     cells,
     is_word,
-    lower,
+    seen_cells,
 )
 
 CLASS_WORDS = {
@@ -62,6 +65,12 @@ _MARKS = {
 }
 _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
 """No features: each is what two of the others pick."""
+_FEATURES = {
+    name
+    for name in (*RULES[1 + OFFSETS :], *ALL_RULES[len(EARLIER) + OFFSETS : -len(ACROSS)])
+    if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_RULES)
+}
+"""Simple rules that are features, those of `RULES` for every head, the rest for an encoder's."""
 _RULES = {
     "same-class": "the nearest word of its own class",
     "same-lemma": "the nearest same word",
@@ -86,9 +95,9 @@ def key_words(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         if len(first):
             name, kind = CLASS_WORDS[upos], _kind(upos)
             pieces = np.unique(span_pairs(last, first, last).key)
-            yield after(Feature(f"key {upos}", f"any {name}", kind), window, pieces)
+            yield all_seen(Feature(f"key {upos}", f"any {name}", kind), window, pieces)
             first_feature = Feature(f"first {upos}", f"the text's first {name}", kind)
-            yield after(first_feature, window, np.arange(first[0], last[0] + 1), itself=False)
+            yield all_seen(first_feature, window, np.arange(first[0], last[0] + 1), itself=False)
 
 
 def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
@@ -107,7 +116,8 @@ def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
             np.sort(np.unique(tokens, return_index=True)[1]),
         ),
     ):
-        yield after(Feature(name, meaning, "lexical"), window, keys[keys > 0])
+        keys = keys[(keys > 0) & (keys < window.stop)]
+        yield all_seen(Feature(name, meaning, "lexical"), window, keys)
     for token in lexicon.common:
         keys = np.flatnonzero(tokens == token)
         keys = keys[keys > 0]
@@ -115,9 +125,9 @@ def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
             text = lexicon.text_of(token)
             kind = "lexical" if is_word(lexicon.strings[token]) else "delimiter"
             name, asks_for = f"token {token} {text}", frozenset({token})
-            yield after(Feature(name, f"“{text}”", kind, asks_for), window, keys)
+            yield all_seen(Feature(name, f"“{text}”", kind, asks_for), window, keys)
             first = Feature(f"first {name}", f"the text's first “{text}”", kind, asks_for)
-            yield after(first, window, keys[:1], itself=False)
+            yield all_seen(first, window, keys[:1], itself=False)
 
 
 def rarity(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
@@ -125,7 +135,7 @@ def rarity(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     total = 1 + sum(lexicon.counts.values())
     counts = np.array([lexicon.counts.get(int(token), 0) for token in window.tokens])
     rare = np.log(total / (1 + counts)) / 4
-    query, key = lower(window)
+    query, key = seen_cells(window)
     yield cells(Feature("key rare", "rarer tokens", "lexical"), query, key, rare[key])
 
 
@@ -138,19 +148,32 @@ def marks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         keys = np.flatnonzero(mask)
         if len(keys):
             query, near = _nearest_to_all(mask)
-            yield after(Feature(f"mark {kind}", f"any {name}", "delimiter"), window, keys)
+            yield all_seen(Feature(f"mark {kind}", f"any {name}", "delimiter"), window, keys)
             first = Feature(f"first mark {kind}", f"the text's first {name}", "delimiter")
-            yield after(first, window, keys[:1], itself=False)
+            yield all_seen(first, window, keys[:1], itself=False)
             near_mark = Feature(f"nearest mark {kind}", f"the nearest {name}", "delimiter")
             yield cells(near_mark, query, near)
             follow = f"the token after the nearest {name}"
             yield cells(Feature(f"after mark {kind}", follow, "delimiter"), query, near + 1)
+            if window.attention_kind.sees_future:
+                query, near = _next_to_all(mask)
+                next_mark = Feature(f"next mark {kind}", f"the next {name}", "delimiter")
+                yield cells(next_mark, query, near)
+                before = Feature(
+                    f"before mark {kind}", f"the token before the next {name}", "delimiter"
+                )
+                yield cells(before, query, near - 1)
 
 
 def repeat_features(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
-    """The same token before, what followed it (one and two tokens on), and what came before it."""
+    """The same token before, what followed it (one and two tokens on), and what came before it; of
+    an encoder the same of tokens ahead too.
+    """
     tokens, length = window.tokens, len(window)
-    same = np.tril(tokens[:, None] == tokens[None, :], k=-1)
+    equal = tokens[:, None] == tokens[None, :]
+    if window.attention_kind.sees_future:
+        yield from _repeats_ahead(np.triu(equal, k=1))
+    same = np.tril(equal, k=-1)
     same[:, 0] = False
     yield cells(Feature("same token", "the same token", "lexical"), *np.nonzero(same))
     two = np.zeros_like(same)
@@ -174,12 +197,29 @@ def repeat_features(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCell
     yield cells(follower, query, last[query] + 1)
 
 
+def _repeats_ahead(same: Bool[ndarray, "query key"]) -> Iterator[FeatureCells]:
+    """Tokens ahead that are the query's own, and their neighbours."""
+    for name, words, kind, step in (
+        ("same token ahead", "the same token ahead", "lexical", 0),
+        ("follower ahead", "what follows the same token ahead", "induction", 1),
+        ("before same ahead", "what comes before the same token ahead", "induction", -1),
+    ):
+        query, key = np.nonzero(same)
+        apart = (key + step > query) & (key + step < len(same) - 1)
+        yield cells(Feature(name, words, kind), query[apart], key[apart] + step)
+    query = np.flatnonzero(same.any(1))
+    words = "the next same token"
+    yield cells(Feature("next same token", words, "lexical"), query, same[query].argmax(1))
+
+
 def simple_rules(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """One key a query: the nearest verb, the second noun back, the sentence's first word."""
     if not len(window.words):
         return
-    for row, (name, keys) in enumerate(zip(RULES, picks(window), strict=False)):
-        if row >= 1 + OFFSETS and name not in _OF_TWO:
+    sees_future = window.attention_kind.sees_future
+    names = ALL_RULES if sees_future else RULES
+    for name, keys in zip(names, picks(window), strict=False):
+        if name in _FEATURES:
             query = np.flatnonzero(keys >= 0)
             yield cells(Feature(name, rule_words(name), _kind(name)), query, keys[query])
     for name in CLASSES:
@@ -187,6 +227,10 @@ def simple_rules(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         mask[window.words.last[of_class(window.words, name)]] = True
         words = f"the nearest {CLASS_WORDS.get(name, name)}"
         yield cells(Feature(f"nearest {name} to any", words, _kind(name)), *_nearest_to_all(mask))
+        if sees_future:
+            words = words.replace("nearest", "next")
+            next_of_class = Feature(f"next {name} to any", words, _kind(name))
+            yield cells(next_of_class, *_next_to_all(mask))
 
 
 def rule_words(name: str) -> str:
@@ -194,7 +238,15 @@ def rule_words(name: str) -> str:
 
     >>> rule_words("nearest-VERB-in-sentence"), rule_words("3-words-back")
     ('the nearest verb of the sentence', 'the word 3 words back')
+    >>> rule_words("later-nearest-VERB"), rule_words("later-first-NOUN-in-sentence")
+    ('the next verb', "the sentence's last noun")
     """
+    if name.startswith("later-"):
+        return _mirrored_words(rule_words(name.removeprefix("later-")))
+    if name.endswith("-on-either-side"):
+        return f"{rule_words(name.removesuffix('-on-either-side'))} on either side"
+    if name.endswith("-words-ahead"):
+        return "the word after" if name[0] == "1" else f"the word {name.split('-')[0]} words ahead"
     if name in _RULES:
         return _RULES[name]
     if name.endswith("-words-back"):
@@ -212,8 +264,29 @@ def rule_words(name: str) -> str:
     return f"the {'second nearest' if form == 'second' else form} {class_words}{inside}"
 
 
+_MIRROR = {
+    "nearest": "next",
+    "first": "last",
+    "after": "before",
+    "last": "first",
+    "before": "after",
+    "back": "ahead",
+}
+
+
+def _mirrored_words(words: str) -> str:
+    """The words of a rule that is read from the end of the text."""
+    return " ".join(_MIRROR.get(word, word) for word in words.split())
+
+
 def _nearest_to_all(mask: Bool[ndarray, " token"]) -> tuple[ndarray, ndarray]:
     """Every query with the nearest earlier key of a mask."""
     key = nearest(mask)
     query = np.flatnonzero(key >= 0)
     return query, key[query]
+
+
+def _next_to_all(mask: Bool[ndarray, " token"]) -> tuple[ndarray, ndarray]:
+    """Every query with the next later key of a mask."""
+    query, back = _nearest_to_all(mask[::-1])
+    return len(mask) - 1 - query[::-1], len(mask) - 1 - back[::-1]

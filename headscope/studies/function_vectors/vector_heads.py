@@ -15,6 +15,7 @@ from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.last_token import LastTokenRunner
 from headscope.models.load import Model
+from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.listing import Head
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
@@ -113,6 +114,7 @@ def function_vectors(
     load_options: Named = options
     with progress_bar(progress, "asking heads", unit="steps") as bar:
         loaded, run = model_or_run(model, longest=LONGEST, **load_options)
+        refuse_encoder(loaded, "study function-vectors")
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]

@@ -103,7 +103,7 @@ def patch(
     again: Again = options  # what is left of them
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, **again)
-        refuse_encoder(model, "patch")
+        refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
         windows = _prompts(model, clean, corrupt)
         names: tuple[str, ...] = ()

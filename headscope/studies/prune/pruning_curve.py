@@ -22,6 +22,7 @@ from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_w
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import Model
 from headscope.models.loss import Advance, TextLoss, loss, network_of
+from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run
 from headscope.statistics.result import Result
@@ -82,6 +83,7 @@ def prune(
         loaded, model_run = model_or_run(model, longest=MAX_LENGTH, **options)
         classified = model_run if run is None else the_run(run)
         types = None if classified is None else _types(classified, loaded)
+        refuse_encoder(loaded, "study prune")
         network_of(loaded)  # refuses before any text is read
         ranking, judging = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
         passes = (len(STEPS) - 2) * (1 + DRAWS + (types is not None)) + 2

@@ -27,6 +27,7 @@ from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import find_projections
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_loss, network_of
+from headscope.models.model_kinds import refuse_encoder
 from headscope.models.weights import quiet_logging
 from headscope.runs.write import check_writable, new_folder
 from headscope.studies.prune.pruning_curve import masked_loss
@@ -70,6 +71,7 @@ def check_smaller(model: Model, keep: float, folder: Path) -> None:
         HeadscopeError: see `check_saving`.
     """
     check_saving(keep, folder)
+    refuse_encoder(model, "study prune")
     for attention in attention_modules(network_of(model)):
         form = find_projections(attention)
         if form != Q_PROJ or not all(hasattr(attention, name) for name in ("head_dim", _OUTPUT)):

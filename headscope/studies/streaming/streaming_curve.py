@@ -22,6 +22,7 @@ from headscope.models.layout.modules import attention_by_layer
 from headscope.models.layout.projections import find_projections
 from headscope.models.load import Model
 from headscope.models.loss import TextLoss, loss, network_of
+from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 from headscope.studies.streaming.far import Far, far_of
@@ -145,6 +146,7 @@ def streaming_heads(model: Model, heads: _Order, sink_window: SinkWindow) -> Str
 
 
 def _check_keys(model: Model) -> None:
+    refuse_encoder(model, "study streaming")
     modules = attention_by_layer(network_of(model)).values()
     if LATENT in map(find_projections, modules):
         raise ModelError(

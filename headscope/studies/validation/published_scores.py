@@ -86,6 +86,27 @@ _NEEDLE = (
     "copies from a needle while decoding (Wu et al. 2024); ours: looks from a question in other "
     "words, where what repeats does not lead"
 )
+_SECTION = "the section of a report that holds the answer, amid 2,048 tokens of a novel"
+_VALUE_ALONE = "attention of a question in other words, on the value alone"
+_IN_DOCUMENTS = {
+    "headkv_r2_retrieval_reasoning": Published(
+        "retrieval/value",
+        "attention",
+        "attention on the part of a needle that answers, while the answer is decoded, where it is "
+        f"among a row's largest, ten times; of right answers alone; ours: {_VALUE_ALONE}",
+    ),
+    "sec_summed_attention_2048": Published(
+        "retrieval/value",
+        "attention",
+        f"the last token after a question, summed over {_SECTION}; ours: {_VALUE_ALONE}",
+    ),
+    "sec_qrhead_2048": Published(
+        "retrieval/value",
+        "attention",
+        "mean over the tokens of a question, less those of an empty one, summed over "
+        f"{_SECTION}; ours: {_VALUE_ALONE}",
+    ),
+}
 _PROMPTS = "short prompts (LLMVis)"
 _LLMVIS = {
     "llmvis_previous_token": Published(
@@ -184,17 +205,18 @@ PUBLISHED = {
         "share of prompts whose last token has its arg-max in the needle; ours: attention of a "
         "question in other words",
     ),
+    **_IN_DOCUMENTS,
     **_NEURONPEDIA,
     **_LLMVIS,
     **_ATLAS,
 }
 """By the name of the metric. All of them have another stimulus than a run."""
-_UNREAD = "its definition is not compared with a relation's yet"
 NO_COUNTERPART = {
     "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
-    "headkv_": f"scores of answers while they are decoded; {_UNREAD}",
-    "rha_needle_": f"scores of answers while they are decoded; {_UNREAD}",
-    "sec_": f"attention to documents of 2,048 tokens that were retrieved; {_UNREAD}",
+    "headkv_retrieval": "the code that made these was not found: their definition is not known",
+    "sec_retrieval_head_wu24_2048": "copies while decoding; published for some of the heads alone",
+    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so "
+    "that heads that follow what repeats score too; its scoring was not read to the end",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
     "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
     "maps_": "a list of the first heads: verify --related, where a list of ours is like it",

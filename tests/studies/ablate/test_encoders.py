@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -58,6 +59,17 @@ def without_head(network, layer: int, head: int, heads: int) -> None:
     weight = found[layer].weight.data
     width = weight.shape[1] // heads
     weight[:, head * width : (head + 1) * width] = 0
+
+
+def test_a_head_asked_at_every_token_is_said_to_have_no_elsewhere():
+    numbers = dict.fromkeys(CAUSE_COLUMNS, 0.0)
+    row = numbers | {"kind": "head", "layer": 0, "head": 1, "type": "positional", "how": "mean"}
+    alone = row | {"behaviour": NEAR[2], "verdict": NO_CAUSE}
+    (line,) = cause_lines(pd.DataFrame([alone]), 0, 1)
+    assert "asked at every token, so that there is no elsewhere" in line
+    (line,) = cause_lines(pd.DataFrame([alone, alone | {"behaviour": AWAY[2]}]), 0, 1)
+    assert "elsewhere +0.000" in line
+    assert "every token" not in line
 
 
 @pytest.mark.parametrize("model_type", ENCODERS)
