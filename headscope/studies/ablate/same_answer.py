@@ -341,8 +341,9 @@ def _exchanged(
 ) -> list[AnsweredQuery]:
     """Queries dealt over blocks, each with a token that the head looks at from another of them.
 
-    Neither that token nor its answer is one of the query's own answer, nor of its control where
-    the effect names it; where that is all other tokens of the text, one among many does no harm.
+    Neither that token nor, if there is such a query, its answer is one of the query's own answer,
+    or of its control where the effect names it; where that is all other tokens of the text, one
+    among many does no harm.
     """
     order = [found[place] for place in rng.permutation(len(found)).tolist()]
     turn: dict[int, int] = {}
@@ -358,9 +359,14 @@ def _exchanged(
         others = [
             other for other in chosen[place + 1 :] + chosen[:place] if other.token not in taken
         ]
-        # an answer that is the same everywhere has no other; then only what leaves can be seen
-        different = (other for other in others if not taken & {*other.answer.tolist()})
-        other = next(different, others[0] if others else None)
+        answer = {*one.answer.tolist()}
+        # of two answers the other one is the control; one that is the same everywhere has no other,
+        # and only what leaves can be seen
+        ranks = [
+            2 * bool(answer & {*other.answer.tolist()}) + bool(taken & {*other.answer.tolist()})
+            for other in others
+        ]
+        other = others[ranks.index(min(ranks))] if others else None
         if other is not None:
             exchanged.append(replace(one, new_token=other.token, new_answer=other.answer))
         if len(exchanged) == most:
