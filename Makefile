@@ -6,6 +6,7 @@
 # make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
+# make test SLOW=yes: the slow tests too.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make soak: two million tokens in flat memory, or TOKENS=200000
@@ -48,8 +49,10 @@ atlas: install
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
 # long files first, as tests/order.py has them, so that all processes end together
+# slow ones, which take longest beside what they guard, with SLOW=yes
+SLOW :=
 TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-	--no-loadscope-reorder -p tests.checked
+	--no-loadscope-reorder -p tests.checked $(if $(SLOW),,-m 'not slow')
 # from Python 3.12 on they say which lines they run: there the interpreter itself reports lines, at
 # little cost. Before it they would take about half as long again, and only make coverage asks
 COVERAGE := --cov=headscope --cov-report=term:skip-covered

@@ -62,6 +62,7 @@ def test_every_published_file_of_it_is_small_and_no_pickle():
     assert not [path for path in files if path.suffix in (".bin", ".pt", ".pkl")]
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_tables(tmp_path):
     for name in ("one", "two"):
         hs.classify(MINI, max_tokens=1_000, out=tmp_path / name)

@@ -28,6 +28,7 @@ from headscope.statistics.columns import (
     HEAD_COLUMNS,
     MARGIN_COLUMNS,
     MATCHED_ERROR,
+    RULE_LOW,
     SHADOW_COLUMNS,
     WRITE_COLUMNS,
 )
@@ -94,7 +95,7 @@ def read_evidence(path: Path) -> pd.DataFrame:
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    first, *known = [MATCHED_ERROR], [GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS
+    first, *known = [RULE_LOW], [MATCHED_ERROR], [GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS
     later = (first, *known, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
     evidence = _read(path, EVIDENCE_COLUMNS, later)
     if "verdict" not in evidence:

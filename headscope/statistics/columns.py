@@ -20,6 +20,8 @@ GENERAL = "general"
 """The column of labels that stand for several tags of a head."""
 MATCHED_ERROR = "matched_error"
 """The column that says how sure the lift over the second control is."""
+RULE_LOW = "contested_rule_low"
+"""The column of what simple rules get right at least, were the head's hit rate at its upper end."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
@@ -32,6 +34,7 @@ EVIDENCE_COLUMNS = [
     *SHADOW_COLUMNS,
     GENERAL,
     MATCHED_ERROR,
+    RULE_LOW,
 ]
 """A row per head and relation."""
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headscope.statistics.columns import MATCHED_ERROR
+from headscope.statistics.columns import MATCHED_ERROR, RULE_LOW
 from headscope.statistics.heuristic_words import rule_in_words
 
 MAX_Q = 0.01
@@ -142,6 +142,18 @@ def _few_contested(table: pd.DataFrame) -> pd.Series:
     return ~_contested(table) | (table["contested_n"] < table["fewest"])
 
 
+def _hits_over_rules(table: pd.DataFrame) -> Margin:
+    """Hits at contested queries over those of simple rules and the margin.
+
+    At its upper end with the rules that the head's noise over all queries leaves: a rule is one to
+    beat or none by a hair.
+    """
+    rate, low, high = (table[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
+    rule, margin = table["contested_rule_rate"], table["beat_baseline_by"]
+    rule_low = table[RULE_LOW].fillna(rule)
+    return Margin(rate - rule - margin, low - rule - margin, high - rule_low - margin)
+
+
 def _offset_bound(table: pd.DataFrame) -> pd.Series:
     return table["best_offset_rate"] + table["beat_baseline_by"]
 
@@ -166,6 +178,14 @@ def _lift(row: Row, lift: str, ends: str) -> str:
 def _hit_interval(row: Row) -> str:
     low, high = row["contested_hit_low"], row["contested_hit_high"]
     return "" if isnan(low) else f" [{low:.3f}, {high:.3f}]"
+
+
+def _rule_by_a_hair(row: Row) -> str:
+    """A remark on the rule to beat, where the head may well be above it over all queries."""
+    low = row[RULE_LOW]
+    if isnan(low) or low >= row["contested_rule_rate"]:
+        return ""
+    return f" ({low:.3f} if it is right at {row['hit_error']:.1%} more of all queries, its noise)"
 
 
 def open_in_words(row: Row) -> str:
@@ -362,14 +382,11 @@ CONDITIONS = (
         ),
         lambda r: (
             f"there hit rate {r['contested_hit_rate']:.3f}{_hit_interval(r)}, any simple rule "
-            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}"
+            f"{r['contested_rule_rate']:.3f} + {r['beat_baseline_by']:.2f}{_rule_by_a_hair(r)}"
         ),
         lambda t: _contested(t) & _reachable(t),
         f"{_HITS}; a simple rule may lie neither within the margin nor within the interval",
-        margin=lambda t: _above(
-            t["contested_rule_rate"] + t["beat_baseline_by"],
-            *(t[f"contested_hit_{end}"] for end in ("rate", "low", "high")),
-        ),
+        margin=_hits_over_rules,
     ),
     Condition(
         UNDECIDED,

@@ -15,7 +15,7 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, SELF
 from headscope.relations.effect import Effect
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR
+from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, MATCHED_ERROR, RULE_LOW
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.relation_sums import RelationSums, TallySums, least_p, ratio, twin_lift
 
@@ -62,7 +62,8 @@ def weigh(
       `rival` on what the rule picks, `contested_lift` their difference with its interval
       `contested_low`, `contested_high`; `contested_hit_rate` with its interval, and
       `contested_rule_rate`, what the best of all simple rules gets right there whose hit rate over
-      all queries the head does not exceed by the margin. `contested_text`: `natural` or `built`
+      all queries the head does not exceed by the margin; `contested_rule_low`, the same were the
+      head's hit rate larger by `hit_error`. `contested_text`: `natural` or `built`
       sentences. `contested_p`: one-sided p value of that lift, signs of blocks flipped;
       `contested_least_p`: the smallest that so many blocks can give.
     - `mass_error`, `control_error`, `hit_error`, `contested_error`: half the width of Student's
@@ -163,7 +164,8 @@ def _attention_columns(
     if matched := tally_sums.of(relation, MATCHED):
         columns["matched"] = matched.mean(matched.control)
         columns[MATCHED_ERROR] = matched.margin_of_error(matched.excess)
-    return columns | _contested_columns(relation, tally_sums, facts, bounded, columns["hit_rate"])
+    hit_rate, hit_error = columns["hit_rate"], columns["hit_error"]
+    return columns | _contested_columns(relation, tally_sums, facts, bounded, hit_rate, hit_error)
 
 
 def _contested_columns(
@@ -172,12 +174,14 @@ def _contested_columns(
     facts: Mapping[str, Any],
     bounded: Bool[ndarray, " head"],
     hit_rate: Float[ndarray, " head"],
+    hit_error: Float[ndarray, " head"],
 ) -> _Columns:
     """The columns of a relation's contested queries, in natural text or else in built sentences."""
     columns: _Columns = dict.fromkeys(_CONTESTED, np.nan)
     columns |= {
         "contested_n": 0.0 if relation.baseline is not None else np.nan,
         "contested_rule_rate": np.nan,
+        RULE_LOW: np.nan,
         "contested_text": "",
         "contested_p": np.nan,
         "contested_least_p": np.nan,
@@ -190,12 +194,12 @@ def _contested_columns(
         there["hit_rate"] = contested.mean(contested.hits)
         there["hit_low"], there["hit_high"] = contested.hit_interval()
         margin = relation.rule.beat_baseline_by or 0.0
+        rules = facts.get(f"{_TEXTS[text]}_rules", ())
         columns |= {column: there[source] for column, source in _CONTESTED.items()}
         columns |= {
             "contested_n": float(contested.weight.sum()),
-            "contested_rule_rate": rule_rate(
-                hit_rate, facts.get(f"{_TEXTS[text]}_rules", ()), margin
-            ),
+            "contested_rule_rate": rule_rate(hit_rate, rules, margin),
+            RULE_LOW: rule_rate(hit_rate + np.nan_to_num(hit_error), rules, margin),
             "contested_text": _TEXTS[text],
             "contested_p": contested.contested_p(there["p_value"], bounded),
             "contested_least_p": least_p(contested.blocks),

@@ -54,6 +54,7 @@ def test_a_run_keeps_its_sums_and_says_how_to_go_on(corpus, tmp_path, limit):
     assert state.is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_sweep_ends_without_a_stack_of_another_language(corpus, tmp_path, workers):
     if workers != "0":

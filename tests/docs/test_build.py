@@ -84,6 +84,7 @@ def test_every_command_has_a_page_with_all_of_its_options(built):
     assert len(COMMANDS) > 15
 
 
+@pytest.mark.slow
 def test_nothing_is_cut_on_any_page(built, tmp_path):
     """On a telephone tables of many columns scroll in a box whose edge says so."""
     pages = [

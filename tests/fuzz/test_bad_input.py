@@ -10,7 +10,7 @@ from tests.fuzz import calls, commands
 from tests.fuzz.desk import make_desk
 from tests.helpers.studies import line
 
-CALLS, LINES = 12, 6
+CALLS, LINES = 18, 15
 """One in so many is tried here; `make fuzz` tries all."""
 
 
@@ -30,7 +30,7 @@ def test_bad_arguments_of_functions_are_refused_in_one_line(desk):
     faults = [calls.try_call(desk, name, attempt) for name, attempt in tried]
     print(f"{len(tried)} bad calls tried, {sum(map(bool, faults))} ended badly")
     assert [str(fault) for fault in faults if fault] == []
-    assert len(tried) > 300
+    assert len(tried) > 200
 
 
 def test_bad_command_lines_are_refused_in_one_line(desk):
@@ -38,7 +38,7 @@ def test_bad_command_lines_are_refused_in_one_line(desk):
     faults = [commands.try_command(desk, line) for line in tried]
     print(f"{len(tried)} bad command lines tried, {sum(map(bool, faults))} ended badly")
     assert [str(fault) for fault in faults if fault] == []
-    assert len(tried) > 100
+    assert len(tried) > 50
 
 
 def test_what_is_sound_is_no_fault(desk):

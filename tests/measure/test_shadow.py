@@ -257,6 +257,19 @@ def test_windows_are_taken_for_the_rarest_relation_first():
     assert chosen == [window for window in windows if any(window is taken for taken in chosen)]
 
 
+def test_what_else_is_read_does_not_change_which_windows_are_taken():
+    rare, common = relation("syntactic/appos:dep>head"), relation("syntactic/det:head>dep")
+    windows = text()
+    tokens = sum(map(len, windows)) // 4
+    all_read = choose_windows(windows, [common, rare], tokens=tokens, seed=0)
+    others = [window for window in windows if not any(window is taken for taken in all_read)]
+    assert len(all_read) > 3
+    assert len(others) > 3
+    some = [window for window in windows if not any(window is left for left in others[::2])]
+    assert choose_windows(some, [common, rare], tokens=tokens, seed=0) == all_read
+    assert choose_windows(windows, [common, rare], tokens=tokens, seed=1) != all_read
+
+
 def test_without_tokens_or_windows_there_is_no_shadow():
     name = "syntactic/det:head>dep"
     assert np.isnan(shadow_of([], lambda window: knows(name, window), name)).all()

@@ -61,6 +61,7 @@ def test_its_best_syntactic_heads_beat_every_fixed_offset_by_far(run, relation):
     assert best["hit_rate"] > best["best_offset_rate"] + 0.2
 
 
+@pytest.mark.slow
 def test_its_twin_has_learned_nothing(smollm2, prose):
     """The twin judged like a model of its own, without the condition that it sets for others."""
     from headscope.measure.measure import measure
@@ -110,9 +111,9 @@ def vocabularies():
 @pytest.mark.parametrize(
     ("vocabulary", "layout", "spread"),
     [
-        ("mini on built text", "gpt2", 0.02),
+        pytest.param("mini on built text", "gpt2", 0.02, marks=pytest.mark.slow),
         ("mini on built text", "gpt_neox", 0.4),
-        ("GPT-2 on natural text", "llama", 0.4),
+        pytest.param("GPT-2 on natural text", "llama", 0.4, marks=pytest.mark.slow),
     ],
 )
 def test_random_weights_show_nothing_but_chance(vocabularies, tmp_path, vocabulary, layout, spread):

@@ -371,6 +371,7 @@ def test_a_run_writes_its_tables_as_parquet(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_the_recipe_measures_and_packs_what_it_is_told(tmp_path):
     recipe = data_folder() / "atlas" / "make.py"
     words = [

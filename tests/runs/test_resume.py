@@ -105,6 +105,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
     )
 
 
+@pytest.mark.slow
 def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     gpt2_folder, corpus, tmp_path, monkeypatch
 ):
@@ -131,6 +132,7 @@ def test_a_run_broken_off_at_any_batch_remembers_which_stimuli_had_ended(
     assert content(out) == content(whole)
 
 
+@pytest.mark.slow
 def test_the_line_says_how_much_is_done(gpt2_folder, corpus, tmp_path):
     broken(gpt2_folder, corpus, tmp_path / "run", 4)
     (line,) = broken(gpt2_folder, corpus, tmp_path / "run", 5)
@@ -306,6 +308,7 @@ def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_commands_go_on_to_the_same_bytes(tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text(TEXT * 1500)

@@ -59,6 +59,18 @@ def test_22_contested_queries_in_14_documents_tell_a_perfect_head_from_habits():
     assert evidence.at[HABIT, "contested_p"] == 1
 
 
+@pytest.mark.parametrize(("spread", "low"), [(0.01, 0.3), (0.3, 0.0)])
+def test_a_rule_counts_at_most_where_the_noise_of_the_hit_rate_leaves_it(spread, low):
+    tally = tally_of([2] * 8 + [1] * 6)
+    # 0.58 right over all queries, where the rule with 0.5 counts up to 0.6
+    tally.hits[:, 0, 0, OTHER_HABIT] = 10 * np.linspace(0.58 - spread, 0.58 + spread, BLOCKS)
+    evidence, _ = Judging(tally, 0, FACTS, None, 1).relations([OBJECT])
+    row = evidence.set_index("head").loc[OTHER_HABIT]
+    assert row["contested_rule_rate"] == 0.3
+    assert (row["hit_rate"] + row["hit_error"] < 0.6) == (low == 0.3)
+    assert row["contested_rule_low"] == low
+
+
 def test_as_many_in_seven_documents_say_nothing_of_a_perfect_head():
     evidence = evidence_of([4] * 3 + [3, 3, 2, 2])
     assert evidence.at[PERFECT, "contested_n"] == 22

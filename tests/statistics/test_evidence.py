@@ -126,7 +126,7 @@ CONTESTED = GOOD | {
     "contested_rule_rate": 0.3, "matched": 0.1, "contested_p": 0.001, "contested_least_p": 0.00024,
     "contested_hit_low": 0.42, "contested_hit_high": 0.58, "contested_high": 0.4,
     "mass_error": 0.02, "control_error": 0.02, "hit_error": 0.02, "contested_error": 0.02,
-    "matched_error": 0.05,
+    "matched_error": 0.05, "contested_rule_low": 0.3,
 }  # fmt: skip
 
 
@@ -250,6 +250,15 @@ def test_a_margin_whose_interval_holds_0_refuses_narrowly_and_says_how_far(chang
     # beside a condition that refuses it for sure it is refused
     sure = row | {"chance": 0.5}
     assert verdicts(pd.DataFrame([sure]), {"t/r": RULE}).tolist() == [NO]
+
+
+@pytest.mark.parametrize(("rule_low", "verdict"), [(0.3, NARROW), (0.5, NO), (np.nan, NO)])
+def test_a_refusal_by_a_rule_that_counts_by_a_hair_is_narrow(rule_low, verdict):
+    row = CONTESTED | {"contested_rule_rate": 0.5, "contested_rule_low": rule_low}
+    assert verdicts(pd.DataFrame([row]), {"t/r": RULE}).tolist() == [verdict]
+    evidence = pd.DataFrame([row | {"verdict": verdict, "tagged": False}])
+    (said,) = reasons(with_rules(evidence, {"t/r": RULE}), {"t/r": RULE})
+    assert ("0.500 + 0.10 (0.300 if it is right at 2.0% more" in said) == (rule_low == 0.3)
 
 
 def test_what_has_no_interval_is_not_narrow():

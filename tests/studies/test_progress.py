@@ -281,7 +281,14 @@ def test_every_study_takes_progress_and_shows_a_bar_unless_it_is_off():
             assert any(each.kind is each.VAR_KEYWORD for each in parameters.values()), name
 
 
-@pytest.mark.parametrize("name", [name for name, call in STUDIES.items() if call])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "languages"))
+        for name, call in STUDIES.items()
+        if call
+    ],
+)
 def test_a_study_shows_its_bar_in_a_terminal_and_none_when_it_is_off(
     name, run_folder, gpt2_folder, story, tmp_path, monkeypatch
 ):

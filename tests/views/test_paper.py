@@ -79,7 +79,7 @@ def figures(run, width):
     yield "emergence", fitted(Emergence(by_revision(cells)).figure(), width)
 
 
-@pytest.mark.parametrize("width", [3.3, 6.9])
+@pytest.mark.parametrize("width", [3.3, pytest.param(6.9, marks=pytest.mark.slow)])
 def test_every_picture_has_the_width_and_its_fonts_and_all_its_text_on_the_page(run, width):
     for kind, figure in figures(run, width):
         assert outside(figure) < 0.04, kind

@@ -217,6 +217,7 @@ def mini_run(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_minis_induction_heads_are_what_repeats_need(mini_run):
     run = load(mini_run)
     table = run.ablate(how="mean", only="heads").table

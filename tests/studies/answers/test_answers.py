@@ -79,6 +79,7 @@ def test_a_general_label_holds_of_a_head_with_one_of_its_relations():
     assert answers.table["relation"].iloc[0] == "syntactic/obj:dep>head"
 
 
+@pytest.mark.slow
 def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted):
     verdicts = claimed(planted, "lexical", "nearest verb", "uniform")
     assert verdicts == {"nearest verb": HOLDS, "uniform": NO_ACCOUNT}
@@ -86,7 +87,9 @@ def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted
 
 def test_what_a_text_has_no_query_of_is_not_identifiable(planted):
     model, corpus = planted
-    answers = hs.studies.why(model, PLACES["induction"], corpus, claim="code", progress=False)
+    answers = hs.studies.why(
+        model, PLACES["induction"], corpus, claim="code", max_tokens=1_500, progress=False
+    )
     assert answers.table["claim_verdict"].tolist() == [UNIDENTIFIABLE]
     assert "the text holds no queries of code" in str(answers)
     assert f"{UNIDENTIFIABLE}: code; tagged induction/repeat" in str(answers)

@@ -230,6 +230,7 @@ def test_no_shipped_task_asks_a_question_twice_or_for_itself():
         assert all(question != answer for question, answer in pairs), name
 
 
+@pytest.mark.slow
 def test_a_run_says_which_heads_are_induction_heads_and_silences_them_too(tasks_file, tmp_path):
     folder = save_model(tmp_path / "model")
     options = {"max_tokens": 300, "twin": False, "examples": False, "types": ["induction"]}

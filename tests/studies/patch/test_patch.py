@@ -147,6 +147,7 @@ def test_every_edge_is_what_a_slow_loop_gives(of_mini, mini, share, part, denois
     assert differs(edges[column], expected) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
     found = hs.studies.patch(
         "atlas:smollm2", clean=NAMES, corrupt=OTHER_NAMES, answer=" Mary", wrong=" John",

@@ -163,6 +163,7 @@ def test_one_process_runs_cells_one_after_the_other():
 FILES = ("evidence.csv", "heads.csv", "sums.npz", "patterns/examples.safetensors")
 
 
+@pytest.mark.slow
 def test_a_sweep_by_workers_writes_the_same_bytes_as_by_one_process(gpt2_folder, story, tmp_path):
     pytest.importorskip("ray")
     corpora = sorted(str(path) for path in Path(story).glob("*.txt"))

@@ -300,6 +300,7 @@ def running_cluster():
     process.wait(60)
 
 
+@pytest.mark.slow
 def test_a_running_cluster_is_joined_and_left_running(
     running_cluster, alone, gpt2_folder, corpus, tmp_path
 ):

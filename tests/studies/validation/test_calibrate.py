@@ -57,6 +57,7 @@ def test_distractors_earn_no_false_tag(clean, layout):
     assert own[own["false"] != ""][["name", "false"]].to_dict("records") == []
 
 
+@pytest.mark.slow
 def test_noise_that_drowns_the_weights_drowns_the_tags(clean, monkeypatch):
     monkeypatch.setattr(sys.modules[calibrate_planted.__module__], "MAX_TOKENS", 4_000)
     drowned = calibrate_planted(layouts=["gpt2"], noises=[5.0])

@@ -7,6 +7,7 @@ import pytest
 from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "noises"), [("gpt2", [0.0, 0.1]), ("llama", [0.1])])
 def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
     table = calibrate_planted_writers(layouts=[layout], noises=noises)

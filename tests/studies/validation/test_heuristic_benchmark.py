@@ -423,6 +423,7 @@ def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tm
         assert message in str(refused)
 
 
+@pytest.mark.slow
 def test_no_habit_passes_for_a_filter_or_a_binder_and_oracles_are_found_in_noise():
     """Types on request are tried on their own texts alone."""
     result = hs.zoo(types=["filter,binding"], progress=False)
