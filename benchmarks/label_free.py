@@ -23,6 +23,7 @@ import headscope as hs
 from headscope.errors import ModelError
 
 COLUMNS = ("qk_rank", "ov_rank", "participation", "massive_share")
+NO_FUNCTION = ("unclassified", "sink", "not identifiable")
 DRAWS, FEWEST = 1_000, 5
 
 
@@ -51,7 +52,7 @@ def scores(folder: str) -> Iterator[dict[str, Any]]:
         heads = heads.merge(weights[["layer", "head", "qk_rank", "ov_rank"]])
     except ModelError as error:
         print(f"{folder}: no ranks: {error}")
-    functional = ~heads["primary"].isin(["unclassified", "sink"])
+    functional = ~heads["primary"].isin(NO_FUNCTION)
     labels = {"any tag": functional} | {
         name: heads["primary"] == name for name in sorted(set(heads.loc[functional, "primary"]))
     }
