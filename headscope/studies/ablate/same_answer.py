@@ -98,7 +98,7 @@ class AnswerLifts:
     def row(self, seed: int) -> dict[str, object]:
         """Its row of the table of causes, before it is judged."""
         layer, head, effect = self.tag
-        lift, kept, change, gain = (
+        lift, remaining, change, gain = (
             estimate(*by_block(values, self.block), seed=seed)
             for values in (
                 self.lift,
@@ -118,7 +118,7 @@ class AnswerLifts:
             "how": REPLACED,
             "n": len(self.block),
             "clean": lift.mean,
-            "ablated": kept.mean,
+            "ablated": remaining.mean,
             "effect": change.mean,
             "ci_low": change.low,
             "ci_high": change.high,
@@ -172,29 +172,34 @@ def same_answer_lifts(
     paths = direct_paths(model)
     blocks, _ = assign_blocks(windows)
     tested = [number for number, tag in enumerate(tags) if not tag.effect.of_keys]
-    found: dict[int, list[AnsweredQuery]] = {number: [] for number in tested}
-    is_gated: set[int] = set()
+    candidates: dict[int, list[AnsweredQuery]] = {number: [] for number in tested}
     for index, window in enumerate(windows):
-        asked = _asked(window, [(number, tags[number].effect) for number in tested], [seed, index])
-        if asked:
-            _read_window(model, paths, (index, window), asked, tags, found, is_gated)
+        tag_queries = _tag_queries(
+            window, [(number, tags[number].effect) for number in tested], [seed, index]
+        )
+        if tag_queries:
+            _read_window(model, paths, (index, window), tag_queries, tags, candidates)
         progress(index + 1, 2 * len(windows))
     results = []
     for number, tag in enumerate(tags):
         reason = "it is a change of scores and not of logits" if tag.effect.of_keys else ""
-        if number in is_gated:
+        if not reason and number not in candidates:
             reason = "its layer's output is more than attention times values"
         rng = np.random.default_rng([seed, number])
-        named = tag.effect.top_key is None
-        chosen = [] if reason else _exchanged(found[number], blocks, queries, rng, named=named)
-        lifts = _lifts(model, paths, windows, tag, chosen)
-        block = np.array([blocks[one.window] for one in chosen], np.int64)
+        of_prompts = tag.effect.top_key is None
+        exchanged_queries = (
+            []
+            if reason
+            else _exchanged(candidates[number], blocks, queries, rng, of_prompts=of_prompts)
+        )
+        lifts = _lifts(model, paths, windows, tag, exchanged_queries)
+        block = np.array([blocks[item.window] for item in exchanged_queries], np.int64)
         results.append(AnswerLifts(tag, block, *lifts, reason=reason))
         progress(len(windows) * (len(tags) + number + 1) // len(tags), 2 * len(windows))
     return results
 
 
-class _Asked(NamedTuple):
+class _TagQueries(NamedTuple):
     """Queries of one tag in a window, with the tokens of the effect.
 
     There are no such tokens where a head's own look says which they are.
@@ -205,17 +210,17 @@ class _Asked(NamedTuple):
     tokens: Mapping[int, tuple[ndarray, ndarray]]
 
 
-def _asked(
+def _tag_queries(
     window: Window, effects: Sequence[tuple[int, Effect]], seed: Sequence[int]
-) -> list[_Asked]:
-    asked = []
+) -> list[_TagQueries]:
+    tag_queries = []
     for number, effect in effects:
         if effect.top_key is not None:
             if window.stimulus == TEXT.name and len(window) > 2:
                 rng = np.random.default_rng(seed)
                 places = np.arange(2, len(window))
                 queries = np.sort(rng.choice(places, min(PER_WINDOW, len(places)), replace=False))
-                asked.append(_Asked(number, queries, {}))
+                tag_queries.append(_TagQueries(number, queries, {}))
             continue
         cells = find(effect, window, seed)
         if cells is not None:
@@ -226,23 +231,25 @@ def _asked(
                 )
                 for query in np.unique(cells.targets.query)
             }
-            asked.append(_Asked(number, np.array(sorted(tokens)), tokens))
-    return asked
+            tag_queries.append(_TagQueries(number, np.array(sorted(tokens)), tokens))
+    return tag_queries
 
 
 def _read_window(
     model: Model,
     paths: DirectPaths,
     numbered: tuple[int, Window],
-    asked: Sequence[_Asked],
+    tag_queries: Sequence[_TagQueries],
     tags: Sequence[WriteTag],
-    found: dict[int, list[AnsweredQuery]],
-    is_gated: set[int],
+    candidates: dict[int, list[AnsweredQuery]],
 ) -> None:
-    """Adds the queries of a window at which a tag's head looks at one token to `found`."""
+    """Adds the queries of a window at which a tag's head looks at one token to `candidates`.
+
+    A tag is taken out of it whose head's output is more than its attention times the values.
+    """
     index, window = numbered
-    queries = np.unique(np.concatenate([one.queries for one in asked]))
-    layers = {tags[one.number].layer for one in asked}
+    queries = np.unique(np.concatenate([item.queries for item in tag_queries]))
+    layers = {tags[item.number].layer for item in tag_queries}
     rows: dict[int, Tensor] = {}
     values: dict[int, Tensor] = {}
     outputs: dict[int, tuple[Tensor, Tensor]] = {}
@@ -268,31 +275,32 @@ def _read_window(
     if end.scale is None:
         raise RuntimeError("the pass has not reached the last norm")
     text = np.unique(window.tokens[1 : window.stop])
-    for one in asked:
-        layer, head, effect = tags[one.number]
+    for item in tag_queries:
+        layer, head, effect = tags[item.number]
         z, scale = outputs[layer]
         if layer not in values or not _is_product(rows[layer][head], values[layer], z, head):
-            is_gated.add(one.number)
+            candidates.pop(item.number, None)
+        if item.number not in candidates:
             continue
         likely = _predicted(paths, streams[layer], text) if _needs_predicted(effect) else None
-        seen: set[int] = set()
-        for query in one.queries.tolist():
-            place = int(np.searchsorted(queries, query))
-            attention = rows[layer][head, place, : query + 1]
+        seen_tokens: set[int] = set()
+        for query in item.queries.tolist():
+            position = int(np.searchsorted(queries, query))
+            attention = rows[layer][head, position, : query + 1]
             strongest, key = attention[1:].max(0)
             token = int(window.tokens[int(key) + 1])
-            if not strongest > MIN_ATTENTION or (likely and not likely(place, token)):
+            if not strongest > MIN_ATTENTION or (likely and not likely(position, token)):
                 continue
-            if effect.top_key is not None and token in seen:
+            if effect.top_key is not None and token in seen_tokens:
                 continue  # each distinct token of a text counts alike
-            seen.add(token)
-            own = np.array([token]), text[text != token]
-            answer, control = one.tokens.get(query, own)
-            size = float(scale[place] * end.scale[place])
-            found[one.number].append(
+            seen_tokens.add(token)
+            copied = np.array([token]), text[text != token]
+            answer, control = item.tokens.get(query, copied)
+            size = float(scale[position] * end.scale[position])
+            candidates[item.number].append(
                 AnsweredQuery(
                     *(index, query, int(key) + 1, token, answer, control),
-                    *(attention.cpu(), z[place, head].cpu(), size),
+                    *(attention.cpu(), z[position, head].cpu(), size),
                 )
             )
 
@@ -324,20 +332,20 @@ def _predicted(paths: DirectPaths, stream: Tensor, text: Int[ndarray, " token"])
     """Says of a place and a token whether few of the text's are likelier by the logit lens."""
     logits = stream @ paths.directions(torch.from_numpy(text)).to(stream.device).T
 
-    def is_likely(place: int, token: int) -> bool:
-        own = logits[place, int(np.searchsorted(text, token))]
-        return bool((logits[place] > own).sum() <= PREDICTED * len(text))
+    def is_likely(position: int, token: int) -> bool:
+        logit = logits[position, int(np.searchsorted(text, token))]
+        return bool((logits[position] > logit).sum() <= PREDICTED * len(text))
 
     return is_likely
 
 
 def _exchanged(
-    found: Sequence[AnsweredQuery],
+    candidates: Sequence[AnsweredQuery],
     blocks: Int[ndarray, " window"],
-    most: int,
+    limit: int,
     rng: np.random.Generator,
     *,
-    named: bool,
+    of_prompts: bool,
 ) -> list[AnsweredQuery]:
     """Queries dealt over blocks, each with a token that the head looks at from another of them.
 
@@ -345,31 +353,37 @@ def _exchanged(
     or of its control where the effect names it; where that is all other tokens of the text, one
     among many does no harm.
     """
-    order = [found[place] for place in rng.permutation(len(found)).tolist()]
+    order = [candidates[position] for position in rng.permutation(len(candidates)).tolist()]
     turn: dict[int, int] = {}
     ranked = []
-    for one in order:
-        block = int(blocks[one.window])
+    for item in order:
+        block = int(blocks[item.window])
         turn[block] = turn.get(block, -1) + 1
-        ranked.append((turn[block], one))
-    chosen = [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+        ranked.append((turn[block], item))
+    exchanged_queries = [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
     exchanged: list[AnsweredQuery] = []
-    for place, one in enumerate(chosen):
-        taken = {one.token, *one.answer.tolist(), *(one.control.tolist() if named else ())}
+    for position, item in enumerate(exchanged_queries):
+        excluded = {
+            item.token,
+            *item.answer.tolist(),
+            *(item.control.tolist() if of_prompts else ()),
+        }
         others = [
-            other for other in chosen[place + 1 :] + chosen[:place] if other.token not in taken
+            other
+            for other in exchanged_queries[position + 1 :] + exchanged_queries[:position]
+            if other.token not in excluded
         ]
-        answer = {*one.answer.tolist()}
+        answer = {*item.answer.tolist()}
         # of two answers the other one is the control; one that is the same everywhere has no other,
         # and only what leaves can be seen
         ranks = [
-            2 * bool(answer & {*other.answer.tolist()}) + bool(taken & {*other.answer.tolist()})
+            2 * bool(answer & {*other.answer.tolist()}) + bool(excluded & {*other.answer.tolist()})
             for other in others
         ]
         other = others[ranks.index(min(ranks))] if others else None
         if other is not None:
-            exchanged.append(replace(one, new_token=other.token, new_answer=other.answer))
-        if len(exchanged) == most:
+            exchanged.append(replace(item, new_token=other.token, new_answer=other.answer))
+        if len(exchanged) == limit:
             break
     return exchanged
 
@@ -386,22 +400,22 @@ def _lifts(
         return tuple(np.zeros(0) for _ in range(4))  # type: ignore[return-value]
     layer, head, effect = tag
     row = model.attention_layers.index(layer)
-    sides = [(one.answer, one.control, one.new_answer) for one in queries]
+    sides = [(item.answer, item.control, item.new_answer) for item in queries]
     tokens = np.unique(np.concatenate([side for triple in sides for side in triple]))
     through = paths.through_heads(row, paths.directions(torch.from_numpy(tokens)))[:, head].cpu()
     lifts = np.zeros((4, len(queries)))
     for number, after in _outputs_after(model, windows, tag, queries):
-        one = queries[number]
+        item = queries[number]
         on_answer, on_control, on_new = (
             through[np.searchsorted(tokens, side)].mean(0) for side in sides[number]
         )
         lifts[:, number] = [
-            float(one.output @ (on_answer - on_control)),
+            float(item.output @ (on_answer - on_control)),
             float(after @ (on_answer - on_control)),
-            float(one.output @ on_new),
+            float(item.output @ on_new),
             float(after @ on_new),
         ]
-    scales = np.array([one.scale for one in queries])
+    scales = np.array([item.scale for item in queries])
     first, second, third, fourth = lifts * scales * effect.sign
     return first, second, third, fourth
 
@@ -421,10 +435,12 @@ def _outputs_after(
         numbers = order[start : start + at_once]
         rows = np.zeros((len(numbers), queries[numbers[-1]].query + 1), np.int64)
         for row, number in zip(rows, numbers, strict=True):
-            one = queries[number]
-            row[: one.query + 1] = windows[one.window].tokens[: one.query + 1]
-            row[one.key] = one.new_token
-        requests = [SelfEntries(place, np.arange(rows.shape[1])) for place in range(len(rows))]
+            item = queries[number]
+            row[: item.query + 1] = windows[item.window].tokens[: item.query + 1]
+            row[item.key] = item.new_token
+        requests = [
+            SelfEntries(position, np.arange(rows.shape[1])) for position in range(len(rows))
+        ]
         values: list[Tensor] = []
 
         def on_layer(

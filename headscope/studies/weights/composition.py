@@ -130,11 +130,11 @@ def effective_ranks(factors: HeadFactors) -> tuple[Tensor, Tensor]:
 
 
 def _effective_rank(
-    left: Float[Tensor, "layer head d_model d_head"],
-    right: Float[Tensor, "layer head d_model d_head"],
+    read: Float[Tensor, "layer head d_model d_head"],
+    write: Float[Tensor, "layer head d_model d_head"],
 ) -> Float[Tensor, "layer head"]:
-    """Of left @ rightᵀ."""
-    triangles = [torch.linalg.qr(side.double(), mode="r").R for side in (left, right)]
+    """Of read @ writeᵀ."""
+    triangles = [torch.linalg.qr(side.double(), mode="r").R for side in (read, write)]
     values = torch.linalg.svdvals(triangles[0] @ triangles[1].transpose(-1, -2))
     shares = values / values.sum(-1, keepdim=True)
     rank: Tensor = torch.special.entr(shares).sum(-1).exp()
