@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from numpy import ndarray
 from torch import Tensor
@@ -28,6 +28,11 @@ from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN
 from headscope.views.study import Study
+
+MASSIVE, MASSIVE_TIMES = 100.0, 1000.0
+"""Least size of a massive activation, by itself and over the median of its token's entries."""
+CONSTANT = 1e-9
+"""Share of its squared length below which a write's variance is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +112,26 @@ def head_writes(
         ‖z W_O^h‖ after it), `share` (of the sum of its layer's write norms), `steady` (‖mean
         write‖ / mean ‖write‖: 1 for a head that writes the same everywhere, towards 0 for one
         whose writes point everywhere), `nearest` and `cosine` (the head of its layer whose mean
-        write points most alike); and the cosines between mean writes, by layer. The first token
-        of a window is left out.
+        write points most alike), `participation` (participation ratio of the writes, (tr C)² /
+        tr C² of their covariance C over tokens, in [1, d_head]: directions that they vary along;
+        NaN for a head whose writes do not vary), `massive_share` (of the writes' squared length,
+        the part on the residual stream's massive dimensions, in [0, 1]; NaN where it has none); and
+        the cosines between mean writes, by layer. The first token of a window is left out, except
+        in the search for massive dimensions: those of an entry, at any block's input, above
+        `MASSIVE` and `MASSIVE_TIMES` the median of its token's entries (Sun et al. 2024, arXiv
+        2402.17762, section 2).
     """
     outputs = rerunner.outputs.values()
     matrices = [_output(output, rerunner.model.heads) for output in outputs]
     layers, heads, _, width = len(matrices), *matrices[0].shape
     z_norm, norm = np.zeros((layers, heads)), np.zeros((layers, heads))
     mean, tokens_read = np.zeros((layers, heads, width)), 0
+    z_width = matrices[0].shape[1]
+    z_sum, z_products = (
+        torch.zeros(layers, heads, *shape, dtype=torch.float64)
+        for shape in ((z_width,), (z_width, z_width))
+    )
+    massive = np.zeros(width, bool)
     by_length = sorted(windows, key=len, reverse=True)
     for batch in in_batches(by_length, batch_tokens_on(rerunner.model.device)):
         tokens = padded_tokens(batch).to(rerunner.model.device)
@@ -124,15 +141,56 @@ def head_writes(
         position = torch.arange(tokens.shape[1])
         real = ((position > 0) & (position < lengths[:, None])).to(tokens.device)
         tokens_read += int(real.sum())
+        seen = (position < lengths[:, None]).to(tokens.device)
+        for stream in clean.inputs:
+            massive |= _massive(stream[seen].float()).cpu().numpy()
         for layer, z in enumerate(clean.z.values()):
             z_real = z[real].float()
             written = torch.einsum("phd,hdm->phm", z_real, matrices[layer])
+            z_sum[layer] += z_real.double().sum(0).cpu()
+            z_products[layer] += torch.einsum("phd,phe->hde", z_real, z_real).double().cpu()
             z_norm[layer] += z_real.norm(dim=-1).sum(0).double().cpu().numpy()
             norm[layer] += written.norm(dim=-1).sum(0).double().cpu().numpy()
             mean[layer] += written.sum(0).double().cpu().numpy()
         advance(int(lengths.sum()))
     means = z_norm / tokens_read, norm / tokens_read, mean / tokens_read
-    return _table(tuple(rerunner.outputs), *means)
+    table, cosines = _table(tuple(rerunner.outputs), *means)
+    spreads = _spreads(matrices, z_sum / tokens_read, z_products / tokens_read, massive)
+    return table.assign(**spreads), cosines
+
+
+def _massive(states: Float[Tensor, "token d_model"]) -> Bool[Tensor, " d_model"]:
+    """The dimensions with a massive activation at any of the tokens."""
+    size = states.abs()
+    threshold = (MASSIVE_TIMES * size.median(-1, keepdim=True).values).clamp_min(MASSIVE)
+    is_massive: Tensor = (size > threshold).any(0)
+    return is_massive
+
+
+def _spreads(
+    matrices: Sequence[Tensor],
+    mean: Float[Tensor, "layer head d_value"],
+    products: Float[Tensor, "layer head d_value d_value"],
+    massive: Bool[ndarray, " d_model"],
+) -> dict[str, ndarray]:
+    """`participation` and `massive_share`, from moments of z and W_O."""
+    participation, share = [], []
+    for matrix, centre, second in zip(matrices, mean, products, strict=True):
+        output = matrix.double().cpu()
+        gram = output @ output.transpose(-1, -2)
+        spread = (second - centre[:, :, None] * centre[:, None, :]) @ gram
+        trace = spread.diagonal(dim1=-2, dim2=-1).sum(-1)
+        total = (second * gram).sum((-2, -1))
+        constant = trace <= CONSTANT * total
+        square = (spread @ spread).diagonal(dim1=-2, dim2=-1).sum(-1)
+        participation.append((trace.square() / square).masked_fill(constant, torch.nan))
+        on_massive = output[..., torch.from_numpy(massive)]
+        part = (second * (on_massive @ on_massive.transpose(-1, -2))).sum((-2, -1))
+        share.append(part / total if massive.any() else torch.full_like(total, torch.nan))
+    return {
+        "participation": torch.cat(participation).numpy(),
+        "massive_share": torch.cat(share).numpy(),
+    }
 
 
 def _table(

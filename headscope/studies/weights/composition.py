@@ -114,6 +114,33 @@ def write_evidence(factors: HeadFactors) -> WeightWrites:
     )
 
 
+def effective_ranks(factors: HeadFactors) -> tuple[Tensor, Tensor]:
+    """Effective ranks of each head's QK and OV circuits, `[layer head]` each, in [1, d_head].
+
+    exp(−Σ p log p) of the singular values' shares p of their sum: 1 for a circuit of one direction,
+    the rank if all its singular values are alike (Roy and Vetterli 2007, The effective rank,
+    definition 1). Those of W_Q W_Kᵀ and W_V W_O, d_model × d_model, are those of a product of
+    d_head × d_head triangles. Rotary positions and norms of queries and keys are left out. NaN for
+    a circuit that is 0.
+    """
+    return (
+        _effective_rank(factors.query, factors.key),
+        _effective_rank(factors.value, factors.output.transpose(-1, -2)),
+    )
+
+
+def _effective_rank(
+    read: Float[Tensor, "layer head d_model d_head"],
+    write: Float[Tensor, "layer head d_model d_head"],
+) -> Float[Tensor, "layer head"]:
+    """Of read @ writeᵀ."""
+    triangles = [torch.linalg.qr(side.double(), mode="r").R for side in (read, write)]
+    values = torch.linalg.svdvals(triangles[0] @ triangles[1].transpose(-1, -2))
+    shares = values / values.sum(-1, keepdim=True)
+    rank: Tensor = torch.special.entr(shares).sum(-1).exp()
+    return rank
+
+
 def _inner_products(
     writes: Float[Tensor, "head d_value d_model"],
 ) -> Float[Tensor, "head other"]:

@@ -21,6 +21,7 @@ from headscope.statistics.result import Result
 from headscope.studies.weights.composition import (
     Chance,
     WeightWrites,
+    effective_ranks,
     k_composition,
     random_composition,
     write_evidence,
@@ -103,6 +104,7 @@ def weights(
 
 def _heads_table(model: Model, factors: HeadFactors, written: WeightWrites) -> pd.DataFrame:
     after = copying_scores(factors, token_map(model, after_mlp=True))
+    query_key, value_output = effective_ranks(factors)
     after[0] = torch.nan  # block 0 reads the embedding, before its MLP
     return _entries(
         ("layer", "head"),
@@ -111,6 +113,8 @@ def _heads_table(model: Model, factors: HeadFactors, written: WeightWrites) -> p
         ov_norm=written.circuit_norm,
         write_norm=written.output_norm,
         write_dim=written.dimensions,
+        qk_rank=query_key,
+        ov_rank=value_output,
     )
 
 

@@ -46,6 +46,7 @@ class WeightEvidence(Study):
     it (NaN in layer 0, which reads the embedding itself); see `copying`.
     `ov_norm`, `write_norm`, `write_dim`, and the head of its layer whose writes are most alike,
     `write_alike`, with their `write_cosine`; see `writes`.
+    `qk_rank`, `ov_rank`, in [1, d_head]; see `effective_ranks`.
     `k_from`, the earlier head with the largest K-composition, and that `k_composition`; its
     `k_random_mean` and `k_random_p999` by random matrices; see `composition`.
     Of a run also `primary,relation,mass` as in its `heads`, and `k_from_relation`, the relation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,47 @@ def test_heads_with_the_same_matrices_write_the_same(gpt2_folder):
     assert cosines[0, 0, 1] == pytest.approx(1, abs=1e-5)
     assert table["nearest"].tolist()[:2] == [1, 0]
     assert table["write_norm"][0] == pytest.approx(table["write_norm"][1])
+
+
+def test_participation_and_massive_share_by_a_loop_over_tokens(gpt2_folder, monkeypatch):
+    """Writes laid out one by one, their covariance and its eigenvalues; one dimension is massive."""
+    study = import_module("headscope.studies.ablate.head_writes")
+    monkeypatch.setattr(study, "MASSIVE", 1.0)
+    monkeypatch.setattr(study, "MASSIVE_TIMES", 20.0)
+    rerunner = Rerunner(load_model(str(gpt2_folder)))
+    network = rerunner.network
+    with torch.no_grad():
+        network.transformer.wpe.weight[:, 5] = 30.0
+    table, _ = head_writes(rerunner, windows())
+    laid_out: dict[tuple[int, int], list[np.ndarray]] = {}
+    for window in windows():
+        caught: dict[int, torch.Tensor] = {}
+        handles = [
+            output.register_forward_pre_hook(
+                lambda _, inputs, layer=layer, to=caught: to.update({layer: inputs[0]})
+            )
+            for layer, output in rerunner.outputs.items()
+        ]
+        with torch.no_grad():
+            network.base_model(torch.from_numpy(window.tokens)[None])
+        for handle in handles:
+            handle.remove()
+        for layer, z in caught.items():
+            matrix = network.transformer.h[layer].attn.c_proj.weight.detach().numpy()
+            for head in range(4):
+                part = slice(8 * head, 8 * head + 8)
+                for token in z[0, 1:, part].numpy():
+                    laid_out.setdefault((layer, head), []).append(token @ matrix[part])
+    for row in table.itertuples():
+        writes = np.array(laid_out[row.layer, row.head], float)
+        spread = np.linalg.eigvalsh(np.cov(writes.T, bias=True))
+        ratio = spread.sum() ** 2 / (spread**2).sum()
+        assert row.participation == pytest.approx(ratio, rel=1e-3)
+        share = (writes[:, 5] ** 2).sum() / (writes**2).sum()
+        assert row.massive_share == pytest.approx(share, rel=1e-4)
+
+
+def test_a_stream_without_massive_dimensions_has_no_share_of_them(gpt2_folder):
+    table, _ = head_writes(Rerunner(load_model(str(gpt2_folder))), windows())
+    assert table["massive_share"].isna().all()
+    assert table["participation"].between(1, 8).all()

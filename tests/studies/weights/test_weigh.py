@@ -19,8 +19,8 @@ from headscope.models.load import load_model
 from tests.helpers.models import save_model
 
 COLUMNS = (
-    "layer head ov_copying ov_copying_mlp0 ov_norm write_norm write_dim write_alike write_cosine "
-    "k_from k_composition k_random_mean k_random_p999"
+    "layer head ov_copying ov_copying_mlp0 ov_norm write_norm write_dim qk_rank ov_rank "
+    "write_alike write_cosine k_from k_composition k_random_mean k_random_p999"
 ).split()
 BESIDE = ["primary", "relation", "mass", "k_from_relation"]
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from headscope.studies.weights.composition import write_evidence
+from headscope.studies.weights.composition import effective_ranks, write_evidence
 from headscope.studies.weights.factors import HeadFactors
 
 
@@ -70,3 +70,29 @@ def test_unrelated_heads_are_alike_by_about_the_chance_that_is_named():
     apart = ~torch.eye(40, dtype=torch.bool)
     ratio = found.cosine[0][apart].mean() / found.chance[0][apart].mean()
     assert ratio.item() == pytest.approx(1, abs=0.03)
+
+
+def test_effective_ranks_are_those_of_the_dense_products():
+    """All singular values of the d_model × d_model matrices, with their entropy summed by hand."""
+    (query, _), (key, _), (value, output) = drawn(1), drawn(2), drawn(3)
+    factors = HeadFactors(query[None], key[None], value[None], output[None], 12)
+    of_scores, of_writes = effective_ranks(factors)
+    for head in range(3):
+        dense = query[head] @ key[head].T, value[head] @ output[head]
+        for found, matrix in zip((of_scores, of_writes), dense, strict=True):
+            singular = torch.linalg.svd(matrix.double()).S[:4]
+            shares = (singular / singular.sum()).tolist()
+            entropy = -sum(share * math.log(share) for share in shares)
+            assert found[0, head].item() == pytest.approx(math.exp(entropy), rel=1e-5)
+
+
+def test_effective_ranks_of_known_circuits():
+    """One direction, three alike, and a circuit that is 0."""
+    one, three = torch.zeros(8, 3), torch.zeros(8, 3)
+    one[0, 0] = 5.0
+    three[:3] = 2.0 * torch.eye(3)
+    read = torch.stack([one, three, torch.zeros(8, 3)])[None]
+    of_scores, of_writes = effective_ranks(HeadFactors(read, read, read, read.transpose(-1, -2), 8))
+    for found in (of_scores, of_writes):
+        assert found[0, :2].tolist() == pytest.approx([1.0, 3.0])
+        assert math.isnan(found[0, 2].item())
