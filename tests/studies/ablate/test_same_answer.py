@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.models.load import load_model
 from headscope.relations.effect import Effect, token_pairs
 from headscope.relations.effects import EFFECTS, prompt_kinds
-from headscope.relations.relation import EffectRule
+from headscope.relations.relation import EffectRule, find
 from headscope.statistics.causes import FOLLOWS, LEAVES, STAYS, UNTESTED, cause_lines, judged
 from headscope.stimuli.prompts import prompt_windows
 from headscope.stimuli.repeat import repeat_windows
@@ -23,7 +24,18 @@ from headscope.studies.ablate import same_answer
 from headscope.studies.ablate.same_answer import WriteTag, same_answer_lifts
 from headscope.studies.validation.calibrate_writes import _query_words
 from headscope.studies.validation.planted_words import sentence_texts, vocabulary
-from headscope.studies.validation.planted_writers import planted_heads, save_writers
+from headscope.studies.validation.planted_writers import (
+    HALF,
+    LAYERS,
+    MARKS,
+    SKETCH,
+    WIDTH,
+    WORD,
+    inverse_gain,
+    planted_heads,
+    save_writers,
+)
+from headscope.studies.validation.writers import LOGITS
 
 PLANTED = {(effect.type, effect.name): effect for effect in EFFECTS if not effect.of_keys}
 FOLLOWERS = {
@@ -34,6 +46,7 @@ FOLLOWERS = {
     "name mover": ("name-mover", "indirect-object"),
     "negative name mover": ("negative-name-mover", "indirect-object"),
     "retrieval": ("retrieval", "value"),
+    "agreement": ("agreement", "number"),
 }
 
 
@@ -105,6 +118,90 @@ def test_a_head_that_writes_the_same_wherever_it_looks_is_refused(planted):
     lazy = table.iloc[0]
     assert lazy["clean"] > 0.5
     assert lazy["ablated"] == pytest.approx(lazy["clean"], rel=0.25)
+
+
+def plant_by_position(model, name: str) -> WriteTag:
+    """Makes a head raise the token two back by a mark on the token before, at which it looks."""
+    layer, head = place_of(name)
+    first, second = (block.attn for block in model.engine.network.transformer.h)
+    own, guide = (slice(at * WIDTH, (at + 1) * WIDTH) for at in (head, place_of("suppress")[1]))
+    size = HALF * 2
+    with torch.no_grad():
+        sketch = first.c_attn.weight[WORD, 2 * size : 2 * size + SKETCH].clone()
+        for part in (0, size):  # it looks where that head does, one token back
+            to, of = (slice(part + at.start, part + at.stop) for at in (own, guide))
+            second.c_attn.weight[:, to] = second.c_attn.weight[:, of]
+            second.c_attn.bias[to] = second.c_attn.bias[of]
+        value = second.c_attn.weight[:, 2 * size + own.start : 2 * size + own.stop]
+        value.zero_()
+        value[MARKS["previous"] : MARKS["previous"] + SKETCH, :SKETCH] = torch.eye(SKETCH)
+        out = second.c_proj.weight[own]
+        out.zero_()
+        out[:SKETCH, WORD] = sketch.T * LOGITS * inverse_gain(LAYERS, False) / (2 * SKETCH)
+        out[:, HALF:] = -out[:, :HALF]
+
+    def two_back(window):
+        queries = np.arange(4, len(window), 5)
+        apart = window.tokens[queries - 2] != window.tokens[queries - 1]
+        return token_pairs(queries[apart], window.tokens[queries[apart] - 2])
+
+    def others(window, targets, rng):
+        pairs = [
+            (query, token)
+            for query in np.unique(targets.query).tolist()
+            for token in np.setdiff1d(window.tokens[1:], window.tokens[query - 2 : query + 1])[:8]
+        ]
+        return token_pairs(*np.array(pairs, np.int64).reshape(-1, 2).T)
+
+    rule = EffectRule(0.5, "test", "raises the token two back")
+    return WriteTag(layer, head, Effect("copy", "two-back", two_back, others, rule=rule))
+
+
+def test_a_head_that_writes_by_position_is_refused(planted):
+    """It looks at the token before and raises the one before that, whichever it looks at."""
+    by_position = plant_by_position(planted[0], "lowers all values")
+    copies = WriteTag(*by_position[:2], PLANTED["copy", "looked-at"])
+    table = verdicts(planted, [by_position, copies])
+    lazy = table.iloc[0]
+    assert lazy["verdict"] == STAYS, table.T.to_string()
+    assert lazy["n"] == 48
+    assert lazy["clean"] > 0.5
+    assert lazy["ablated"] == pytest.approx(lazy["clean"], rel=0.25)
+    # the token that it looks at gets no lift from it
+    assert table.iloc[1]["verdict"] == f"{UNTESTED}: it shows no lift where it looks at one token"
+
+
+def test_a_head_that_raises_the_usual_answer_does_not_pass_on_balanced_prompts(planted):
+    lazy = {
+        "raises plural verbs": ("agreement", "number"),
+        "raises singular verbs": ("agreement", "number"),
+        "raises the list": ("successor", "member"),
+    }
+    tags = [WriteTag(*place_of(name), PLANTED[kind]) for name, kind in lazy.items()]
+    no_lift = f"{UNTESTED}: it shows no lift where it looks at one token"
+    *of_number, of_list = verdicts(planted, tags)["verdict"]
+    assert of_number == [no_lift, no_lift]
+    # a list has a lift or none by which of its members are drawn
+    assert of_list in (no_lift, STAYS)
+
+
+def test_a_head_that_raises_the_usual_answer_is_refused_where_it_is_the_answer(planted):
+    """Of subjects in the singular alone, one that always raises singular verbs has a lift."""
+    model, windows, words = planted
+    effect = PLANTED["agreement", "number"]
+    forms = {entry.split("/")[1] for entry in lexicon.ON_THINGS}
+    singular = [
+        window
+        for window in windows
+        if (cells := find(effect, window, [0, 0])) is not None
+        and forms.issuperset(model.tokenizer.spell(cells.targets.key.tolist()))
+    ]
+    tag = WriteTag(*place_of("raises singular verbs"), effect)
+    (lazy,) = verdicts((model, singular, words), [tag]).itertuples()
+    assert lazy.n == len(singular) > 20
+    assert lazy.verdict == STAYS
+    assert lazy.clean > 0.5
+    assert lazy.ablated == pytest.approx(lazy.clean, rel=0.25)
 
 
 def test_a_head_that_looks_at_one_token_alone_cannot_be_told_from_a_constant(planted):
