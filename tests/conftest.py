@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from tests.helpers.installed import installed as installed
 from tests.helpers.installed import sdist as sdist
@@ -87,3 +89,18 @@ def model_folder(request, tokenizer, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def gpt2_folder(tokenizer, tmp_path_factory) -> Path:
     return save_model("gpt2", tokenizer, tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The command line within this process: exit code, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["headscope", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        told = capsys.readouterr()
+        return stopped.value.code, told.out, told.err
+
+    return run

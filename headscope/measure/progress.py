@@ -128,7 +128,7 @@ def progress_bar(
 
         def draw(done: int, total: int) -> None:
             begins, bar.bar_format = bar.bar_format is not None or bar.delay <= 0 == bar.n, None
-            bar.total = total
+            _set_total(bar, total)
             bar.set_description(doing, refresh=False)
             bar.update(done - bar.n)
             if begins:  # else it would go on saying that the model is loaded for a while
@@ -189,6 +189,14 @@ def _drawn_bar(unit: str, *, loads: bool) -> Iterator[Any]:
         disable=False,
     ) as bar:
         yield bar
+
+
+def _set_total(bar: Any, total: int) -> None:
+    """The sum of a bar that had none, or another; a notebook's widget keeps one of its own."""
+    bar.total = total
+    if container := getattr(bar, "container", None):
+        _, drawn, _ = container.children
+        drawn.max = total
 
 
 def _width() -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 SITE = "https://www.neuronpedia.org"
 HOSTED: Mapping[str, str] = {
     "allenai/Olmo-3-1025-7B": "olmo-3-1025-7b",
@@ -68,3 +70,17 @@ def head_pages(info: Mapping[str, Any]) -> str | None:
     names = (hub for hub in HOSTED if name in (hub, hub.partition("/")[2]))
     model = next(names, None)
     return None if model is None else f"{SITE}/{HOSTED[model]}/head/"
+
+
+def with_pages(heads: pd.DataFrame, info: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of heads with the address of each one's page, where the model has pages.
+
+    Args:
+        heads: with the columns `layer` and `head`.
+        info: of their run.
+    """
+    pages = head_pages(info)
+    if pages is None:
+        return heads
+    names = heads["layer"].astype(str) + "/" + heads["head"].astype(str)
+    return heads.assign(page=pages + names)

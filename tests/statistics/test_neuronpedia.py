@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -60,6 +62,18 @@ def test_another_model_has_none(tiny_run, name, settings):
     run = of(tiny_run, name, **settings)
     assert head_pages(run.info) is None
     assert "Neuronpedia" not in run.why("L1H2")
+
+
+def test_printed_rows_end_with_the_page_of_each_head(tiny_run, tmp_path, command):
+    of(tiny_run, "gpt2").save(tmp_path / "run")
+    tiny_run.save(tmp_path / "other")
+    code, printed, _ = command("heads", tmp_path / "run", "--format", "csv")
+    table = pd.read_csv(io.StringIO(printed))
+    assert code == 0
+    assert table.columns[-1] == "page"
+    row = table[(table["layer"] == 1) & (table["head"] == 2)].iloc[0]
+    assert row["page"] == "https://www.neuronpedia.org/gpt2-small/head/1/2"
+    assert "page" not in command("heads", tmp_path / "other", "--format", "csv")[1].split("\n")[0]
 
 
 @pytest.mark.skipif(not NAMES.is_file(), reason=f"needs Neuronpedia's programs in {NAMES.parent}")
