@@ -23,6 +23,7 @@ from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
 from headscope.measure.tally import ReadState, Tally
 from headscope.models.batching import batch_tokens_on
+from headscope.models.model_kinds import refuse_encoder
 from headscope.relations import RELATIONS, check_relations, check_types, relations_of
 from headscope.relations.effect import Effect, sum_names
 from headscope.relations.effects import effects_of
@@ -191,13 +192,17 @@ def _open(task: _Task, target: _Target | None) -> Model:
 
     Raises:
         ModelError: the model cannot be opened.
+            It is an encoder, and what its heads write was asked for.
         RunError: a run is in the folder.
     """
     if target is not None:
         unfinished = (target.work / CHECKPOINT).is_file()
         check_free(target.folder, overwrite=target.overwrite or unfinished)
         check_stated_room(target.folder, task.model, task.settings, task.relations)
-    return task.backend.open(task.model, **task.settings.loading())
+    model = task.backend.open(task.model, **task.settings.loading())
+    if task.settings.writes and not model.parts:  # of a pair the decoder predicts
+        refuse_encoder(model, "classify --writes")
+    return model
 
 
 def _classify(
@@ -219,7 +224,7 @@ def _choose(task: _Task, model: Model) -> _Loaded:
     settings = replace(task.settings, max_length=longest)
     relations = _relations(task, model)
     task.clock.lap("load")
-    # encoders predict no next token
+    # of an encoder with a decoder, the decoder's heads alone
     writes = settings.writes and model.attention_kind.predicts_next and not task.relations
     effects = effects_of(settings.types, relations) if writes else []
     return _Loaded(model, settings, relations, effects)

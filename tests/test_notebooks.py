@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
@@ -61,6 +62,23 @@ def test_the_notebook_runs(executed, name):
     outputs = [out for cell in executed[name] for out in cell.outputs]
     assert ["\n".join(out.traceback) for out in outputs if out.output_type == "error"] == []
     assert {kind for out in outputs for kind in out.get("data", {})} & {"text/html", "image/png"}
+
+
+def test_the_notebook_on_an_encoder_has_the_published_numbers():
+    (code,) = (code for cell, code in CELLS.items() if "12_a_real" in cell and "CLARK" in code)
+    written = ast.literal_eval(
+        next(x for x in ast.parse(code).body if "CLARK" in ast.unparse(x)).value
+    )
+    known = pd.read_csv(ROOT / "data" / "known_heads.csv")
+    bert = known[known["model"] == "bert-base"].assign(
+        relation=lambda rows: rows["relation"].str.partition("/")[2],
+        offset=lambda rows: rows["source"].str.extract(r"offset (\d\.\d+)", expand=False),
+    )
+    published = bert.set_index("relation")[["score", "offset"]].astype(float)
+    for relation, numbers in written.items():
+        assert published.loc[relation].tolist() == pytest.approx(
+            [float("nan") if number is None else number for number in numbers], nan_ok=True
+        )
 
 
 def test_notebooks_read_a_quarter_of_their_text():

@@ -133,8 +133,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "classify --chat": "--chat is for models that predict a next token, and this is none",
     }
 )
-"""Commands and options that an encoder does not go with, and why; without effects `classify` goes
-on."""
+"""Commands and options that an encoder does not go with, and why."""
 
 
 ONLY_FUSED = (

@@ -136,7 +136,7 @@ ARGUMENTS = {
 """Arguments beside the run, which stands for the model in these."""
 
 
-@pytest.mark.parametrize("task", [name for name in REFUSED if name != "classify --writes"])
+@pytest.mark.parametrize("task", REFUSED)
 def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_table(
     task, folder, run, tmp_path, monkeypatch
 ):
