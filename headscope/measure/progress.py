@@ -195,8 +195,8 @@ def _set_total(bar: Any, total: int) -> None:
     """The sum of a bar that had none, or another; a notebook's widget keeps one of its own."""
     bar.total = total
     if container := getattr(bar, "container", None):
-        _, drawn, _ = container.children
-        drawn.max = total
+        _, fill, _ = container.children
+        fill.max = total
 
 
 def _width() -> dict[str, Any]:
