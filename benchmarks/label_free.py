@@ -63,7 +63,7 @@ def scores(folder: str) -> Iterator[dict[str, Any]]:
             if FEWEST <= is_labelled.sum() <= len(heads) - FEWEST:
                 area, low, high = within_layers(heads, column, is_labelled.to_numpy())
                 yield {
-                    "run": folder.rstrip("/").rpartition("/")[2],
+                    "run": run.name,
                     "column": column,
                     "label": label,
                     "heads": int(is_labelled.sum()),
@@ -113,7 +113,7 @@ def draw(table: pd.DataFrame) -> Any:
         rows = table[table["run"] == name].reset_index(drop=True)
         spread = rows["chance_high"] - rows["chance_low"]
         axes.barh(rows.index, spread, left=rows["chance_low"], color="0.85")
-        axes.plot(rows["auc"], rows.index, "o", color="black")
+        axes.plot(rows["auc"], rows.index, "o", color="black", clip_on=False)
         axes.axvline(0.5, color="grey", lw=0.6)
         axes.set_yticks(rows.index, rows["column"] + "  " + rows["label"], fontsize=7)
         axes.set_xlim(0, 1)
