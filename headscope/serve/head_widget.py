@@ -30,7 +30,7 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
     text = traitlets.Unicode(help="the sentence, of 256 tokens at most").tag(sync=True)
     head = traitlets.Unicode(help="the name of the head, such as L5H1").tag(sync=True)
     type = traitlets.Unicode(help="a head type of the run's tags, or nothing").tag(sync=True)
-    token = traitlets.Int(help="the query's place in `tokens`, from 0").tag(sync=True)
+    token = traitlets.Int(help="the query's place in the sentence, from 0").tag(sync=True)
     _data = traitlets.Dict().tag(sync=True)
     _relations = traitlets.Unicode().tag(sync=True)
     _reading = traitlets.Dict().tag(sync=True)

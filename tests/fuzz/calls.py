@@ -19,6 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.studies.study_table import STUDIES, StudyRow
 from headscope.studies.validation.verify import verify
 from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.studies import arguments, call_with
 from tests.limits import Hang
 
@@ -134,6 +135,8 @@ def calls(desk: Desk) -> list[Call]:
         Call("register", hs.register, {}, ("head_type",)),
         Call("relation", hs.relation, {"type": "a", "name": "b"}, ("control", "floor", "stimuli")),
         Call("why", hs.studies.why, {"model": run, "heads": ["0.0"]}, ("claim", "measure", "corpus", "progress")),
+        Call("features", hs.studies.features, {"run": run, "head": "0.0", "dictionary": str(save_dictionary(desk.home / "sae", d_model=256)), "relation": "induction/repeat"},
+             ("corpus", "seed", "progress", "device", "source")),
         Call("patch", hs.studies.patch, {"run": run, "clean": "x1z", "corrupt": "x2z", "heads": "L0H0", "edges": 0},
              ("answer", "wrong", "metric", "progress", "device", "source")),
         Call("Run.to_tl", run.to_tl, {}, ("heads",)),

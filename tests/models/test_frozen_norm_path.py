@@ -144,7 +144,7 @@ def test_one_heads_effect_is_what_a_slow_loop_computes(tokenizer, tmp_path):
 
 def test_an_encoder_has_no_direct_effects(tokenizer, tmp_path):
     save_tiny("bert", tokenizer, tmp_path, vocab_size=len(tokenizer))
-    with pytest.raises(ModelError, match="an encoder predicts no next token"):
+    with pytest.raises(ModelError, match="and an encoder predicts none"):
         direct_paths(load_model(str(tmp_path)))
 
 

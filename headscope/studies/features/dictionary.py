@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
+from headscope.paths import exists
 from headscope.runs.user_file import given_file
 
 CONFIG, WEIGHTS, NAMES = "cfg.json", "sae_weights.safetensors", "names.json"
@@ -135,6 +136,8 @@ def load_dictionary(path: str | Path, *, d_model: int, layer: int) -> Dictionary
             reads something else than the residual stream before the head.
     """
     path = Path(path)
+    if not exists(path):
+        raise HeadscopeError(f"{str(path)!r:.200}: no such file or folder; give {WOULD_DO}")
     folder = path if path.is_dir() else path.parent
     weights = path / WEIGHTS if path.is_dir() else path
     in_layout = path.is_dir() or path.name == WEIGHTS

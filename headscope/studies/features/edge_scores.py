@@ -64,7 +64,7 @@ class EdgeScores:
 
     def left_out(self) -> tuple[Float[Tensor, "end d_model"], Float[Tensor, "end d_model"]]:
         """The remainder at each end of an edge, once, and the stream there."""
-        ends, _ = distinct(torch.cat([self.query, self.key]))
+        ends, _ = unique_with_inverse(torch.cat([self.query, self.key]))
         written = self.activations[ends] @ self.decoder
         return self.stream[ends] - written - self.constant[ends], self.stream[ends]
 
@@ -119,8 +119,8 @@ class EdgeScores:
         for side, at, feature in zip(
             self.maps, (self.query, self.key), (first, second), strict=True
         ):
-            features, column = distinct(feature)
-            places, row = distinct(at)
+            features, column = unique_with_inverse(feature)
+            places, row = unique_with_inverse(at)
             is_biases = features == self.ends - 1
             known = features.clamp(max=self.ends - 2)
             size = self.activations[places][:, known].masked_fill(is_biases, 1.0)
@@ -139,7 +139,7 @@ class EdgeScores:
 
         The last of them are the biases.
         """
-        places, _ = distinct(at)
+        places, _ = unique_with_inverse(at)
         size = self.activations[places].abs() * self.decoder.norm(dim=-1)
         count = min(ACTIVE, max(1, int((size > 0).sum(-1).max())))
         strongest = size.topk(count, dim=-1).indices
@@ -153,7 +153,7 @@ class EdgeScores:
         return all_strongest, all_vectors
 
 
-def distinct(
+def unique_with_inverse(
     values: Int[Tensor, " item"],
 ) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " item"]]:
     """The distinct values in order, and which of them each item is."""
@@ -169,7 +169,7 @@ def summed(
     >>> [x.tolist() for x in summed(torch.tensor([7, 2, 7]), torch.tensor([1.0, 5.0, 2.0]))]
     [[2, 7], [5.0, 3.0]]
     """
-    present, which = distinct(numbers)
+    present, which = unique_with_inverse(numbers)
     return present, values.new_zeros(len(present)).index_add_(0, which, values)
 
 

@@ -180,8 +180,8 @@ class PartSums:
 
     def table(self, seed: int) -> pd.DataFrame:
         """A row per part of query × part of key; positions; and the whole score."""
-        blocks, counts = by_block(self.blocks, np.array(self._counts, float)[:, None])
-        _, sums = by_block(self.blocks, np.stack(self._rows).reshape(len(self.blocks), -1))
+        blocks, counts = sums_of_blocks(self.blocks, np.array(self._counts, float)[:, None])
+        _, sums = sums_of_blocks(self.blocks, np.stack(self._rows).reshape(len(self.blocks), -1))
         sums = sums.reshape(len(blocks), -1, 2)
         contrast = sums[..., 0] - sums[..., 1]
         total = counts.sum()
@@ -265,12 +265,12 @@ def judge_pairs(
     return sums
 
 
-def by_block(
+def sums_of_blocks(
     blocks: Sequence[int], values: Float[ndarray, "window column"]
 ) -> tuple[Int[ndarray, " block"], Float[ndarray, "block column"]]:
     """The blocks that have windows, and the sums of the windows' values in each.
 
-    >>> by_block([3, 1, 3], np.array([[1.0], [2.0], [4.0]]))[1].tolist()
+    >>> sums_of_blocks([3, 1, 3], np.array([[1.0], [2.0], [4.0]]))[1].tolist()
     [[2.0], [5.0]]
     """
     distinct, which = np.unique(blocks, return_inverse=True)
@@ -282,9 +282,9 @@ def by_block(
 def _pair_table(sums: PairSums, dictionary: Dictionary, score: float, seed: int) -> pd.DataFrame:
     """A row per pair that was judged, the surest first: by the lower end of its interval."""
     pairs = len(sums.query_feature)
-    blocks, counts = by_block(sums.blocks, np.array(sums.counts, float)[:, None])
+    blocks, counts = sums_of_blocks(sums.blocks, np.array(sums.counts, float)[:, None])
     values = np.stack(sums.values)
-    _, contrast = by_block(sums.blocks, values[:, 0] - values[:, 1])
+    _, contrast = sums_of_blocks(sums.blocks, values[:, 0] - values[:, 1])
     total = counts.sum()
     target, control = values.sum(0) / total
     fires, control_fires = np.stack(sums.active).sum(0) / total

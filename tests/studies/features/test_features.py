@@ -193,7 +193,7 @@ def test_directions_alone_must_not_depend_on_each_other(tmp_path):
     save_file({"W_dec": torch.ones(3, 32)}, path)
     with pytest.raises(HeadscopeError, match="3 directions without W_enc"):
         load_dictionary(path, d_model=32, layer=1)
-    with pytest.raises(HeadscopeError, match="no such file; give a folder of SAELens"):
+    with pytest.raises(HeadscopeError, match="no such file or folder; give a folder of SAELens"):
         load_dictionary(tmp_path / "no.safetensors", d_model=32, layer=1)
     path.write_text("x")
     with pytest.raises(HeadscopeError, match="no safetensors file"):
