@@ -191,8 +191,8 @@ def _open(task: _Task, target: _Target | None) -> Model:
     """The model, once its run folder is known to be free.
 
     Raises:
-        ModelError: the model cannot be opened.
-            It is an encoder, and what its heads write was asked for.
+        ModelError: the model cannot be opened, or is an encoder and what its heads write was asked
+            for.
         RunError: a run is in the folder.
     """
     if target is not None:

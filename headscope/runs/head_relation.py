@@ -12,6 +12,7 @@ from headscope.heads import head_name, parse_head
 from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.runs.reopen_model import text_of
+from headscope.statistics.columns import rows_of_head
 from headscope.statistics.result import Result
 from headscope.statistics.tags import is_sink
 
@@ -73,7 +74,7 @@ def head_relation(
 
 def _strongest(run: Result, layer: int, head: int) -> str:
     """The head's tag with the largest lift."""
-    evidence = run.evidence[(run.evidence["layer"] == layer) & (run.evidence["head"] == head)]
+    evidence = rows_of_head(run.evidence, layer, head)
     ids = evidence["type"] + "/" + evidence["relation"]
     tagged = evidence[evidence["tagged"].astype(bool) & ~is_sink(ids)]
     if tagged.empty:

@@ -136,8 +136,7 @@ def find_pairs(
             f"found on half of them and judged on the other, which takes {2 * FEWEST}"
         )
     table = parts.table(seed)
-    score = float(table["contrast"].iloc[-1])
-    return _pair_table(pairs, dictionary, score, seed), table, parts
+    return _pair_table(pairs, dictionary, parts.contrast(half=1), seed), table, parts
 
 
 class PartSums:
@@ -173,6 +172,12 @@ class PartSums:
     def unexplained(self) -> float:
         """Share of the stream's variance at the edges' ends that the dictionary leaves out."""
         return self._left / max(self._all, 1e-30)
+
+    def contrast(self, half: int) -> float:
+        """The whole score on targets less that on controls, of the even or the odd blocks."""
+        of_half = np.array(self.blocks) % 2 == half
+        target, control = np.stack(self._rows)[of_half, -1].sum(0)
+        return float((target - control) / np.array(self._counts)[of_half].sum())
 
     def blocks_of_half(self, half: int) -> int:
         """Blocks with edges, of the even or the odd ones."""

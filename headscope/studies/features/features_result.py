@@ -38,8 +38,9 @@ class FeaturePairs(Study):
     without a number is the biases: the dictionary's constant and the model's own, the same at every
     token. `target` and `control`: what the pair gives the score on a relation's targets and on its
     controls, means over held-out queries; `contrast` their difference, with its 95 % interval over
-    blocks of documents; `share` of the score's contrast. `fires`, `control_fires`: share of targets
-    and of controls at which both features are active; NaN for directions without an encoder."""
+    blocks of documents; `share` of the score's contrast at the same queries. `fires`,
+    `control_fires`: share of targets and of controls at which both features are active; NaN for
+    directions without an encoder."""
     parts: pd.DataFrame
     """A row per part of the query × part of the key, over all documents: features, remainder and
     biases; then what positions add, and the whole score. The rows add up to the last."""

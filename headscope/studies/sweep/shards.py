@@ -95,9 +95,12 @@ class Shards:
                 ray.init(address=self._address or "local", **logging, **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
             reason = first_line(error)
+            token = "a cluster that asks for a token takes RAY_AUTH_MODE=token; " * bool(
+                self._address
+            )
             raise HeadscopeError(
                 f"Ray at {self._address or 'this machine'} cannot be used: {reason:.300}; "
-                "--engine-workers 0 runs without it"
+                f"{token}--engine-workers 0 runs without it"
             ) from error
         has = ray.cluster_resources()
         if has.get("CPU", 0) < self.count:

@@ -89,13 +89,35 @@ def test_a_pair_under_rotary_positions_is_what_the_weights_say(tokenizer, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def found(tokenizer, tmp_path_factory):
+def reader(tokenizer, tmp_path_factory):
     folder = planted.save_planted(tokenizer, tmp_path_factory.mktemp("planted"))
     model = load_model(str(folder))
     windows = planted.windows(24, len(tokenizer))
     path = folder / "features.safetensors"
     dictionary = load_dictionary(path, d_model=planted.D_MODEL, layer=0)
-    return find_pairs(EdgeReader(model, 0, 0, windows, planted.RELATION, dictionary))
+    return EdgeReader(model, 0, 0, windows, planted.RELATION, dictionary)
+
+
+@pytest.fixture(scope="module")
+def found(reader):
+    return find_pairs(reader)
+
+
+def test_shares_are_of_the_score_on_the_documents_that_judge(reader, found):
+    held_out, all_windows = (
+        sum(
+            np.array([float((edges.weight[0] - edges.weight[1]) @ edges.scores()), edges.count])
+            for half in halves
+            for edges in reader.read(half)
+        )
+        for halves in ([1], [0, 1])
+    )
+    score = held_out[0] / held_out[1]
+    assert score != pytest.approx(all_windows[0] / all_windows[1], rel=1e-5)
+    pairs = found[0]
+    assert (pairs["contrast"] / score).to_numpy() == pytest.approx(
+        pairs["share"].to_numpy(), rel=1e-6
+    )
 
 
 def test_the_planted_pair_leads_and_lazy_ones_do_not(found):

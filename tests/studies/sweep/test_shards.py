@@ -278,9 +278,11 @@ def test_a_model_that_is_not_there_fails_and_the_workers_go_on(cluster, alone, g
 
 
 @pytest.fixture
-def running_cluster():
-    """The address of a Ray cluster that somebody else has started."""
+def running_cluster(monkeypatch):
+    """The address of a Ray cluster that somebody else has started, and that asks for no token."""
     pytest.importorskip("ray")
+    # else Ray takes one where an earlier cluster has left it, and clients do not
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
