@@ -29,15 +29,22 @@ MOST_PASSED = 500
 """Windows that are passed over while excerpts are looked for, and are in memory until then."""
 
 
+Span = tuple[int, int]
+
+
 @dataclass(eq=False)
 class _Taking:
     """The sentences that are taken of a window."""
 
     window: Window
-    spans: set[tuple[int, int]] = field(default_factory=set)
+    spans: set[Span] = field(default_factory=set)
     parts: list[Window] = field(default_factory=list)
     queries: Counter[str] = field(default_factory=Counter)
     """Contested queries in the parts, by relation."""
+    wanted: dict[str, list[Span]] = field(default_factory=dict)
+    """First and last token that each contested query needs, of relations that were looked for."""
+    counted: dict[Span, Counter[str]] = field(default_factory=dict)
+    """Contested queries of stretches that were taken before, by their first and last sentence."""
 
 
 def first_excerpts(
@@ -104,7 +111,7 @@ def take_contested(
             short = [r for r in relations if queries[r.id] < fewest]
             if not short:
                 break
-            spans = taking.spans.union(_wanted_spans(short, taking.window, heuristics))
+            spans = taking.spans.union(*_wanted_spans(short, taking, heuristics))
             if not spans:
                 continue
             parts = list(stretches(taking.window, spans)) if spans > taking.spans else taking.parts
@@ -114,7 +121,7 @@ def take_contested(
             if parts is not taking.parts:
                 queries.subtract(taking.queries)
                 taking.spans, taking.parts = spans, parts
-                taking.queries = _queries(relations, parts, heuristics)
+                taking.queries = _queries(relations, taking, heuristics)
                 queries.update(taking.queries)
     return _parts(takings)
 
@@ -132,43 +139,52 @@ def _parts(takings: Sequence[_Taking]) -> list[Window]:
 
 
 def _queries(
-    relations: Sequence[Relation], parts: Sequence[Window], heuristics: Mapping[str, ChosenBaseline]
+    relations: Sequence[Relation], taking: _Taking, heuristics: Mapping[str, ChosenBaseline]
 ) -> Counter[str]:
+    """Contested queries in what is taken of a window; a stretch that stays is not counted anew."""
     counts: Counter[str] = Counter()
-    for part in parts:  # what rules pick of a window is kept for the next relation
-        for relation in relations:
-            counts[relation.id] += len(
-                contested_pairs(relation, part, heuristics[relation.id]).queries
-            )
+    for run, part in zip(_sentences(taking.window, taking.spans), taking.parts, strict=True):
+        if run not in taking.counted:
+            # what rules pick of a window is kept for the next relation
+            found = {r.id: contested_pairs(r, part, heuristics[r.id]) for r in relations}
+            taking.counted[run] = Counter({n: len(pairs.queries) for n, pairs in found.items()})
+        counts.update(taking.counted[run])
     return counts
 
 
 def _wanted_spans(
-    relations: Sequence[Relation], window: Window, heuristics: Mapping[str, ChosenBaseline]
-) -> Iterator[tuple[int, int]]:
+    relations: Sequence[Relation], taking: _Taking, heuristics: Mapping[str, ChosenBaseline]
+) -> Iterator[list[Span]]:
+    """First and last token that each contested query needs, by relation; a window's stay known."""
+    for relation in relations:
+        if relation.id not in taking.wanted:
+            taking.wanted[relation.id] = list(
+                _spans_of(relation, taking.window, heuristics[relation.id])
+            )
+        yield taking.wanted[relation.id]
+
+
+def _spans_of(relation: Relation, window: Window, heuristic: ChosenBaseline) -> Iterator[Span]:
     """First and last token that each contested query needs: its targets, the rule's choice.
 
     Excerpts of code, and made code, are needed whole: what else they have makes more rules wrong.
     """
-    for relation in relations:
-        targets = contested_pairs(relation, window, heuristics[relation.id])
-        if not len(targets):
-            continue
-        picks, places = heuristics[relation.id].picks(relation, window), np.arange(len(window))
-        first, last = np.minimum(picks, places), np.maximum(picks, places)
-        np.minimum.at(first, targets.query, targets.key)
-        np.maximum.at(last, targets.query, targets.key)
-        if window.stimulus == EXCERPT.name or (
-            window.stimulus == BUILT.name and len(window.arrows)
-        ):
-            yield 0, len(window) - 1
-            return
-        query = targets.queries
-        query = query[last[query] - first[query] <= REACH]
-        yield from zip(first[query].tolist(), last[query].tolist(), strict=True)
+    targets = contested_pairs(relation, window, heuristic)
+    if not len(targets):
+        return
+    if window.stimulus == EXCERPT.name or (window.stimulus == BUILT.name and len(window.arrows)):
+        yield 0, len(window) - 1
+        return
+    picks, places = heuristic.picks(relation, window), np.arange(len(window))
+    first, last = np.minimum(picks, places), np.maximum(picks, places)
+    np.minimum.at(first, targets.query, targets.key)
+    np.maximum.at(last, targets.query, targets.key)
+    query = targets.queries
+    query = query[last[query] - first[query] <= REACH]
+    yield from zip(first[query].tolist(), last[query].tolist(), strict=True)
 
 
-def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Window]:
+def stretches(window: Window, spans: Iterable[Span]) -> Iterator[Window]:
     """The whole sentences that cover each span, and one before; those that meet are one stretch.
 
     Each begins with the beginning-of-text token, and ends with what closes the window.
@@ -178,7 +194,16 @@ def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Wind
         spans: first and last position, both included, in any order.
     """
     sentence = window.sentence_of_token
-    runs: list[tuple[int, int]] = []
+    for number, (first, last) in enumerate(_sentences(window, spans)):
+        inside = np.flatnonzero((sentence >= first) & (sentence <= last))
+        stop = min(int(inside[-1]) + 1, window.stop)
+        yield _stretch(window, max(window.begins, int(inside[0])), stop, number)
+
+
+def _sentences(window: Window, spans: Iterable[Span]) -> list[Span]:
+    """First and last sentence of each stretch of `stretches`."""
+    sentence = window.sentence_of_token
+    runs: list[Span] = []
     for first, last in sorted(
         (int(sentence[start]) - 1, int(sentence[stop])) for start, stop in spans
     ):
@@ -186,10 +211,7 @@ def stretches(window: Window, spans: Iterable[tuple[int, int]]) -> Iterator[Wind
             runs[-1] = (runs[-1][0], max(runs[-1][1], last))
         else:
             runs.append((first, last))
-    for number, (first, last) in enumerate(runs):
-        inside = np.flatnonzero((sentence >= first) & (sentence <= last))
-        stop = min(int(inside[-1]) + 1, window.stop)
-        yield _stretch(window, max(window.begins, int(inside[0])), stop, number)
+    return runs
 
 
 def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
