@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -201,13 +201,23 @@ def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
     """For each row of `with_rules` a sentence: what the head does with which numbers, and for a
     near miss what failed.
     """
-    failed = failures(table)
-    rows = zip(table.to_dict("records"), failed.to_dict("records"), strict=True)
-    return [_reason(row, rules, fails) for row, fails in rows]
+    fails = {condition.name: condition.fails(table).tolist() for condition in CONDITIONS}
+    margins = {c.name: None if c.margin is None else c.margin(table) for c in CONDITIONS}
+    return [
+        _reason(
+            row,
+            rules[row["id"]].meaning,
+            [
+                c.account(row, fails=True, margins=margins[c.name], i=i)
+                for c in CONDITIONS
+                if fails[c.name][i]
+            ],
+        )
+        for i, row in enumerate(table.to_dict("records"))
+    ]
 
 
-def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bool]) -> str:
-    meaning = rules[row["id"]].meaning
+def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
     numbers = (
         f"{row['mass']:.2f} of its attention on {meaning} (control {row['control']:.2f}, "
         f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
@@ -217,9 +227,6 @@ def _reason(row: Row, rules: Mapping[str, TagThresholds], fails: Mapping[str, bo
         return f"{row['id']}: {numbers}" + f"; general: {row[GENERAL]}" * bool(row[GENERAL])
     if row["verdict"] == UNIDENTIFIABLE:
         return f"{row['id']}, or {row['baseline']}: this text does not tell them apart; {numbers}"
-    failing = [
-        condition.account(row, fails=True) for condition in CONDITIONS if fails[condition.name]
-    ]
     narrowly = "narrowly " * (row["verdict"] == NARROW)
     return f"closest to {row['id']}: {numbers}; {narrowly}fails: {'; '.join(failing)}"
 
