@@ -429,7 +429,11 @@ def work(monkeypatch) -> Seconds:
 
 
 @pytest.mark.parametrize(
-    "name", ["collapse", "headvis", "languages", "prune", "streaming", "sweep"]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "languages"))
+        for name in ("collapse", "headvis", "languages", "prune", "streaming", "sweep")
+    ],
 )
 def test_the_estimate_is_what_then_happens_within_a_factor(
     name, run_folder, gpt2_folder, story, tmp_path, work
