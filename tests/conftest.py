@@ -38,9 +38,10 @@ def keys_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session", params=["gold", "gum"])
+@pytest.fixture(scope="session", params=[pytest.param("gold", marks=pytest.mark.slow), "gum"])
 def annotated(request) -> list[Path]:
-    """Prose with trees and mentions: what was written for headscope, and natural text."""
+    """Prose with trees and mentions: what was written for headscope, and natural text, which has
+    whatever the first has."""
     if request.param == "gold":
         return [data_folder() / "corpora" / "gold.conllu"]
     return [data_folder() / "gum" / f"{name}.conllu.xz" for name in GUM]

@@ -70,8 +70,11 @@ MORE = {
     "ablate": ("--heads", "0.0"),
     "languages": ("--types", "positional"),
 }
-NEVER = ("calibrate", "serve")
-"""Commands that take minutes or never end where their input is sound; they get what is refused."""
+OF_MINI = ("classify", "sweep", "function_vectors")
+"""Commands that are asked of `mini` too, which is larger: one, what films are made of, and one that
+needs a model of words."""
+NEVER = ("calibrate", "serve", "zoo")
+"""Commands that take half a minute or never end where their input is sound; they get what is refused."""
 
 
 def brought() -> set[str]:
@@ -154,9 +157,12 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
     for name in sorted(FUNCTIONS, key="film".__eq__):  # a film is of a sweep that was made before
         words = [*arguments[name], *MORE.get(name, ())]
         if name in NEVER:
-            yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))
+            option = ("--corpus",) if name == "zoo" else ()
+            yield from (line(name, *option, kind) for kind in ("packed", "broken.gguf", "missing"))
             continue
-        kinds = ("mini", "model", "model.gguf", "broken.gguf", "packed", "lora")
+        kinds = ("model", "model.gguf", "broken.gguf", "packed", "lora")
+        if name in OF_MINI:
+            kinds = ("mini", *kinds)
         for kind in kinds if "mini" in words else ("",):
             for text in ("keys.conllu", "notes.txt") if name == "classify" else ("keys.conllu",):
                 swapped = {

@@ -42,7 +42,12 @@ def corpus(tmp_path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("limit", [False, True], ids=["", "ulimit -v"])
+@pytest.mark.parametrize(
+    "limit",
+    # the same and more is asked of a process that has a limit
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["", "ulimit -v"],
+)
 def test_a_run_keeps_its_sums_and_says_how_to_go_on(corpus, tmp_path, limit):
     out = tmp_path / "run"
     state = tmp_path / ".run.partial" / CHECKPOINT

@@ -131,7 +131,7 @@ def fail():
 
 
 def test_a_whole_run_in_halves_has_a_note_and_the_same_examples(gpt2_folder, corpus, monkeypatch):
-    options = {"types": ["induction", "positional"], "max_tokens": 4000, "max_length": 64}
+    options = {"types": ["induction", "positional"], "max_tokens": 2000, "max_length": 64}
     plain = hs.classify(str(gpt2_folder), corpus, **options)
     engine = load.choose_engine
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -118,11 +119,19 @@ def look(window: Window, found: Look, noise: float = 0.0) -> np.ndarray:
     return a
 
 
-def scored(windows: list[Window], found: Look, noise: float = 0.0):
-    run = hs.score_patterns(
-        lambda window: look(window, found, noise)[None, None], windows, types=["concept-induction"]
-    )
-    return run.evidence.iloc[0]
+@pytest.fixture(scope="module")
+def rows(windows) -> dict[tuple[str, float], pd.Series]:
+    """The row of each head at each noise, of one call for all."""
+    heads = {("concept", noise): (concept, noise) for noise in (0.0, 0.1, 0.5)}
+    heads |= {
+        (name, noise): (habit, noise) for name, habit in HABITS.items() for noise in (0.0, 0.1)
+    }
+
+    def patterns(window: Window) -> np.ndarray:
+        return np.stack([look(window, *head) for head in heads.values()])[None]
+
+    found = hs.score_patterns(patterns, windows, types=["concept-induction"]).evidence
+    return dict(zip(heads, (row for _, row in found.iterrows()), strict=True))
 
 
 def test_words_are_of_several_tokens_and_no_token_comes_twice(windows):
@@ -164,8 +173,8 @@ def test_without_words_of_several_tokens_nothing_is_made(encoder):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
-def test_a_head_that_goes_by_words_is_tagged(windows, noise):
-    row = scored(windows, concept, noise)
+def test_a_head_that_goes_by_words_is_tagged(rows, noise):
+    row = rows["concept", noise]
     assert row["verdict"] == "tagged"
     assert row["mass"] == pytest.approx(1 - noise, abs=0.05)
     assert row["contested_n"] >= 50
@@ -173,8 +182,8 @@ def test_a_head_that_goes_by_words_is_tagged(windows, noise):
 
 @pytest.mark.parametrize("habit", HABITS)
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_a_lazy_head_is_refused(windows, habit, noise):
-    assert scored(windows, HABITS[habit], noise)["verdict"] == "no"
+def test_a_lazy_head_is_refused(rows, habit, noise):
+    assert rows[habit, noise]["verdict"] == "no"
 
 
 def test_a_head_of_both_kinds_is_tagged_and_one_that_goes_by_tokens_mostly_is_not(windows):

@@ -174,9 +174,26 @@ def test_the_two_families_share_neither_a_format_nor_a_question():
     assert {after for _, _, after in other.formats} == {"\n"}
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1, 0.2, 0.5])
-def test_a_head_that_finds_what_fits_is_tagged_in_both_families(windows, noise):
-    (rows,) = verdicts(windows, [(fitting, noise)])
+NOISES = (0.0, 0.1, 0.2, 0.5)
+
+
+@pytest.fixture(scope="module")
+def noisy(windows) -> dict[float, dict[str, Any]]:
+    """The rows of the fitting head at each noise."""
+    found = verdicts(windows, [(fitting, noise) for noise in NOISES])
+    return dict(zip(NOISES, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def lazy(windows) -> dict[str, dict[str, Any]]:
+    """The rows of each lazy head."""
+    found = verdicts(windows, [(habit, 0.0) for habit in LAZY.values()])
+    return dict(zip(LAZY, found, strict=True))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_head_that_finds_what_fits_is_tagged_in_both_families(noisy, noise):
+    rows = noisy[noise]
     for kind in KINDS:
         assert rows[kind].n == DOCUMENTS * 4
         assert rows[kind].verdict == "tagged"
@@ -185,20 +202,18 @@ def test_a_head_that_finds_what_fits_is_tagged_in_both_families(windows, noise):
 
 
 @pytest.mark.parametrize("habit", LAZY)
-def test_a_lazy_head_is_refused(windows, habit):
-    (rows,) = verdicts(windows, [(LAZY[habit], 0.0)])
-    assert {row.verdict for row in rows.values()} <= {"no", "narrowly refused"}
+def test_a_lazy_head_is_refused(lazy, habit):
+    assert {row.verdict for row in lazy[habit].values()} <= {"no", "narrowly refused"}
 
 
-def test_what_looks_at_items_whatever_is_asked_gains_nothing(windows):
-    for rows in verdicts(windows, [(items, 0.0), (numbered(0), 0.0)]):
-        for row in rows.values():
+def test_what_looks_at_items_whatever_is_asked_gains_nothing(lazy):
+    for habit in ("items", "item 0"):
+        for row in lazy[habit].values():
             assert row.lift == pytest.approx(0, abs=1e-6)
 
 
-def test_who_matches_meaning_alone_has_as_much_on_the_word_of_its_field(windows):
-    (rows,) = verdicts(windows, [(of_its_field, 0.0)])
-    for row in rows.values():
+def test_who_matches_meaning_alone_has_as_much_on_the_word_of_its_field(lazy):
+    for row in lazy["of_its_field"].values():
         assert row.mass == pytest.approx(row.matched)
         assert row.lift > 0.3
         assert row.verdict == "no"

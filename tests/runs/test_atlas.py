@@ -32,7 +32,8 @@ ROOT = data_folder().parent
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "small"
-    hs.classify("mini", corpus="gold", max_tokens=1500, out=folder, progress=False)
+    types = ["positional", "delimiter", "induction"]
+    hs.classify("mini", corpus="gold", types=types, max_tokens=1500, out=folder, progress=False)
     return folder
 
 

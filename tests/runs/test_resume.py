@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -80,6 +81,30 @@ def broken(
     return told
 
 
+@pytest.fixture(scope="module")
+def halted(gpt2_folder, corpus, tmp_path_factory) -> Path:
+    """The state of a run that was broken off after three batches."""
+    out = tmp_path_factory.mktemp("halted") / "run"
+    broken(gpt2_folder, corpus, out, 3)
+    return state_of(out)
+
+
+@pytest.fixture(scope="module")
+def another(gpt2_folder, corpus, tmp_path_factory) -> Path:
+    """A whole run by another seed."""
+    out = tmp_path_factory.mktemp("another") / "run"
+    hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, "seed": 1})
+    return out
+
+
+@pytest.fixture
+def unfinished(halted, tmp_path) -> Path:
+    """Where that run would have been written, with its state beside it."""
+    out = tmp_path / "run"
+    shutil.copytree(halted.parent, state_of(out).parent)
+    return out
+
+
 def batches_of(model: Path, corpus: Path) -> int:
     calls: list[int] = []
     hs.classify(str(model), corpus, progress=lambda done, total: calls.append(done), **OPTIONS)
@@ -89,7 +114,7 @@ def batches_of(model: Path, corpus: Path) -> int:
 def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, whole, tmp_path):
     batches = batches_of(gpt2_folder, corpus)
     assert batches > 20
-    for first, second in ((1, batches), (batches // 2, batches - 1), (batches - 3, batches - 1)):
+    for first, second in ((1, batches), (batches // 2, batches - 1)):
         out = tmp_path / f"{first}"
         assert broken(gpt2_folder, corpus, out, first) == []
         (line,) = broken(gpt2_folder, corpus, out, second)
@@ -101,7 +126,7 @@ def test_a_run_broken_off_twice_ends_with_the_same_bytes(gpt2_folder, corpus, wh
         # counted and drawn from all of the text, not from what was left of it
         assert hs.load(out).info["text_loss"] == hs.load(whole).info["text_loss"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        str(n) for n in (1, batches // 2, batches - 3)
+        str(n) for n in (1, batches // 2)
     )
 
 
@@ -171,9 +196,8 @@ def test_batches_that_are_done_are_not_run_again(gpt2_folder, corpus, tmp_path, 
         ({"engine": "lens"}, "its engine was 'fused', and here it is 'lens'"),
     ],
 )
-def test_other_settings_are_refused_and_named(gpt2_folder, corpus, tmp_path, more, message):
-    out = tmp_path / "run"
-    broken(gpt2_folder, corpus, out, 3)
+def test_other_settings_are_refused_and_named(gpt2_folder, corpus, unfinished, more, message):
+    out = unfinished
     before = state_of(out).read_bytes()
     with pytest.raises(RunError) as error:
         hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, **more})
@@ -209,31 +233,28 @@ def test_another_text_is_refused(gpt2_folder, tmp_path):
         hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
 
 
-def test_another_version_is_refused(gpt2_folder, corpus, tmp_path, monkeypatch):
+def test_another_version_is_refused(gpt2_folder, corpus, unfinished, monkeypatch):
     from headscope.statistics import judge_heads as judge
 
-    broken(gpt2_folder, corpus, tmp_path / "run", 3)
     real = judge.version
     monkeypatch.setattr(judge, "version", lambda n: "9.9" if n == "torch" else real(n))
     with pytest.raises(RunError, match=r"its versions torch was '.*', and here it is '9\.9'"):
-        hs.classify(str(gpt2_folder), corpus, out=tmp_path / "run", **OPTIONS)
+        hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
 
-def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, tmp_path, monkeypatch):
+def test_other_code_of_the_same_version_is_refused(gpt2_folder, corpus, unfinished, monkeypatch):
     from headscope.runs import checkpoint
 
-    broken(gpt2_folder, corpus, tmp_path / "run", 3)
     monkeypatch.setattr(checkpoint, "_code", lambda: "0" * 64)
     with pytest.raises(RunError, match="headscope's own code has changed since"):
-        hs.classify(str(gpt2_folder), corpus, out=tmp_path / "run", **OPTIONS)
+        hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "restated", "foreign", "empty"])
 def test_a_damaged_state_is_named_and_overwrite_starts_anew(
-    gpt2_folder, corpus, whole, tmp_path, how
+    gpt2_folder, corpus, whole, unfinished, tmp_path, how
 ):
-    out = tmp_path / "run"
-    broken(gpt2_folder, corpus, out, 3)
+    out = unfinished
     path = state_of(out)
     raw = path.read_bytes()
     middle = len(raw) // 2
@@ -250,6 +271,8 @@ def test_a_damaged_state_is_named_and_overwrite_starts_anew(
         hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
     assert str(path) in str(error.value)
     assert "this is not what a run wrote" in str(error.value)
+    if how not in ("cut", "restated"):
+        return  # what starts anew does not hang on how a state was damaged
     told: list[str] = []
     hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, tell=told.append, **OPTIONS)
     assert told[0].startswith("starts anew, because ")
@@ -258,10 +281,10 @@ def test_a_damaged_state_is_named_and_overwrite_starts_anew(
 
 
 def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
-    gpt2_folder, corpus, whole, tmp_path
+    gpt2_folder, corpus, whole, another, tmp_path
 ):
     out = tmp_path / "run"
-    hs.classify(str(gpt2_folder), corpus, out=out, **{**OPTIONS, "seed": 1})
+    shutil.copytree(another, out)
     old = content(out)
     broken(gpt2_folder, corpus, out, 9, overwrite=True)
     assert content(out) == old
@@ -272,19 +295,17 @@ def test_overwrite_goes_on_with_its_own_run_and_keeps_the_old_one_until_then(
 
 
 def test_a_run_killed_before_its_state_was_removed_is_finished(
-    gpt2_folder, corpus, whole, tmp_path
+    gpt2_folder, corpus, whole, another, unfinished
 ):
-    out = tmp_path / "run"
-    broken(gpt2_folder, corpus, out, 9)
+    out = unfinished
     state = state_of(out).read_bytes()
-    hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
-    state_of(out).parent.mkdir()
-    state_of(out).write_bytes(state)
+    shutil.copytree(whole, out)
     hs.classify(str(gpt2_folder), corpus, out=out, **OPTIONS)
     assert content(out) == content(whole)
     assert not state_of(out).exists()
     # another run there is not replaced
-    hs.classify(str(gpt2_folder), corpus, out=out, overwrite=True, **{**OPTIONS, "seed": 1})
+    shutil.rmtree(out)
+    shutil.copytree(another, out)
     state_of(out).parent.mkdir()
     state_of(out).write_bytes(state)
     with pytest.raises(RunError, match="holds a run already"):

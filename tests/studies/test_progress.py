@@ -6,9 +6,9 @@ import io
 import os
 import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +20,7 @@ from headscope.measure import progress as module
 from headscope.measure.progress import ProgressBar, ProgressOutput, progress_bar
 from headscope.measure.progress_steps import RunSteps, Steps
 from tests.helpers.dictionaries import save_dictionary
+from tests.helpers.shell import forked
 from tests.helpers.treebanks import save_treebanks
 
 SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
@@ -49,31 +50,37 @@ for progress in (False, True):
 """
 
 
-def seen_in_terminal(command: list[str]) -> tuple[str, str]:
-    """What a program writes to a terminal on standard error, and to a pipe on standard output."""
+def seen_in_terminal(code: str, words: list[str], folder: Path) -> tuple[str, str]:
+    """What a program writes to a terminal on standard error, and to a file on standard output."""
     reader, writer = pty.openpty()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer) as running:
+    out, ended = folder / "stdout", []
+
+    def run() -> None:
+        streams = [str(out), os.ttyname(writer)]
+        ended.append(forked(code, ["-c", *words], streams, {}, cwd=folder))
         os.close(writer)
-        seen = bytearray()
-        while True:
-            try:
-                part = os.read(reader, 4096)
-            except OSError:  # the other side is closed
-                break
-            if not part:
-                break
-            seen += part
-        out, _ = running.communicate(timeout=240)
+
+    running = Thread(target=run)
+    running.start()
+    seen = bytearray()
+    while True:
+        try:
+            part = os.read(reader, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        seen += part
+    running.join()
     os.close(reader)
-    assert running.returncode == 0, seen.decode()
-    return seen.decode(), out.decode()
+    assert ended == [0], seen.decode()
+    return seen.decode(), out.read_text()
 
 
 def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_there(
-    gpt2_folder, story
+    gpt2_folder, story, tmp_path
 ):
-    command = [sys.executable, "-c", PROGRAM, str(gpt2_folder), str(story)]
-    both, out = seen_in_terminal(command)
+    both, out = seen_in_terminal(PROGRAM, [str(gpt2_folder), str(story)], tmp_path)
     off, seen, rest = both.split("and then\r\n")
     assert (off, rest) == ("", "")
     assert "loading the model" in seen
@@ -105,7 +112,7 @@ for name, more in (("one", ["--quiet"]), ("two", [])):
 def test_the_command_shows_the_same_bar_unless_it_is_quiet(gpt2_folder, story, tmp_path):
     words = ["classify", str(gpt2_folder), "--corpus", str(story), "--types", "delimiter"]
     words += ["--no-twin", "--no-examples", str(tmp_path)]
-    both, _ = seen_in_terminal([sys.executable, "-c", COMMAND, *words])
+    both, _ = seen_in_terminal(COMMAND, words, tmp_path)
     quiet, seen, rest = both.split("ended with 0\r\n")
     assert (quiet, rest) == ("", "")
     assert re.search(r"reading attention: +\d+%", seen)
@@ -422,7 +429,11 @@ def work(monkeypatch) -> Seconds:
 
 
 @pytest.mark.parametrize(
-    "name", ["collapse", "headvis", "languages", "prune", "streaming", "sweep"]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "languages"))
+        for name in ("collapse", "headvis", "languages", "prune", "streaming", "sweep")
+    ],
 )
 def test_the_estimate_is_what_then_happens_within_a_factor(
     name, run_folder, gpt2_folder, story, tmp_path, work

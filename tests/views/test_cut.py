@@ -24,7 +24,7 @@ def mini() -> hs.Run:
 @pytest.fixture(scope="module")
 def wide() -> hs.Run:
     """A run of another text, with other types that can be told and others that cannot."""
-    return hs.classify("mini", "controlled", max_tokens=1500, twin=False)
+    return hs.load("atlas:mini")
 
 
 @pytest.fixture(scope="module")

@@ -213,7 +213,8 @@ def test_a_file_of_pairs_that_is_none_is_refused_by_line(tmp_path, text, message
 @pytest.fixture(scope="module")
 def mini_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("causes") / "mini"
-    hs.classify("mini", ["controlled", "gold"], max_tokens=6_000, out=folder, examples=False)
+    options = {"types": ["positional", "delimiter", "induction"], "max_tokens": 3_000}
+    hs.classify("mini", ["controlled", "gold"], out=folder, examples=False, **options)
     return folder
 
 

@@ -40,7 +40,7 @@ from tests.studies.function_vectors.planted_tasks import (
     tasks,
 )
 
-PLANTED = [(0.0, 0), (0.2, 2), (0.2, 3)]
+PLANTED = [(0.0, 0), (0.2, 2), pytest.param((0.2, 3), marks=pytest.mark.slow)]
 """Noise on all weights, and its seed. With the seed 1 the model does too few of its tasks."""
 
 

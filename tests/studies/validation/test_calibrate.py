@@ -26,15 +26,25 @@ def printed(lines: RenderableType) -> str:
     return capture.get()
 
 
+FIRST, *OTHERS = LAYOUTS
+
+
+@pytest.fixture(
+    scope="module",
+    params=[FIRST, *(pytest.param(layout, marks=pytest.mark.slow) for layout in OTHERS)],
+)
+def layout(request) -> str:
+    """Whose model is classified; all layouts attend as built by a test below, which is quick."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def clean():
-    return calibrate_planted(noises=[0.0])
+def clean(layout):
+    return calibrate_planted(layouts=[layout], noises=[0.0])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
-    own = clean[clean["layout"] == layout]
-    planted = own[own["relation"] != ""]
+    planted = clean[clean["relation"] != ""]
     assert len(planted) == sum(head.relation is not None for head in HEADS)
     assert planted[~planted["found"]]["name"].tolist() == []
     assert planted[planted["false"] != ""][["name", "false"]].to_dict("records") == []
@@ -42,9 +52,8 @@ def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
     assert row.planted == f"{planted['found'].sum()} of {len(planted)}"
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_distractors_earn_no_false_tag(clean, layout):
-    own = clean[(clean["layout"] == layout) & (clean["relation"] == "")]
+def test_distractors_earn_no_false_tag(clean):
+    own = clean[clean["relation"] == ""]
     assert {
         "uniform",
         "random",
@@ -58,30 +67,29 @@ def test_distractors_earn_no_false_tag(clean, layout):
 
 
 @pytest.mark.slow
-def test_noise_that_drowns_the_weights_drowns_the_tags(clean, monkeypatch):
+def test_noise_that_drowns_the_weights_drowns_the_tags(clean, layout, monkeypatch):
     monkeypatch.setattr(sys.modules[calibrate_planted.__module__], "MAX_TOKENS", 4_000)
-    drowned = calibrate_planted(layouts=["gpt2"], noises=[5.0])
-    before = clean[clean["layout"] == "gpt2"]["found"].sum()
-    assert drowned["found"].sum() < before / 2
+    drowned = calibrate_planted(layouts=[layout], noises=[5.0])
+    assert drowned["found"].sum() < clean["found"].sum() / 2
 
 
 def test_each_type_that_has_planted_heads_is_counted(clean):
     counts = Calibration(clean).by_type.set_index("type")
-    assert counts.loc["positional", "planted"] == counts.loc["positional", "found"] == 6
+    assert counts.loc["positional", "planted"] == counts.loc["positional", "found"] == 3
     assert "syntactic" not in counts.index  # weights that look at classes of words know no syntax
     assert counts.loc["distractor", "planted"] == 0
     assert counts["false_tags"].sum() == 0
-    assert "6 of 6, 0 false" in printed(planted_table(Calibration(clean).by_type))
+    assert "3 of 3, 0 false" in printed(planted_table(Calibration(clean).by_type))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, layout):
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_planted_models_load_like_any_other_and_attend_as_built(tmp_path, name):
     import torch
 
     from headscope.models.engines.engine import stream_patterns
 
     words = ["<bos>", "<unk>", "the", "old", "king", "lost", "a", "ring", ".", "he", "near", "Anna"]
-    model = load_model(str(save_planted(layout, words, tmp_path / layout)))
+    model = load_model(str(save_planted(name, words, tmp_path / name)))
     ids = [0, *(words.index(w) for w in "the old king near Anna lost a ring . he".split())]
     patterns = {}
     stream_patterns(model.engine, torch.tensor([ids]), lambda i, p: patterns.update({i: p[0]}))
