@@ -11,6 +11,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.containers import HELD, container_windows
+from tests.helpers.refusals import judged
 from tests.relations.question_heads import Look, after_same_token, look, same_token
 
 DOCUMENTS = 16
@@ -142,7 +143,7 @@ def scored(windows: list[Window], heads: list[tuple[Look, float]]) -> list[Any]:
     def patterns(window: Window) -> np.ndarray:
         return np.stack([look(window, *head) for head in heads])[None]
 
-    return [*hs.score_patterns(patterns, windows, types=["binding"]).evidence.itertuples()]
+    return [*judged(hs.score_patterns(patterns, windows, types=["binding"])).itertuples()]
 
 
 NOISES = (0.0, 0.1, 0.2, 0.5)
@@ -204,6 +205,7 @@ def test_a_head_that_finds_what_is_held_is_tagged(noisy, noise):
 @pytest.mark.parametrize("habit", LAZY)
 def test_a_lazy_head_is_refused(lazy, habit):
     assert lazy[habit].verdict in {"no", "narrowly refused"}
+    assert lazy[habit].refused_alone
 
 
 def test_who_knows_a_colour_a_kind_or_a_sentence_alone_has_half_of_it_elsewhere(lazy):

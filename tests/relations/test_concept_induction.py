@@ -11,6 +11,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, spelled_within, word_windows
+from tests.helpers.refusals import judged
 
 DOCUMENTS = 16
 Look = Callable[[Window, int], int | list[int]]
@@ -130,7 +131,7 @@ def rows(windows) -> dict[tuple[str, float], pd.Series]:
     def patterns(window: Window) -> np.ndarray:
         return np.stack([look(window, *head) for head in heads.values()])[None]
 
-    found = hs.score_patterns(patterns, windows, types=["concept-induction"]).evidence
+    found = judged(hs.score_patterns(patterns, windows, types=["concept-induction"]))
     return dict(zip(heads, (row for _, row in found.iterrows()), strict=True))
 
 
@@ -184,6 +185,7 @@ def test_a_head_that_goes_by_words_is_tagged(rows, noise):
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_a_lazy_head_is_refused(rows, habit, noise):
     assert rows[habit, noise]["verdict"] == "no"
+    assert rows[habit, noise]["refused_alone"]
 
 
 def test_a_head_of_both_kinds_is_tagged_and_one_that_goes_by_tokens_mostly_is_not(windows):

@@ -12,6 +12,7 @@ import headscope as hs
 from headscope.corpus.window import Window
 from headscope.relations.filter import FLOOR
 from headscope.stimuli.item_lists import CATEGORIES, FAMILIES, LURE, choice_windows
+from tests.helpers.refusals import judged
 from tests.relations.question_heads import Look, after_same_token, look, same_token
 
 DOCUMENTS = 16
@@ -140,7 +141,7 @@ def verdicts(windows: list[Window], heads: list[tuple[Look, float]]) -> list[dic
     def patterns(window: Window) -> np.ndarray:
         return np.stack([look(window, *head) for head in heads])[None]
 
-    evidence = hs.score_patterns(patterns, windows, types=["filter"]).evidence
+    evidence = judged(hs.score_patterns(patterns, windows, types=["filter"]))
     return [
         {row.relation: row for row in rows.itertuples()} for _, rows in evidence.groupby("head")
     ]
@@ -204,6 +205,7 @@ def test_a_head_that_finds_what_fits_is_tagged_in_both_families(noisy, noise):
 @pytest.mark.parametrize("habit", LAZY)
 def test_a_lazy_head_is_refused(lazy, habit):
     assert {row.verdict for row in lazy[habit].values()} <= {"no", "narrowly refused"}
+    assert all(row.refused_alone for row in lazy[habit].values())
 
 
 def test_what_looks_at_items_whatever_is_asked_gains_nothing(lazy):

@@ -12,6 +12,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.stimuli.facts import HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY, fact_windows
+from tests.helpers.refusals import judged
 from tests.relations import question_heads
 
 DOCUMENTS = 16
@@ -130,7 +131,7 @@ def scored(windows: list[Window], heads: list[tuple[Look, float]]):
     def patterns(window: Window) -> np.ndarray:
         return np.stack([look(window, *head) for head in heads])[None]
 
-    return hs.score_patterns(patterns, windows, types=["retrieval"]).evidence
+    return judged(hs.score_patterns(patterns, windows, types=["retrieval"]))
 
 
 def test_each_place_is_asked_for_and_nothing_leads_there_by_the_same_word(windows):
@@ -187,6 +188,7 @@ def test_a_head_that_finds_what_is_asked_for_is_tagged(rows, noise):
 @pytest.mark.parametrize("habit", HABITS)
 def test_a_lazy_head_is_refused(rows, habit):
     assert rows[habit].verdict in {"no", "narrowly refused"}
+    assert rows[habit].refused_alone
     assert rows[habit].mass <= 0.6
 
 
