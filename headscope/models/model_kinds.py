@@ -91,10 +91,10 @@ def refuse_encoder(model: Any, task: str) -> None:
     if not model.attention_kind.predicts_next:
         reason = REFUSED.get(task, "it is about predicting the next token, which it does not")
         # a command may go by way of another, so all are named that this is true of
-        alike = [name for name, why in REFUSED.items() if why == reason] or [task]
-        verb = "does" if len(alike) == 1 else "do"
+        refused = [name for name, why in REFUSED.items() if why == reason] or [task]
+        verb = "does" if len(refused) == 1 else "do"
         raise ModelError(
-            f"{model.name}: {' and '.join(alike)} {verb} not take an encoder "
+            f"{model.name}: {' and '.join(refused)} {verb} not take an encoder "
             f"({model.architecture}): {reason}; "
             f"{_WORK}, and so do {', '.join(ALSO)}"
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, PATH, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, Default, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.heads import head_name
@@ -59,13 +59,20 @@ ELSEWHERE = {
 """What is to be known of scores that no run repeats."""
 
 
+class VerifyOptions(Again, total=False):
+    """What `verify` may be asked beside the scores."""
+
+    prompts: Annotated[str | Path | None, maybe(PATH), Default(None)]
+    """LLMVis' `scripts/analyze_heads.py`, which its scores of seven models are of: the model reads
+    its prompts, and values are compared, not ranks alone."""
+
+
 @takes(
     run=A_RUN,
     model=maybe(NAME),
     measure=FLAG,
     scores=maybe(PATH),
     related=maybe(PATH),
-    prompts=maybe(PATH),
 )
 def verify(
     run: Result | str | Path,
@@ -74,9 +81,8 @@ def verify(
     measure: bool = True,
     scores: str | Path | None = None,
     related: str | Path | None = None,
-    prompts: str | Path | None = None,
     progress: Progress = True,
-    **again: Unpack[Again],
+    **options: Unpack[VerifyOptions],
 ) -> Verification:
     """Compare a run with published heads and scores of the same model.
 
@@ -91,19 +97,17 @@ def verify(
             The ranks of all heads are compared (`compare_ranks`).
         related: with `--scores`: what `headscope study weights --table related` wrote of the
             model, for published lists of heads that make words of words. See `compare_lists`.
-        prompts: LLMVis' `scripts/analyze_heads.py`, which its scores of seven models are of; the
-            model reads its prompts, and values are compared, not ranks alone.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the stimuli done and the stimuli in all.
-        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
-            `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
+        options: see `VerifyOptions`.
 
     Raises:
         ChoiceError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, or the
             file holds no scores.
     """
-    run = the_run(run)
+    run, prompts = the_run(run), options.pop("prompts", None)
+    again: Again = options  # the model's
     if prompts is not None and not measure:
         raise RunError(f"{prompts}: the model has to read these prompts; leave out --no-measure")
     lists = None if prompts is None else read_prompts(Path(prompts))
