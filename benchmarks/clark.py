@@ -28,6 +28,7 @@ from headscope.models.load import Model, load_model
 
 OFFSETS = range(-3, 3)
 DIRECTIONS = ("dep>head", "head>dep")
+Sums = dict[str, ndarray]
 SHORTEST, LONGEST = 2, 120
 """Words of a sentence that is read."""
 
@@ -62,14 +63,14 @@ def word_attention(model: Model, forms: list[str]) -> ndarray:
     mean = of_word.T / np.maximum(of_word.sum(0), 1)[:, None]
     attention = mean @ (pattern @ of_word)
     attention[..., np.arange(len(forms)), np.arange(len(forms))] = 0
-    return attention
+    return np.asarray(attention)
 
 
-def measure(model: Model, documents: Sequence[Document]) -> tuple[dict, dict, Counter]:
+def measure(model: Model, documents: Sequence[Document]) -> tuple[Sums, Sums, Counter[str]]:
     """Right predictions by label: of each direction and head, of each offset; and all words."""
-    right: dict = defaultdict(lambda: np.zeros((2, model.layers, model.heads)))
-    by_offset: dict = defaultdict(lambda: np.zeros(len(OFFSETS)))
-    count: Counter = Counter()
+    right: Sums = defaultdict(lambda: np.zeros((2, model.layers, model.heads)))
+    by_offset: Sums = defaultdict(lambda: np.zeros(len(OFFSETS)))
+    count: Counter[str] = Counter()
     for forms, heads, labels in sentences(documents):
         attention = word_attention(model, forms)
         predictions = attention.argmax(-1), attention.swapaxes(-1, -2).argmax(-1)
