@@ -121,6 +121,7 @@ _NO_CACHE = (
     "it asks which earlier keys may leave a cache, and an encoder, which reads all tokens at once, "
     "has none"
 )
+_NO_LOGITS = "effects are logits of the next token, and an encoder predicts none"
 _NO_VIEW = "TransformerLens' view, which it reads, is of causal models"
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -135,7 +136,9 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
         "study anatomy --check": _NO_VIEW,
-        "classify --writes": "effects are logits of the next token, and an encoder predicts none",
+        "ablate --only edges": "all its tokens see each other, and none can be run again by itself",
+        "ablate --only writes": _NO_LOGITS,
+        "classify --writes": _NO_LOGITS,
         "classify --engine lens": _NO_VIEW,
         "classify --chat": "--chat is for models that predict a next token, and this is none",
     }
