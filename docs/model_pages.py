@@ -222,6 +222,26 @@ def with_blocks(text: str, run: hs.Run, *, file: str) -> str:
     return text
 
 
+def overview() -> str:
+    """Tags of each type on all pages, and how many of those told each half of the text gives."""
+    pages: dict[str, dict[str, str]] = {}
+    for name in re.findall(r"^\| \[.+?\]\((.+?)\.md\)", index_text(), flags=re.MULTILINE):
+        text = (PAGES / f"{name}.md").read_text("utf-8")
+        block = re.search(r"generated: tags.*?end of tags", text, flags=re.DOTALL)
+        lines = block[0].splitlines()[3:-1] if block else []
+        cells = [line.strip("| ").split(" | ") for line in lines]
+        pages[name] = {row[0]: f"{row[2]}, {row[4]}" if row[2] != "0" else "0" for row in cells}
+    types = list(dict.fromkeys(kind for rows in pages.values() for kind in rows))
+    links = [f"[{name}]({name}.md)" for name in pages]
+    rows = [(kind, *(pages[name].get(kind, "not asked") for name in pages)) for kind in types]
+    return "\n".join(table(("tags, confirmed", *links), rows))
+
+
+def index_text() -> str:
+    """The page that lists the others."""
+    return (PAGES / "index.md").read_text("utf-8")
+
+
 def page_name(run: str) -> str:
     """The name of a run's page: that of the atlas, or of the folder.
 
@@ -283,6 +303,7 @@ def main(words: Sequence[str] | None = None) -> None:
         write(file, with_blocks(text, run, file=str(file)))
         run.atlas().savefig(file.with_suffix(".png"), dpi=110)
         print(f"written to {file}")
+    write(PAGES / "index.md", between_marks(index_text(), "overview", overview(), file="index.md"))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
+
+_bars_wanted = ContextVar("bars_wanted", default=True)
 
 
 def visible(token: str) -> str:
@@ -40,3 +44,18 @@ def print_above_bars(line: str) -> None:
     """Print a line to standard error, wherever that goes."""
     with above_bars():
         print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def no_other_bars() -> Iterator[None]:
+    """Within it libraries that headscope calls draw no bars either: the user wants none."""
+    token = _bars_wanted.set(False)
+    try:
+        yield
+    finally:
+        _bars_wanted.reset(token)
+
+
+def are_bars_wanted() -> bool:
+    """True where libraries that headscope calls may draw bars on standard error."""
+    return _bars_wanted.get()

@@ -7,11 +7,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.printing import print_above_bars
+from headscope.printing import no_other_bars, print_above_bars
 
 OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
@@ -122,7 +122,8 @@ def progress_bar(
     waits = progress is not False and person_waits()
     on_message = progress.on_message if isinstance(progress, ProgressOutput) else silent
     if not waits:
-        yield ProgressBar(silent, on_message, at_most=at_most)
+        with no_other_bars() if progress is False else nullcontext():
+            yield ProgressBar(silent, on_message, at_most=at_most)
         return
     with _drawn_bar(unit, loads=loads) as bar:
 

@@ -28,11 +28,14 @@ from headscope.models.checkpoint import check_blob
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
 from headscope.paths import exists, real_name
+from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
 """What a model in Hugging Face layout needs."""
 _IGNORED = ("*/*", "consolidated*")
 """Other formats of the same weights, and the weights once more under another name (Mistral)."""
+BAR_SECONDS = 2.0
+"""How long a download goes on before its bar appears."""
 WAYS_ON = (
     "mini, a local folder in Hugging Face layout or a .gguf file works without it, and "
     "smollm2 and minilm come from the package index"
@@ -134,7 +137,7 @@ def _snapshot(
                     allow_patterns=list(files),
                     ignore_patterns=list(_IGNORED),
                     local_files_only=local_files_only,
-                    tqdm_class=_LateBar,
+                    tqdm_class=_LateBar if are_bars_wanted() else _NoBar,
                 )
             )
     finally:
@@ -145,7 +148,14 @@ class _LateBar(tqdm):
     """The hub's progress bar, for what takes longer than two seconds."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"delay": 2.0, **kwargs})  # type: ignore[no-untyped-call]
+        super().__init__(*args, **{"delay": BAR_SECONDS, **kwargs})  # type: ignore[no-untyped-call]
+
+
+class _NoBar(tqdm):
+    """The hub's progress bar where the user wants none."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
 
 
 def _from_cache(name: str, revision: str | None, files: Sequence[str], reason: Exception) -> Path:

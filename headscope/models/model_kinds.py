@@ -90,8 +90,12 @@ def refuse_encoder(model: Any, task: str) -> None:
         )
     if not model.attention_kind.predicts_next:
         reason = REFUSED.get(task, "it is about predicting the next token, which it does not")
+        # a command may go by way of another, so all are named that this is true of
+        refused = [name for name, why in REFUSED.items() if why == reason] or [task]
+        verb = "does" if len(refused) == 1 else "do"
         raise ModelError(
-            f"{model.name}: {task} does not take an encoder ({model.architecture}): {reason}; "
+            f"{model.name}: {' and '.join(refused)} {verb} not take an encoder "
+            f"({model.architecture}): {reason}; "
             f"{_WORK}, and so do {', '.join(ALSO)}"
         )
 
@@ -117,6 +121,7 @@ _NO_CACHE = (
     "it asks which earlier keys may leave a cache, and an encoder, which reads all tokens at once, "
     "has none"
 )
+_NO_LOGITS = "effects are logits of the next token, and an encoder predicts none"
 _NO_VIEW = "TransformerLens' view, which it reads, is of causal models"
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -126,9 +131,14 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "export duo-attention": _NO_CACHE,
         "study weights": _NO_VIEW,
         "study patch": "it moves the logit of the next token, and an encoder predicts none",
+        "study features": "it splits scores of a stream that is normed before attention, as most "
+        "causal models do and most encoders do not",
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
-        "classify --writes": "effects are logits of the next token, and an encoder predicts none",
+        "study anatomy --check": _NO_VIEW,
+        "ablate --only edges": "all its tokens see each other, and none can be run again by itself",
+        "ablate --only writes": _NO_LOGITS,
+        "classify --writes": _NO_LOGITS,
         "classify --engine lens": _NO_VIEW,
         "classify --chat": "--chat is for models that predict a next token, and this is none",
     }

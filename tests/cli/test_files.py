@@ -73,6 +73,7 @@ def test_every_output_is_known():
         "gates",
         "heads_file",
         "pairs",
+        "prompts",
         "related",
         "run",
         "runs",

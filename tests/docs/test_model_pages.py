@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from docs.model_pages import PAGES, absent, clark, excerpt, new_page, telling, with_blocks
+from docs.generate import between_marks
+from docs.model_pages import (
+    PAGES,
+    absent,
+    clark,
+    excerpt,
+    index_text,
+    new_page,
+    overview,
+    telling,
+    with_blocks,
+)
 from headscope.runs.atlas import atlas_names
 
 
@@ -21,6 +32,15 @@ def minilm() -> hs.Run:
 def test_generation_changes_nothing(name):
     text = (PAGES / f"{name}.md").read_text("utf-8")
     assert with_blocks(text, hs.load(f"atlas:{name}"), file=name) == text
+
+
+def test_the_table_of_all_pages_is_theirs(minilm):
+    assert between_marks(index_text(), "overview", overview(), file="") == index_text()
+    held = minilm.evidence[minilm.evidence["tagged"].astype(bool)]
+    held = held[held["type"] == "syntactic"]
+    told = held["confirmed"].astype(float)
+    (line,) = (row for row in overview().splitlines() if row.startswith("| syntactic |"))
+    assert f" | {len(held)}, {(told == 1).sum()} of {told.notna().sum()} | " in line
 
 
 def test_a_page_that_says_otherwise_would_be_seen_and_a_new_one_is_whole(minilm):

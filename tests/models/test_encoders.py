@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -19,6 +21,7 @@ from transformers import (
 )
 
 import headscope as hs
+from docs.generate import encoder_table
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
 from headscope.models.layout.table import LAYOUTS
@@ -132,6 +135,7 @@ def test_report_and_show_have_the_later_half_of_a_pattern(run):
 ARGUMENTS = {
     "study patch": ("--clean", "n1 so v1", "--corrupt", "n2 so v1"),
     "export duo-attention": ("--out", "duo"),
+    "study features": ("L0H3", "--dictionary", "none"),
 }
 """Arguments beside the run, which stands for the model in these."""
 
@@ -142,7 +146,7 @@ def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_tabl
 ):
     monkeypatch.chdir(tmp_path)
     words, *option = task.split(" --")
-    model = run[1] if task in ARGUMENTS else folder
+    model = run[1] if task in ARGUMENTS or words == "ablate" else folder
     options = ["--" + option[0].split()[0], *option[0].split()[1:]] if option else []
     told = headscope(*words.split(), str(model), *options, *ARGUMENTS.get(task, ()))
     assert told.returncode == 2
@@ -151,13 +155,66 @@ def test_what_does_not_go_with_an_encoder_is_refused_with_the_reason_of_the_tabl
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("task", ["study anatomy", "study redundancy", "study directions"])
-def test_a_command_that_the_table_says_takes_an_encoder_takes_it(task, folder, run):
-    extra = ("L0H3",) if task == "study directions" else ()
-    model = folder if task == "study anatomy" else run[1]
-    told = headscope(*task.split(), str(model), *extra)
-    assert told.returncode == 0, told.stderr
-    assert task in ALSO
+TAKEN = {
+    "classify": "MODEL --corpus TEXT --types positional --max-tokens 600 --out run",
+    "heads": "RUN",
+    "why": "RUN L0H3",
+    "show": "RUN L0H0 n1",
+    "report": "RUN --out page.html",
+    "compare": "RUN RUN",
+    "ablate": "COPY --heads L0H3 --queries 4",
+    "explain": "MODEL --corpus TEXT --windows 8 --rank 0 --each none --no-twin --out rules.csv",
+    "verify": "RUN --as bert-base",
+    "draw atlas": "RUN --out atlas.png",
+    "draw film": "SWEEP",
+    "export gallery": "RUN --light",
+    "export atlas": "RUN",
+    "export headvis": "RUN --heads L0H3 --sequences 4",
+    "sweep run": "--models STEPS --revisions step1,step2 --corpus TEXT --types positional "
+    "--max-tokens 600 --engine-workers 0 --out sweep",
+    "sweep languages": "MODEL --corpus PUD --types positional --max-tokens 600 --no-twin "
+    "--engine-workers 0 --out languages",
+    "sweep emergence": "SWEEP",
+    "study anatomy": "MODEL",
+    "study redundancy": "RUN",
+    "study directions": "RUN L0H3",
+}
+"""Words of each command that takes an encoder; capitals stand for a path."""
+
+
+@pytest.fixture(scope="module")
+def paths(folder, text, run, tmp_path_factory):
+    root = tmp_path_factory.mktemp("paths")
+    for step in ("step1", "step2"):
+        shutil.copytree(folder, root / "steps" / step)
+    (root / "pud").mkdir()
+    for language in ("de", "en"):
+        shutil.copy(text, root / "pud" / f"{language}_pud-ud-test.conllu")
+    shutil.copytree(run[1], root / "copy")
+    steps = root / "steps"
+    words = TAKEN["sweep run"].replace("STEPS", str(steps)).replace("TEXT", str(text))
+    made = headscope("sweep", "run", *words.split(), cwd=root)
+    assert made.returncode == 0, made.stderr
+    return {
+        "MODEL": folder, "RUN": run[1], "TEXT": text, "COPY": root / "copy", "STEPS": steps,
+        "SWEEP": root / "sweep", "PUD": root / "pud",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("task", TAKEN)
+def test_a_command_that_the_table_says_takes_an_encoder_takes_it(task, paths, tmp_path):
+    words = [str(paths.get(word, word)) for word in TAKEN[task].split()]
+    told = headscope(*task.split(), *words, cwd=tmp_path)
+    if task == "verify":  # these heads are not BERT's
+        assert "this run has 1 layers" in told.stderr
+    else:
+        assert told.returncode == 0, told.stderr
+
+
+def test_each_row_of_the_table_is_tried():
+    rows = re.findall(r"^\| `headscope (.+?)` \| yes", encoder_table(), flags=re.MULTILINE)
+    assert {*rows} == {*TAKEN, "serve"}  # a page that waits for a browser
+    assert {*ALSO} <= {*rows}
 
 
 def test_an_encoder_without_its_head_for_words_is_read(tmp_path):

@@ -23,10 +23,12 @@ from headscope import cli
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import ModelError
 from headscope.models import bounded_retries
+from headscope.models import locate as locate_module
 from headscope.models.load import load_model
 from headscope.models.locate import locate
 from tests.helpers.hub import Fault, Hub, serve_hub, use
 from tests.helpers.models import save_model
+from tests.helpers.terminal import in_terminal
 
 GPT2, PYTHIA, BINARY = "openai-community/gpt2", "EleutherAI/pythia-70m", "someone/pickled"
 LARGE = r"/[0-9a-f]{64}$"
@@ -115,6 +117,27 @@ def test_a_revision_in_parts_is_read_and_offline_read_again(
     with pytest.raises(ModelError, match=r"'EleutherAI/pythia-70m' is no local folder, and the Hu"):
         load_model(PYTHIA)  # main was never fetched
     assert hub.requests == []
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_the_hubs_bar_is_drawn_in_a_terminal_unless_progress_is_off(
+    hub, keys_file, monkeypatch, progress
+):
+    terminal = in_terminal(monkeypatch)
+    monkeypatch.setattr(locate_module, "BAR_SECONDS", 0)
+    hs.classify("gpt2", keys_file, types=["positional"], twin=False, progress=progress)
+    assert ("Fetching" in terminal.getvalue()) is progress
+    assert (terminal.getvalue() == "") is not progress
+
+
+def test_the_command_is_quiet_about_the_hub_too(hub, keys_file, monkeypatch, tmp_path):
+    terminal = in_terminal(monkeypatch)
+    monkeypatch.setattr(locate_module, "BAR_SECONDS", 0)
+    words = ["why", "gpt2", "L0H0", "--corpus", str(keys_file), "--types", "positional", "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["headscope", *words])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert (end.value.code, terminal.getvalue()) == (0, "")
 
 
 def test_a_second_load_asks_for_the_commit_alone(hub, capsys):

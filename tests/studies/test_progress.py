@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import re
@@ -19,25 +18,16 @@ from headscope.errors import ArgumentError
 from headscope.measure import progress as module
 from headscope.measure.progress import ProgressBar, ProgressOutput, progress_bar
 from headscope.measure.progress_steps import RunSteps, Steps
+from headscope.models import load
+from headscope.models.locate import locate
+from headscope.printing import are_bars_wanted
+from headscope.studies.anatomy import parameter_count
 from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.shell import forked
+from tests.helpers.terminal import in_terminal
 from tests.helpers.treebanks import save_treebanks
 
 SMALL = {"twin": False, "examples": False, "types": ["delimiter", "positional"]}
-
-
-class Terminal(io.StringIO):
-    """Standard error as a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def in_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard error as a terminal; in the test itself, as pytest puts its own there before it."""
-    stderr = Terminal()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    return stderr
 
 
 PROGRAM = """
@@ -304,6 +294,13 @@ def test_every_study_takes_progress_and_shows_a_bar_unless_it_is_off():
             assert any(each.kind is each.VAR_KEYWORD for each in parameters.values()), name
 
 
+def locate_with_a_bar(*arguments, **how):
+    """A model's folder, which the hub's client fetches with a bar of its own if it may."""
+    if are_bars_wanted():
+        sys.stderr.write("the hub's bar")
+    return locate(*arguments, **how)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -317,6 +314,8 @@ def test_a_study_shows_its_bar_in_a_terminal_and_none_when_it_is_off(
 ):
     terminal = in_terminal(monkeypatch)
     monkeypatch.setattr(module, "QUIET_SECONDS", 0)
+    for reader in (load, parameter_count):
+        monkeypatch.setattr(reader, "locate", locate_with_a_bar)
     call = STUDIES[name]
     call(str(run_folder), str(gpt2_folder), story, tmp_path / "off", progress=False)
     assert terminal.getvalue() == ""

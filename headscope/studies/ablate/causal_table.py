@@ -124,6 +124,8 @@ def ablate(
         model = model_of(run, longest=LENGTH, **again)
         if model.parts:
             refuse_encoder(model, "ablate")
+        if only in ("edges", "writes"):
+            refuse_encoder(model, f"ablate --only {only}")
         reading = _Reading(run, model, corpora, seed, bar)
         tables = []
         if only == "writes":

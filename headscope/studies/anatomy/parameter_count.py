@@ -66,18 +66,20 @@ def anatomy(
     model = str(model)
     if (device := load_options.get("device", "auto")) != "auto" and not check:
         raise HeadscopeError(f"device is {device!r}, but only a check runs the model; ask for one")
-    source = find_source(model, weights=check, revision=load_options.get("revision"))
-    dimensions = source.dimensions
-    tokens = context if context is not None else dimensions.context or CONTEXT
-    caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
-    counts = count(source.shapes, dimensions)
-    rows = parameter_rows(dimensions, counts)
-    notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
-    notes += _cache_remarks(source, tokens)
-    checks: tuple[AnatomyCheck, ...] = ()
-    if check:
-        with progress_bar(progress, "checking layers", unit="steps") as bar:
-            checks = _checks(model, source, rows, notes, (load_options, Steps(bar, 2).advance))
+    # what is fetched without a check is a configuration, which takes no bar
+    with progress_bar(progress if check else False, "checking layers", unit="steps") as bar:
+        source = find_source(model, weights=check, revision=load_options.get("revision"))
+        dimensions = source.dimensions
+        tokens = context if context is not None else dimensions.context or CONTEXT
+        caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
+        counts = count(source.shapes, dimensions)
+        rows = parameter_rows(dimensions, counts)
+        notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
+        notes += _cache_remarks(source, tokens)
+        checks: tuple[AnatomyCheck, ...] = ()
+        if check:
+            loading = (load_options, Steps(bar, 2).advance)
+            checks = _checks(model, source, rows, notes, loading)
     cache_options = (tokens, batch, dtype)
     return Anatomy(
         model, source.counted_from, dimensions, rows, caches, *cache_options, checks, tuple(notes)

@@ -10,7 +10,7 @@ from typing import Any
 from headscope.arguments import FLAG, NAME, NAMES, Kind, either, maybe, takes
 from headscope.errors import HeadscopeError, ModelError, RunError
 from headscope.heads import check_head
-from headscope.measure.progress import Progress
+from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.paths import exists
 from headscope.relations import QUICK, relations_of
@@ -155,7 +155,8 @@ class _Reading:
 
         backend = SomeHeads()
         try:
-            opened = backend.open(self.model, **self.settings.loading())
+            with progress_bar(progress):
+                opened = backend.open(self.model, **self.settings.loading())
         except ModelError as error:
             raise self._neither(error) from error
         heads = [opened.head_names.parse(name) for name in names]

@@ -22,6 +22,7 @@ from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.loss import network_of
+from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.head_relation import head_relation
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
@@ -101,6 +102,7 @@ def features(
     of_head = head_relation(run, head, relation, corpus, seed=seed)
     with progress_bar(progress, "reading features", unit="windows") as bar:
         model = model_of(run, longest=LENGTH, **again)
+        refuse_encoder(model, "study features")
         network = network_of(model)  # refuses what the fused engine does not run
         width = network.get_input_embeddings().weight.shape[1]
         loaded = load_dictionary(dictionary, d_model=width, layer=of_head.layer)

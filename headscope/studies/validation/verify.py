@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 from pathlib import Path
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, PATH, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, Default, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.heads import head_name
@@ -20,6 +20,7 @@ from headscope.runs.reopen_model import Again
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
 from headscope.studies.validation.published_scores import (
+    PUBLISHED,
     PUBLISHED_LISTS,
     RANK_COLUMNS,
     by_layer,
@@ -37,6 +38,13 @@ from headscope.studies.validation.published_scores import (
     shipped_scores,
 )
 from headscope.studies.validation.published_stimulus import MATRICES, diagonal_scores
+from headscope.studies.validation.short_prompts import (
+    ACCEPTED,
+    BEGINNING,
+    STRONG,
+    prompt_scores,
+    read_prompts,
+)
 from headscope.studies.validation.verify_result import Verification
 
 FUZZY = {("gpt2-small", 5, 8), ("gpt2-small", 5, 9), ("gpt2-small", 0, 10)}
@@ -49,6 +57,14 @@ ELSEWHERE = {
     "arg-max word is right: hit_rate in evidence.csv is the like of it, and mass is not"
 }
 """What is to be known of scores that no run repeats."""
+
+
+class VerifyOptions(Again, total=False):
+    """What `verify` may be asked beside the scores."""
+
+    prompts: Annotated[str | Path | None, maybe(PATH), Default(None)]
+    """LLMVis' `scripts/analyze_heads.py`, which its scores of seven models are of: the model reads
+    its prompts, and values are compared, not ranks alone."""
 
 
 @takes(
@@ -66,7 +82,7 @@ def verify(
     scores: str | Path | None = None,
     related: str | Path | None = None,
     progress: Progress = True,
-    **again: Unpack[Again],
+    **options: Unpack[VerifyOptions],
 ) -> Verification:
     """Compare a run with published heads and scores of the same model.
 
@@ -83,15 +99,18 @@ def verify(
             model, for published lists of heads that make words of words. See `compare_lists`.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the stimuli done and the stimuli in all.
-        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
-            `cpu`, `cuda`, …, where `auto`, the default, takes a GPU when there is one.
+        options: see `VerifyOptions`.
 
     Raises:
         ChoiceError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, or the
             file holds no scores.
     """
-    run = the_run(run)
+    run, prompts = the_run(run), options.pop("prompts", None)
+    again: Again = options  # the model's
+    if prompts is not None and not measure:
+        raise RunError(f"{prompts}: the model has to read these prompts; leave out --no-measure")
+    lists = None if prompts is None else read_prompts(Path(prompts))
     model_name = model or str(run.info["model"]["name"])
     ranks, ranked, notes = _ranked(run, scores, model_name, related)
     known = pd.read_csv(data_folder() / "known_heads.csv")
@@ -114,8 +133,13 @@ def verify(
             "published scores have 100 or 50 tokens and none"
         )
     heads, compared = _recall(run, known), _compare(run, matrices, measured)
+    if lists is not None:
+        with progress_bar(progress, "reading the published prompts", unit="prompts") as bar:
+            rows = _compare_on_prompts(run, model_name, lists, again, bar)
+        compared = pd.concat([item for item in (compared, rows) if len(item)], ignore_index=True)
     name = name if name in names else str(ranked)
-    return Verification(name, heads, compared, measured is not None, tuple(notes), ranks)
+    is_measured = measured is not None or lists is not None
+    return Verification(name, heads, compared, is_measured, tuple(notes), ranks)
 
 
 def _ranked(
@@ -260,23 +284,47 @@ def _compare(
         if table.empty or matrix is None:
             continue
         published = by_layer(table, "value", matrix.shape)
-        difference = np.abs(matrix - published)
         accepted = metric.accepted_elsewhere if measured is None else metric.accepted
-        layer, head = np.unravel_index(difference.argmax(), difference.shape)
-        strong = metric.strong
-        rows.append(
-            {
-                "metric": name,
-                "relation": metric.relation,
-                "pearson": float(np.corrcoef(matrix.ravel(), published.ravel())[0, 1]),
-                "largest_difference": float(difference.max()),
-                "at": head_name(int(layer), int(head)),
-                "accepted": accepted,
-                "within": bool(difference.max() <= accepted),
-                "same_set": bool(((matrix >= strong) == (published >= strong)).all()),
-            }
-        )
+        rows.append(_score_row((name, metric.relation), matrix, published, accepted, metric.strong))
     return pd.DataFrame(rows, columns=_SCORE_COLUMNS)
+
+
+def _compare_on_prompts(
+    run: Result, model_name: str, lists: tuple[list[str], list[str]], again: Again, bar: OnProgress
+) -> pd.DataFrame:
+    """A row per score of LLMVis, as this run's model gives it on the same prompts."""
+    from headscope.runs.reopen_model import model_of
+
+    table = shipped_scores()
+    table = table[table["metric"].str.startswith(BEGINNING)]
+    published = table[table["model"] == shipped_name(model_name)]
+    if published.empty:
+        raise ChoiceError("model with LLMVis' scores", model_name, sorted(set(table["model"])))
+    _check_shape(run, model_name, published.iloc[:0], published)
+    rows = []
+    for metric, matrix in prompt_scores(model_of(run, **again), *lists, bar).items():
+        of_metric = by_layer(published[published["metric"] == metric], "value", matrix.shape)
+        names = (metric, PUBLISHED[metric].relation)
+        rows.append(_score_row(names, matrix, of_metric, ACCEPTED, STRONG))
+    return pd.DataFrame(rows, columns=_SCORE_COLUMNS)
+
+
+def _score_row(
+    names: tuple[str, str], matrix: ndarray, published: ndarray, accepted: float, strong: float
+) -> dict[str, object]:
+    """A metric and its relation, and how far a matrix is from the published one."""
+    difference = np.abs(matrix - published)
+    layer, head = np.unravel_index(difference.argmax(), difference.shape)
+    return {
+        "metric": names[0],
+        "relation": names[1],
+        "pearson": float(np.corrcoef(matrix.ravel(), published.ravel())[0, 1]),
+        "largest_difference": float(difference.max()),
+        "at": head_name(int(layer), int(head)),
+        "accepted": accepted,
+        "within": bool(difference.max() <= accepted),
+        "same_set": bool(((matrix >= strong) == (published >= strong)).all()),
+    }
 
 
 _SCORE_COLUMNS = ["metric", "relation", "pearson", "largest_difference", "at", "accepted"]
