@@ -31,6 +31,9 @@ COLUMNS = [
     "noised",
     "lost",
     "attention_lost",
+    "same_recovered",
+    "same_lost",
+    "carries_answer",
 ]
 LISTED = 12
 """Heads, and edges, that the terminal and the figure show; the table has all."""
@@ -48,12 +51,17 @@ class Patching(Study):
     between the prompts that the part restores in the corrupt one, `lost` the share that goes with
     the corrupt part in the clean one; with `attention_` before it when its attention alone is
     exchanged. 1 is all of the difference, below 0 the part works against it. Shares of parts do not
-    add up to 1."""
+    add up to 1. `same_recovered` and `same_lost` are the same with the part of the third prompt,
+    which shares the clean one's answer; a part that carries the answer, and not the words that the
+    clean prompt has it from, restores at least three quarters as much and costs at most a quarter
+    as much (`carries_answer`)."""
     clean: float
     """The metric after the clean prompt; `corrupt` after the other."""
     corrupt: float
     compared: tuple[str, ...] = ()
     """The two tokens whose logits are compared; none for a metric of one's own."""
+    same_answer: float | None = None
+    """The metric after the third prompt, where there is one."""
 
     def figure(self) -> Figure:
         """Bars of what the largest heads and edges restore and lose, the largest on top."""
@@ -87,11 +95,13 @@ def patch_lines(result: Patching) -> RenderableType:
         f"{metric}: {result.clean:+.3f} after the clean prompt, {result.corrupt:+.3f} after the "
         "corrupt one"
     )
+    if result.same_answer is not None:
+        title += f", {result.same_answer:+.3f} after the same-answer one"
     parts: list[RenderableType] = [Text(title, style="bold")]
     for kind in ("head", "edge"):
         rows = result.patches[result.patches["kind"] == kind]
         if len(rows):
-            parts.append(_rendered(_largest(rows, kind), kind))
+            parts.append(_rendered(_largest(rows, kind), kind, result.same_answer is not None))
             if len(rows) > LISTED:
                 parts.append(Text(f"{LISTED} of {len(rows)} {kind}s, the largest", style="dim"))
     meaning = (
@@ -99,18 +109,27 @@ def patch_lines(result: Patching) -> RenderableType:
         "lost: share that goes with the corrupt part in the clean prompt; attention: the same with "
         "the part's attention alone. One pair of prompts; shares do not add up"
     )
+    if result.same_answer is not None:
+        meaning += (
+            ". Same answer: with the part of the third prompt, which gives as much back and takes "
+            "little if the part carries the answer"
+        )
     return Group(*parts, Text(meaning, style="dim"))
 
 
-def _rendered(rows: pd.DataFrame, kind: str) -> Table:
-    numbers = ("restored", "by attention", "lost", "by attention ")
-    rendered = plain_table(kind, "tags" if kind == "head" else "relation", *numbers, right=numbers)
+def _rendered(rows: pd.DataFrame, kind: str, third: bool) -> Table:
+    numbers = ["restored", "by attention", "lost", "by attention "]
+    same = ["same answer restored", "same answer lost"] if third else []
+    names = [kind, "tags" if kind == "head" else "relation", *numbers, *same]
+    rendered = plain_table(*names, *(["carries the answer"] if third else []), right=numbers + same)
     for row in rows.itertuples():
-        shares = (row.recovered, row.attention_recovered, row.lost, row.attention_lost)
+        shares = [row.recovered, row.attention_recovered, row.lost, row.attention_lost]
+        shares += [row.same_recovered, row.same_lost] if third else []
         rendered.add_row(
             _name(row),
             str(row.tags if kind == "head" else row.relation),
             *(f"{share:+.2f}" for share in shares),
+            *([row.carries_answer or "–"] if third else []),
         )
     return rendered
 

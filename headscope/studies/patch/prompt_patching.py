@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby, product
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Annotated, Unpack
 
@@ -42,6 +43,11 @@ EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 """Least difference of the metric between the prompts, as a share of its larger value: shares of a
 smaller one would be rounding."""
+LEAST_EFFECT = 0.05
+"""Share of the difference from which on it is said whether a part carries the answer; ours."""
+CARRIED = 0.75
+"""Share of its effect that a part which carries the answer must keep with the third prompt; ours. A
+part that knows the words of both others alone, and is silent after the third, keeps half of it."""
 
 
 class PatchOptions(Again, total=False):
@@ -53,6 +59,8 @@ class PatchOptions(Again, total=False):
     """The token that should follow the corrupt prompt; the model's own when None."""
     metric: Annotated[Metric | None, maybe(CALL), Default(None)]
     """A function of logits `[1, position, vocabulary]` instead of the logit difference."""
+    same_answer: Annotated[str | None, maybe(TEXT), Default(None)]
+    """A third prompt of as many tokens that leads to the clean one's answer by other words."""
 
 
 @takes(run=A_RUN, clean=TEXT, corrupt=TEXT, edges=whole(0))
@@ -84,18 +92,25 @@ def patch(
             with the patches done and in all.
         options: `answer` and `wrong`, the tokens whose logits are compared after the last token, by
             default those that the model finds likeliest after each prompt; `metric`, a function of
-            logits `[1, position, vocabulary]` instead; `source` and `device`, as for `ablate`.
+            logits `[1, position, vocabulary]` instead; `same_answer`, a third prompt, by which it
+            is said of each part whether it carries the answer or the clean prompt's words;
+            `source` and `device`, as for `ablate`.
 
     Raises:
         HeadscopeError: the prompts differ in their numbers of tokens, or nowhere; the metric is the
-            same for both; a word is several tokens; no such head, or none is tagged.
+            same for both, or for the third not much like the clean one's; a word is several
+            tokens; no such head, or none is tagged.
         ModelError: the model cannot be loaded or intervened on.
         RunError: the run has no model, or its weights have changed.
     """
     run = the_run(run)
     places = selected_heads(run, heads)
     words = [options.pop("answer", None), options.pop("wrong", None)]
-    for typed in (clean, corrupt, *words):
+    third = options.pop("same_answer", None)
+    prompts = {"clean": clean, "corrupt": corrupt}
+    if third is not None:
+        prompts["same-answer"] = third
+    for typed in (*prompts.values(), *words):
         check_unicode(typed or "")
     metric = options.pop("metric", None)
     if metric is not None and any(words):
@@ -105,35 +120,44 @@ def patch(
         model = model_of(run, **again)
         refuse_encoder(model, "study patch")
         rerunner = Rerunner(model)
-        windows = _prompts(model, clean, corrupt)
+        windows = _prompts(model, prompts)
         names: tuple[str, ...] = ()
         if metric is None:
-            compared = _compared(rerunner, windows, words)
+            compared = _compared(rerunner, windows[:2], words)
             metric, names = LogitDifference(*compared), tuple(model.tokenizer.spell(compared))
         pair = PromptPair.of(rerunner, windows, metric, sorted({layer for layer, _ in places}))
         _check_gap(pair)
-        steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
+        if pair.same_answer is not None:
+            _check_same_answer(pair, pair.same_answer.metric)
+        reruns = 4 if pair.same_answer is None else 6
+        steps = Steps(bar, reruns * (len(places) + min(EDGE_HEADS, len(places)) * edges))
         table = _table(run, pair, windows[0], places, edges, steps)
-    return Patching(model.name, table, pair.clean.metric, pair.corrupt.metric, names)
+    same = None if pair.same_answer is None else pair.same_answer.metric
+    return Patching(model.name, table, pair.clean.metric, pair.corrupt.metric, names, same)
 
 
-def _prompts(model: Model, clean: str, corrupt: str) -> list[Window]:
-    windows = [text_window(model, prompt) for prompt in (clean, corrupt)]
-    one, other = (window.tokens for window in windows)
-    if len(one) != len(other):
-        apart = next(
-            (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-            min(len(one), len(other)) - 1,
-        )
-        pieces = ["".join(window.strings[apart : apart + 4]) for window in windows]
-        raise HeadscopeError(
-            f"the clean prompt has {len(one)} tokens and the corrupt one {len(other)}; patches go "
-            f"from a token to the one in the same place, so both need as many. They differ from "
-            f"{pieces[0]!r} and {pieces[1]!r} on"
-        )
-    if (one == other).all():
-        raise HeadscopeError("both prompts are the same tokens: there is nothing to exchange")
-    return windows
+def _prompts(model: Model, prompts: Mapping[str, str]) -> list[Window]:
+    """The prompts in order, each of as many tokens as the others and different from them."""
+    windows = {name: text_window(model, prompt) for name, prompt in prompts.items()}
+    for (name, first), (other_name, second) in combinations(windows.items(), 2):
+        one, other = first.tokens, second.tokens
+        if len(one) != len(other):
+            apart = next(
+                (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+                min(len(one), len(other)) - 1,
+            )
+            pieces = ["".join(window.strings[apart : apart + 4]) for window in (first, second)]
+            raise HeadscopeError(
+                f"the {name} prompt has {len(one)} tokens and the {other_name} one {len(other)}; "
+                f"patches go from a token to the one in the same place, so both need as many. They "
+                f"differ from {pieces[0]!r} and {pieces[1]!r} on"
+            )
+        if (one == other).all():
+            raise HeadscopeError(
+                f"the {name} and the {other_name} prompt are the same tokens: there is nothing to "
+                "exchange"
+            )
+    return list(windows.values())
 
 
 def _compared(
@@ -163,6 +187,17 @@ def _check_gap(pair: PromptPair) -> None:
         raise HeadscopeError(
             f"the metric is {one:.6g} for the clean prompt and {other:.6g} for the corrupt one: "
             "there is no difference of which a head could restore a share"
+        )
+
+
+def _check_same_answer(pair: PromptPair, metric: float) -> None:
+    """Refuse a third prompt after which the metric is not much like the clean one's."""
+    share = (metric - pair.corrupt.metric) / (pair.clean.metric - pair.corrupt.metric)
+    if not share >= CARRIED:
+        raise HeadscopeError(
+            f"the metric is {metric:.6g} for the same-answer prompt, {pair.clean.metric:.6g} for "
+            f"the clean one and {pair.corrupt.metric:.6g} for the corrupt one: the model does not "
+            "give it the clean prompt's answer; another prompt with that answer would do"
         )
 
 
@@ -200,15 +235,13 @@ def _table(
 
 
 def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:
-    """The four reruns of each patch, in the order of the patches."""
-    numbers: dict[tuple[bool, bool], list[float]] = {}
-    for denoise, attention_only in product((True, False), (False, True)):
-        values: list[float] = []
-        for _, rows in groupby(patches, key=lambda patch: patch.layer):
-            for batch in _batches(list(rows), pair.rows_at_once):
-                values += pair.patched(batch, denoise=denoise, attention_only=attention_only)
-                steps.advance(len(batch))
-        numbers[denoise, attention_only] = values
+    """The reruns of each patch, in the order of the patches."""
+    numbers = {
+        (denoise, attention_only): _reruns(
+            pair, patches, steps, denoise=denoise, attention_only=attention_only
+        )
+        for denoise, attention_only in product((True, False), (False, True))
+    }
     table = pd.DataFrame(patches, columns=Patch._fields).astype({"query": "Int64", "key": "Int64"})
     clean, corrupt = pair.clean.metric, pair.corrupt.metric
     table.insert(0, "kind", np.where(table["query"].isna(), "head", "edge"))
@@ -221,7 +254,44 @@ def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.Dat
         table[name] = whole_value
         table[share] = (whole_value - start) / gap
         table[f"attention_{share}"] = (attention_value - start) / gap
-    return table
+    return _with_same_answer(table, pair, patches, steps)
+
+
+def _reruns(
+    pair: PromptPair,
+    patches: Sequence[Patch],
+    steps: Steps,
+    *,
+    denoise: bool,
+    attention_only: bool = False,
+) -> list[float]:
+    """The metric with each patch by itself."""
+    values: list[float] = []
+    for _, rows in groupby(patches, key=lambda patch: patch.layer):
+        for batch in _batches(list(rows), pair.rows_at_once):
+            values += pair.patched(batch, denoise=denoise, attention_only=attention_only)
+            steps.advance(len(batch))
+    return values
+
+
+def _with_same_answer(
+    table: pd.DataFrame, pair: PromptPair, patches: Sequence[Patch], steps: Steps
+) -> pd.DataFrame:
+    """The table with what each part of the third prompt does in the corrupt and the clean one."""
+    third, clean, corrupt = pair.same_answer, pair.clean, pair.corrupt
+    if third is None:
+        return table.assign(same_recovered=np.nan, same_lost=np.nan, carries_answer="")
+    gap = clean.metric - corrupt.metric
+    into_corrupt = _reruns(replace(pair, clean=third), patches, steps, denoise=True)
+    into_clean = _reruns(replace(pair, corrupt=third), patches, steps, denoise=False)
+    table["same_recovered"] = (np.array(into_corrupt, float) - corrupt.metric) / gap
+    table["same_lost"] = (clean.metric - np.array(into_clean, float)) / gap
+    restores, costs = table["recovered"] >= LEAST_EFFECT, table["lost"] >= LEAST_EFFECT
+    brings = table["same_recovered"] >= CARRIED * table["recovered"]
+    keeps = table["same_lost"] <= (1 - CARRIED) * table["lost"]
+    carries = (~restores | brings) & (~costs | keeps)
+    words = np.where(carries, "yes", "no")
+    return table.assign(carries_answer=np.where(restores | costs, words, ""))
 
 
 def _batches(patches: Sequence[Patch], size: int) -> Iterator[Sequence[Patch]]:

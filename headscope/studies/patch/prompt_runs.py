@@ -80,21 +80,22 @@ class PromptPair:
     metric: Metric
     clean: PromptRun
     corrupt: PromptRun
+    same_answer: PromptRun | None = None
+    """Of a third prompt that shares the clean one's answer."""
 
     @classmethod
     def of(
         cls, rerunner: Rerunner, windows: Sequence[Window], metric: Metric, layers: Sequence[int]
     ) -> PromptPair:
-        """Run both prompts, and store the attention of some layers.
+        """Run the prompts, and store the attention of some layers.
 
         Args:
             rerunner: the model.
-            windows: the clean and the corrupt prompt.
+            windows: the clean and the corrupt prompt, and the third one if there is one.
             metric: what is read of the logits.
             layers: numbers of the layers with heads that will be patched.
         """
-        clean, corrupt = (_run(rerunner, window, metric, layers) for window in windows)
-        return cls(rerunner, metric, clean, corrupt)
+        return cls(rerunner, metric, *(_run(rerunner, one, metric, layers) for one in windows))
 
     @torch.inference_mode()
     def patched(

@@ -41,7 +41,8 @@ from tests.studies.function_vectors.planted_tasks import (
 )
 
 PLANTED = [(0.0, 0), (0.2, 2), pytest.param((0.2, 3), marks=pytest.mark.slow)]
-"""Noise on all weights, and its seed. With the seed 1 the model does too few of its tasks."""
+"""Noise on all weights, and its seed. With the seeds 0 and 4 the model does too few of its tasks,
+with 6 it does six of them badly."""
 
 
 @pytest.fixture(scope="module")
