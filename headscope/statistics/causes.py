@@ -14,6 +14,7 @@ CAUSE_COLUMNS = [
     "effect", "ci_low", "ci_high", "control", "control_low", "control_high", "agrees",
     "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
     "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
+    "exchanged", "exchanged_low", "exchanged_high",
 ]  # fmt: skip
 FIRST_CAUSE_COLUMNS = 17
 """All that a table of headscope 0.2 has."""
@@ -153,7 +154,17 @@ def _edge_line(row: dict[str, object]) -> str:
         f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
         f"the token that follows loses {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
         f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than by the other"
-        f"{_q(row)}: {row['verdict']}"
+        f"{_exchanged(row)}{_q(row)}: {row['verdict']}"
+    )
+
+
+def _exchanged(row: dict[str, object]) -> str:
+    """What another token at the end of the edges changes, where that was measured."""
+    if pd.isna(row["exchanged"]):
+        return ""
+    return (
+        f"; looking at another query's target instead changes {row['exchanged']:.2f} times as much "
+        f"[{row['exchanged_low']:.2f}, {row['exchanged_high']:.2f}]"
     )
 
 

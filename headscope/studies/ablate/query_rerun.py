@@ -52,13 +52,17 @@ class Moves(NamedTuple):
     item: Int[ndarray, " cell"]
     """The row of each cell."""
     key: Int[ndarray, " cell"]
+    to: Int[ndarray, " item"] | None = None
+    """The key that the attention of each row goes to, by the same head; −1 for the sink, as all do
+    where there is none."""
 
     def between(self, start: int, stop: int) -> Moves:
         """Some of the rows, with their cells."""
         part = slice(start, stop)
         inside = (self.item >= start) & (self.item < stop)
         rows = (self.query[part], self.layer[part], self.head[part], self.draw[part])
-        return Moves(*rows, self.item[inside] - start, self.key[inside])
+        to = None if self.to is None else self.to[part]
+        return Moves(*rows, self.item[inside] - start, self.key[inside], to)
 
 
 class Changed(NamedTuple):
@@ -188,13 +192,18 @@ def _move(
     items = torch.from_numpy(touched).to(device)
     first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
     sinks = [None] * len(touched) if first is None else first.tolist()
-    rows = zip(touched.tolist(), attention[items], sinks, strict=True)
+    looked = zip(touched.tolist(), attention[items], sinks, strict=True)
     removed = torch.stack(
-        [attention_taken(moves, item, row, sink=sink) for item, row, sink in rows]
+        [attention_taken(moves, item, row, sink=sink) for item, row, sink in looked]
     )
     moved, change = removed.sum(-1), -removed
+    rows = torch.arange(len(items), device=device)
+    to = torch.full_like(items, -1)
+    if moves.to is not None:
+        to = torch.from_numpy(moves.to[touched]).to(device)
     if first is not None:  # a learned sink takes attention and writes nothing
-        change[torch.arange(len(items), device=device), :, first] += moved
+        to = torch.where(to < 0, first, to)
+    change[rows[to >= 0], :, to[to >= 0]] += moved[to >= 0]
     groups = attention.shape[1] // clean.value.shape[0]
     by_group = change.view(len(items), -1, groups, change.shape[-1])
     read[items] += torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float()).flatten(1, 2)
