@@ -19,7 +19,7 @@ from headscope.statistics.causes import (
     BEHAVIOURS,
     BREAKS,
     CAUSE_COLUMNS,
-    FIRST_CAUSE_COLUMNS,
+    EARLIER_CAUSE_COLUMNS,
     NO_CAUSE,
     UNTESTED,
     VERDICTS,
@@ -53,8 +53,8 @@ class RunTable:
     check: Check = _as_it_is
     """The table, given what was read, the run's heads and its `run.json`; a ValueError says what is
     wrong with it."""
-    first_columns: int | None = None
-    """Columns that the table had in an older headscope, if it had fewer."""
+    earlier: tuple[int, ...] = ()
+    """How many of the columns it had in older headscopes: those that came first."""
     title: str = ""
     """What it holds, for a message, where a study writes it."""
     study: str = ""
@@ -91,8 +91,8 @@ class RunTable:
     def _read(self, path: Path) -> pd.DataFrame:
         columns = self.columns
         columns_read = pd.read_csv(path, nrows=0).columns.tolist()
-        if self.first_columns is not None and len(columns_read) == self.first_columns:
-            columns = columns[: self.first_columns]
+        if len(columns_read) in self.earlier:
+            columns = columns[: len(columns_read)]
         if columns_read != columns:
             names = ", ".join(map(str, columns_read))
             raise ValueError(f"the columns are {names:.300}, expected {', '.join(self.columns)}")
@@ -112,7 +112,8 @@ def _check_causes(
     if "verdict" not in table:  # an older headscope
         words = np.where(table["agrees"], BREAKS, NO_CAUSE)
         verdict = np.where(table["behaviour"] == "away", "", words)
-        table = table.assign(relation="", verdict=verdict).reindex(columns=CAUSE_COLUMNS)
+        table = table.assign(relation="", verdict=verdict)
+    table = table.reindex(columns=CAUSE_COLUMNS)
     words = table["verdict"].astype(str).str.split(":").str[0]
     if unknown := sorted(set(words) - {*VERDICTS, ""}):
         raise ValueError(f"{unknown[0]!r:.60} is no verdict")
@@ -157,7 +158,7 @@ CAUSE_TABLE = RunTable(
         "agrees": "bool",
     },
     check=_check_causes,
-    first_columns=FIRST_CAUSE_COLUMNS,
+    earlier=EARLIER_CAUSE_COLUMNS,
     title="causes",
     study="ablate",
     done="ablated",

@@ -16,8 +16,8 @@ CAUSE_COLUMNS = [
     "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
     "exchanged", "exchanged_low", "exchanged_high",
 ]  # fmt: skip
-FIRST_CAUSE_COLUMNS = 17
-"""All that a table of headscope 0.2 has."""
+EARLIER_CAUSE_COLUMNS = (17, 31)
+"""How many of them tables of an older headscope have, one of 0.2 the first."""
 EDGES = "edges"
 SAME_ANSWER, REPLACED = "same-answer", "token replaced"
 BEHAVIOURS = {
