@@ -41,7 +41,7 @@ class _Taking:
     parts: list[Window] = field(default_factory=list)
     queries: Counter[str] = field(default_factory=Counter)
     """Contested queries in the parts, by relation."""
-    wanted: dict[str, list[Span]] = field(default_factory=dict)
+    needed_spans: dict[str, list[Span]] = field(default_factory=dict)
     """First and last token that each contested query needs, of relations that were looked for."""
     counted: dict[Span, Counter[str]] = field(default_factory=dict)
     """Contested queries of stretches that were taken before, by their first and last sentence."""
@@ -146,8 +146,8 @@ def _queries(
     for run, part in zip(_sentences(taking.window, taking.spans), taking.parts, strict=True):
         if run not in taking.counted:
             # what rules pick of a window is kept for the next relation
-            found = {r.id: contested_pairs(r, part, heuristics[r.id]) for r in relations}
-            taking.counted[run] = Counter({n: len(pairs.queries) for n, pairs in found.items()})
+            pairs_of = {r.id: contested_pairs(r, part, heuristics[r.id]) for r in relations}
+            taking.counted[run] = Counter({n: len(pairs.queries) for n, pairs in pairs_of.items()})
         counts.update(taking.counted[run])
     return counts
 
@@ -157,11 +157,11 @@ def _wanted_spans(
 ) -> Iterator[list[Span]]:
     """First and last token that each contested query needs, by relation; a window's stay known."""
     for relation in relations:
-        if relation.id not in taking.wanted:
-            taking.wanted[relation.id] = list(
+        if relation.id not in taking.needed_spans:
+            taking.needed_spans[relation.id] = list(
                 _spans_of(relation, taking.window, heuristics[relation.id])
             )
-        yield taking.wanted[relation.id]
+        yield taking.needed_spans[relation.id]
 
 
 def _spans_of(relation: Relation, window: Window, heuristic: ChosenBaseline) -> Iterator[Span]:
@@ -197,7 +197,7 @@ def stretches(window: Window, spans: Iterable[Span]) -> Iterator[Window]:
     for number, (first, last) in enumerate(_sentences(window, spans)):
         inside = np.flatnonzero((sentence >= first) & (sentence <= last))
         stop = min(int(inside[-1]) + 1, window.stop)
-        yield _stretch(window, max(window.begins, int(inside[0])), stop, number)
+        yield stretch(window, max(window.begins, int(inside[0])), stop, number)
 
 
 def _sentences(window: Window, spans: Iterable[Span]) -> list[Span]:
@@ -214,7 +214,7 @@ def _sentences(window: Window, spans: Iterable[Span]) -> list[Span]:
     return runs
 
 
-def _stretch(window: Window, start: int, stop: int, number: int) -> Window:
+def stretch(window: Window, start: int, stop: int, number: int) -> Window:
     """The tokens of `[start, stop)` behind what begins a text, with what lies among them whole."""
     begins = window.begins
     inner = window.inner[(window.inner >= start) & (window.inner < stop)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,9 +15,20 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
 from headscope.measure.batches import Batch, batches, in_memory
-from headscope.models.engines.engine import Rows, Tile, full_tile
+from headscope.measure.row_requests import ROW_CELLS
+from headscope.models.engines.engine import (
+    Entries,
+    QueryRows,
+    Request,
+    Rows,
+    Tile,
+    Vectors,
+    full_tile,
+)
+from headscope.models.engines.log_attention import Scores, log_probabilities
 from headscope.relations.query_sampling import LONG
 from headscope.stimuli.text import TEXT
 
@@ -85,25 +96,72 @@ def _run(
     model: Model, tokens: Int[Tensor, "window position"], by_layer: dict[int, list[Cells[T]]]
 ) -> list[tuple[T, ndarray]]:
     results: list[tuple[T, ndarray]] = []
+    length = tokens.shape[1]
+    # of a long window a layer's pattern would take gigabytes
+    by_head = length > LONG and _gives_vectors(model)
 
-    def on_layer(layer: int, rows: Iterable[Rows]) -> None:
+    def on_layer(layer: int, rows: Iterable[Any]) -> None:
         cells_here = by_layer.get(layer)
         if not cells_here:
             return
-        (pattern,) = rows
-        logarithms = model.engine.logarithms
-        values = _at(pattern, [(cells.head, cells.flat) for cells in cells_here], logarithms)
+        (of_layer,) = rows
+
+        def read(parts: list[tuple[int, ndarray]]) -> list[ndarray]:
+            if by_head:
+                return [_of_head(of_layer, head, flat, length) for head, flat in parts]
+            return _at(of_layer, parts, model.engine.logarithms)
+
+        values = read([(cells.head, cells.flat) for cells in cells_here])
         answers = list(zip(cells_here, values, strict=True))
         results.extend((cells.what, part) for cells, part in answers)
         followed = [(cells, cells.then(part)) for cells, part in answers if cells.then is not None]
         if followed:
-            follow_up = _at(pattern, [(cells.head, flat) for cells, flat in followed], logarithms)
+            follow_up = read([(cells.head, flat) for cells, flat in followed])
             results.extend(
                 (cells.what, part) for (cells, _), part in zip(followed, follow_up, strict=True)
             )
 
-    model.engine.run(tokens, [full_tile(*tokens.shape)], on_layer, max(by_layer) + 1)
+    requests: list[Request] = [Vectors() if by_head else full_tile(*tokens.shape)]
+    model.engine.run(tokens, requests, on_layer, max(by_layer) + 1)
     return results
+
+
+def _gives_vectors(model: Model) -> bool:
+    """True of the fused engine, where queries see no later keys."""
+    return model.engine.name == "fused" and model.attention_kind is CAUSAL
+
+
+def _of_head(
+    scores: Scores, head: int, flat: Int[ndarray, " cell"], length: int
+) -> Float[ndarray, " cell"]:
+    """The values of a head's cells: rows of which many are asked for are read whole, in turn."""
+    head_scores, heads = scores.of_head(head), scores.query.shape[1]
+    window, cell = np.divmod(flat, heads * length * length)
+    query, key = np.divmod(cell, length)
+    values = np.zeros(len(flat), np.float32)
+    for number in np.unique(window).tolist():
+        # what no query sees is 0
+        here = np.flatnonzero((window == number) & (key <= query))
+        queries, count = np.unique(query[here], return_counts=True)
+        dense_queries = queries[count >= DENSE]
+        dense = np.isin(query[here], dense_queries)
+        single, in_rows = here[~dense], here[dense]
+        if len(single):
+            entries = Entries(number, query[single], key[single])
+            values[single] = log_probabilities(head_scores, entries)[:, 0].exp().cpu().numpy()
+        at_once = max(1, ROW_CELLS // length)
+        for start in range(0, len(dense_queries), at_once):
+            request = QueryRows(number, dense_queries[start : start + at_once])
+            rows = log_probabilities(head_scores, request)[0, 0]
+            inside = in_rows[np.isin(query[in_rows], request.queries)]
+            places = np.searchsorted(request.queries, query[inside]) * request.keys + key[inside]
+            read = rows.flatten().index_select(0, torch.from_numpy(places).to(rows.device))
+            values[inside] = read.exp().cpu().numpy()
+    return values
+
+
+DENSE = 64
+"""Cells of a row from which on the row is read whole."""
 
 
 def _at(rows: Rows, parts: list[tuple[int, ndarray]], logarithms: bool) -> list[ndarray]:

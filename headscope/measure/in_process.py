@@ -21,7 +21,7 @@ from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.progress import OnProgress
 from headscope.measure.schedule import Step
 from headscope.measure.shadow import ShadowRequest, ShadowScore, ShadowText, score_shadows
-from headscope.measure.shadow_rows import rows_of_model
+from headscope.measure.shadow_rows import beginning_of, rows_of_model
 from headscope.models.batching import batch_tokens_on
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
@@ -113,7 +113,7 @@ class InProcess:
     ) -> list[ShadowScore]:
         """Shadows of some heads; see `headscope.measure.shadow.score_shadows`."""
         read = rows_of_model(self.model, batch_tokens=batch_tokens_on(self.model.device))
-        text = ShadowText(windows, tokens, seed)
+        text = ShadowText([beginning_of(window) for window in windows], tokens, seed)
         return score_shadows(read, text, relations, requests, progress=progress)
 
     def find_examples(

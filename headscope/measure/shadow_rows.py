@@ -10,11 +10,22 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.corpus.window import Window
+from headscope.measure.contested_sampling import stretch
 from headscope.measure.gather import Cells, read_cells
 from headscope.measure.shadow import ReadRows, RowTokens
 from headscope.models.load import Model
+from headscope.stimuli.text import TEXT
 
 Heads = Sequence[tuple[int, int]]
+LONGEST = 1_024
+"""Tokens of a window that are read again for shadows: cells of rows grow with their square."""
+
+
+def beginning_of(window: Window) -> Window:
+    """The window, or of a longer text its first `LONGEST` tokens, as a window of its own."""
+    if len(window) <= LONGEST or window.stimulus != TEXT.name:
+        return window
+    return stretch(window, window.begins, LONGEST, 0)
 
 
 def rows_of_model(model: Model, *, batch_tokens: int) -> ReadRows:

@@ -14,6 +14,7 @@ import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.measure import shadow as shadow_module
+from headscope.measure import shadow_rows
 from headscope.measure.shadow import (
     PRIOR,
     ROUNDS,
@@ -24,7 +25,7 @@ from headscope.measure.shadow import (
     predict,
     score_shadows,
 )
-from headscope.measure.shadow_rows import rows_of_patterns
+from headscope.measure.shadow_rows import beginning_of, rows_of_patterns
 from headscope.measure.surface import VIEWS, Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
@@ -312,3 +313,15 @@ def test_a_tag_that_no_shadow_could_test_is_said(monkeypatch):
     (note,) = (note for note in run.info["notes"] if "shadow" in note)
     assert note.startswith("1 tags were not tested against the head's shadow")
     assert note.endswith(det.id)
+
+
+def test_of_a_long_text_shadows_read_the_beginning_and_of_others_all(monkeypatch):
+    monkeypatch.setattr(shadow_rows, "LONGEST", 100)
+    long = next(window for window in gum_windows(4_000) if len(window) > 120)
+    short = replace(long, stimulus="facts")
+    beginning = beginning_of(long)
+    assert len(beginning) == 100
+    assert beginning.tokens.tolist() == long.tokens[:100].tolist()
+    assert beginning.words.last.max() < 100
+    assert beginning_of(short) is short
+    assert beginning_of(beginning) is beginning

@@ -257,8 +257,10 @@ def _targeted_queries(
             for query, targets in _by_query(pairs.targets).items():
                 keys_of.setdefault(query, []).extend(targets)
     for query, keys in keys_of.items():
-        own = set(window.tokens[keys].tolist())
-        others = [key for at in keys_of.values() for key in at if window.tokens[key] not in own]
+        target_tokens = set(window.tokens[keys].tolist())
+        others = [
+            key for at in keys_of.values() for key in at if window.tokens[key] not in target_tokens
+        ]
         # a draw of its own, so that the order of queries does not hang on it
         luck = np.random.default_rng([index, query, *keys])
         other = int(luck.choice(others)) if others else -1
@@ -283,9 +285,9 @@ def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
         for draw, to in ((ALL, -1), (AS_MUCH, -1), (ALL, query.other), *((d, -1) for d in draws)):
             cells.append(np.stack([np.full(len(query.targets), len(rows)), query.targets]))
             rows.append((query.query, tag.layer, tag.head, draw, to))
-    queries, layer, head, drawn, destination = np.array(rows, np.int64).T
+    queries, layer, head, draw_numbers, destination = np.array(rows, np.int64).T
     item, key = np.concatenate(cells, 1).astype(np.int64)
-    return Moves(queries, layer, head, drawn, item, key, destination)
+    return Moves(queries, layer, head, draw_numbers, item, key, destination)
 
 
 def _measured(tag: Tag, parts: Sequence[tuple[int, Changed]]) -> Measured:

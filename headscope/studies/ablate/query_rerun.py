@@ -192,9 +192,9 @@ def _move(
     items = torch.from_numpy(touched).to(device)
     first = None if clean.terms.sink is not None else (attention[items, 0] > 0).int().argmax(-1)
     sinks = [None] * len(touched) if first is None else first.tolist()
-    looked = zip(touched.tolist(), attention[items], sinks, strict=True)
+    per_row = zip(touched.tolist(), attention[items], sinks, strict=True)
     removed = torch.stack(
-        [attention_taken(moves, item, row, sink=sink) for item, row, sink in looked]
+        [attention_taken(moves, item, row, sink=sink) for item, row, sink in per_row]
     )
     moved, change = removed.sum(-1), -removed
     rows = torch.arange(len(items), device=device)
