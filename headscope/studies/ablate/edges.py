@@ -70,7 +70,8 @@ class TargetedQuery(NamedTuple):
     query: int
     targets: Int[ndarray, " target"]
     other: int = -1
-    """A target of another query there, of another token than these; −1 where there is none."""
+    """A target of another query, which this one sees too, of another token than these; −1 where
+    there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,14 +257,16 @@ def _targeted_queries(
         if pairs is not None:
             for query, targets in _by_query(pairs.targets).items():
                 keys_of.setdefault(query, []).extend(targets)
+    every_target = np.array([key for keys in keys_of.values() for key in keys], np.int64)
     for query, keys in keys_of.items():
-        target_tokens = set(window.tokens[keys].tolist())
-        others = [
-            key for at in keys_of.values() for key in at if window.tokens[key] not in target_tokens
-        ]
+        # of another query, seen by this one: a later token would tell it what comes
+        is_other = (every_target <= query) & ~np.isin(
+            window.tokens[every_target], window.tokens[keys]
+        )
+        others = every_target[is_other]
         # a draw of its own, so that the order of queries does not hang on it
         luck = np.random.default_rng([index, query, *keys])
-        other = int(luck.choice(others)) if others else -1
+        other = int(luck.choice(others)) if len(others) else -1
         yield TargetedQuery(index, query, np.unique(keys), other)
 
 

@@ -178,6 +178,30 @@ def test_a_head_that_writes_the_same_at_all_its_targets_is_told_from_one_that_re
     assert "looking at another query's target instead changes 0.00 times as much" in line
 
 
+def test_another_querys_target_is_an_earlier_token_and_another_one(planted, monkeypatch):
+    """A token that comes later would tell the query what it is to predict."""
+    runner, windows = planted
+    looks: list[tuple[int, int, list[int], np.ndarray]] = []
+    real = runner.run
+
+    def noted(tokens: np.ndarray, moves: Moves) -> object:
+        for item in np.flatnonzero(moves.to >= 0).tolist():
+            keys = moves.key[moves.item == item].tolist()
+            looks.append((int(moves.query[item]), int(moves.to[item]), keys, tokens))
+        return real(tokens, moves)
+
+    monkeypatch.setattr(runner, "run", noted)
+    tags = [
+        Tag(*matching.INDUCTION, name)
+        for name in ("induction/repeat", "positional/offset-1-random")
+    ]
+    silence_edges(runner, windows, tags, seed=0, queries=48)
+    assert len(looks) >= 48
+    for query, other, keys, tokens in looks:
+        assert other <= query
+        assert tokens[other] not in tokens[keys]
+
+
 def test_one_control_beside_another_is_no_cause(planted):
     runner, windows = planted
     (relation,) = (r for r in relations_of(["induction"]) if r.name == "repeat")
