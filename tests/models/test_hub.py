@@ -6,8 +6,11 @@ import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -270,10 +273,28 @@ def test_what_goes_wrong_is_one_message_with_exit_code_2_and_no_run(
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(f"headscope: {message}", line), line
+    said = capsys.readouterr().err
+    assert re.fullmatch(f"headscope: {message}.*\\n", said), said
     assert not (tmp_path / "runs").exists()
     assert list((tmp_path / "cache").rglob("*.incomplete")) == []
+
+
+def test_a_client_that_hangs_up_is_no_word_of_the_server_of_these_tests(hub, capsys):
+    """Its words would stand among those that a test reads."""
+    threads = set(threading.enumerate())
+    host, port = hub.url.removeprefix("http://").split(":")
+    for last in (False, False, False, True):
+        with socket.create_connection((host, int(port))) as client:
+            client.send(
+                b"GET /api/models/nobody/none/revision/main HTTP/1.0\r\n\r\n" if last else b"GET "
+            )
+            if last:
+                assert client.recv(1), "what hung up before has been taken"
+            else:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    while set(threading.enumerate()) - threads:
+        time.sleep(0.01)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_hub_that_fails_is_no_harm_to_what_was_fetched(hub, impatient):
