@@ -229,8 +229,8 @@ def choose_queries(
         if not candidates:
             continue
         candidates_at = [(int(queries.window[i]), int(queries.query[i])) for i in candidates]
-        readable = [_readable(reading, want.relation, *candidate) for candidate in candidates_at]
-        best = readable.index(True) if any(readable) else 0
+        readable = (_readable(reading, want.relation, *candidate) for candidate in candidates_at)
+        best = next((i for i, can_be_read in enumerate(readable) if can_be_read), 0)
         used.add(candidates[best])
         windows.add(candidates_at[best][0])
         mass = float(queries.mass[candidates[best]])

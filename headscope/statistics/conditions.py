@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float
+from numpy import ndarray
 
 from headscope.statistics.columns import MATCHED_ERROR, RULE_LOW
 from headscope.statistics.heuristic_words import rule_in_words
@@ -37,21 +39,45 @@ could tell the relation from a simple rule."""
 Row = Mapping[str, Any]
 """A row of `headscope.statistics.tags.with_rules` by its columns' names. Of effects, whose rule has
 a `sign`, numbers count upwards in the direction that is asked for."""
+_Number = Float[ndarray, " row"]
+_Truth = Bool[ndarray, " row"]
+
+
+class Numbers:
+    """Rows of `headscope.statistics.tags.with_rules`, each column as an array of floats.
+
+    >>> Numbers({"mass": 0.5, "beats": True})["beats"].tolist()
+    [1.0]
+    """
+
+    def __init__(self, rows: pd.DataFrame | Row) -> None:
+        self._rows = rows
+        self._columns: dict[str, _Number] = {}
+
+    def __getitem__(self, name: str) -> _Number:
+        if name not in self._columns:
+            self._columns[name] = np.atleast_1d(np.asarray(self._rows[name], dtype=float))
+        return self._columns[name]
+
+    def has(self, name: str) -> _Truth:
+        """Rows that have a number there."""
+        known: _Truth = ~np.isnan(self[name])
+        return known
 
 
 class Margin(NamedTuple):
     """Distance of a condition's number above its threshold in each row, with its 95 % interval."""
 
-    value: pd.Series
-    low: pd.Series
-    high: pd.Series
+    value: _Number
+    low: _Number
+    high: _Number
 
 
-def _within(value: pd.Series, error: pd.Series) -> Margin:
+def _within(value: _Number, error: _Number) -> Margin:
     return Margin(value, value - error, value + error)
 
 
-def _above(threshold: pd.Series | float, *numbers: pd.Series) -> Margin:
+def _above(threshold: _Number | float, *numbers: _Number) -> Margin:
     """A number and the ends of its interval, each less the threshold."""
     return Margin(*(number - threshold for number in numbers))
 
@@ -61,23 +87,20 @@ class Condition:
     """One thing that a tag asks for. `holds` is vectorised over rows, `say` speaks of one row."""
 
     name: str
-    holds: Callable[[pd.DataFrame], pd.Series]
+    holds: Callable[[Numbers], _Truth]
     say: Callable[[Row], str]
-    applies: Callable[[pd.DataFrame], pd.Series] | None = None
+    applies: Callable[[Numbers], _Truth] | None = None
     """Where it is asked at all; everywhere when None."""
     means: str = ""
     """What it asks, in a few words for who reads it the first time."""
-    margin: Callable[[pd.DataFrame], Margin] | None = None
+    margin: Callable[[Numbers], Margin] | None = None
     """How far above its threshold the number lies; None where no interval can be had of that."""
     says_interval: bool = False
     """True where `say` gives the interval of the margin."""
 
-    def is_narrow(self, table: pd.DataFrame) -> pd.Series:
+    def is_narrow(self, numbers: Numbers) -> _Truth | bool:
         """Rows where the interval of the margin holds 0: it would not refuse a head for sure."""
-        if self.margin is None:
-            return pd.Series(False, table.index)
-        margin = self.margin(table)
-        return (margin.high >= 0).astype(bool)
+        return False if self.margin is None else self.margin(numbers).high >= 0
 
     def account(self, row: Row, *, fails: bool, margins: Margin | None = None, i: int = 0) -> str:
         """What `say` says, and where it fails by how much, with an interval where there is one.
@@ -94,73 +117,76 @@ class Condition:
         """
         if not fails or self.margin is None or self.says_interval:
             return self.say(row)
-        margins = self.margin(pd.DataFrame([row])) if margins is None else margins
-        value, low, high = (float(end.iloc[i]) for end in margins)
+        margins = self.margin(Numbers(row)) if margins is None else margins
+        value, low, high = (float(end[i]) for end in margins)
         margin = "" if isnan(low) else f", margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
         return self.say(row) + margin
 
-    def fails(self, table: pd.DataFrame) -> pd.Series:
+    def fails(self, numbers: Numbers) -> _Truth:
         """Rows where it is asked and does not hold."""
-        failed = ~self.holds(table).astype(bool)
-        return failed if self.applies is None else failed & self.applies(table).astype(bool)
+        failed = ~self.holds(numbers)
+        return failed if self.applies is None else failed & self.applies(numbers)
 
     def is_asked(self, row: Row) -> bool:
         """True where it is asked of a row."""
-        return self.applies is None or bool(self.applies(pd.DataFrame([row])).iloc[0])
+        return self.applies is None or bool(self.applies(Numbers(row))[0])
 
 
-def _of_attention(table: pd.DataFrame) -> pd.Series:
-    return table["sign"].isna()
+def _of_attention(numbers: Numbers) -> _Truth:
+    return ~numbers.has("sign")
 
 
-def _decides(table: pd.DataFrame) -> pd.Series:
+def _decides(numbers: Numbers) -> _Truth:
     """Rows with contested queries in enough blocks for the test to say anything.
 
     Tables of an older headscope do not have it; it asked for as many queries as of a relation.
     """
-    is_older = table["contested_least_p"].isna()
-    enough = table["contested_low"].notna() & (table["contested_least_p"] < MAX_P)
-    return enough | (is_older & (table["contested_n"] >= table["fewest"]))
+    is_older = ~numbers.has("contested_least_p")
+    enough = numbers.has("contested_low") & (numbers["contested_least_p"] < MAX_P)
+    return enough | (is_older & (numbers["contested_n"] >= numbers["fewest"]))
 
 
-def _reachable(table: pd.DataFrame) -> pd.Series:
+def _reachable(numbers: Numbers) -> _Truth:
     """Rows whose bound of hits at contested queries a head that is always right exceeds.
 
     Its hit rate must be the margin above the rule's, and the rule's below Wilson's interval.
     """
-    rule, queries = table["contested_rule_rate"], table["contested_n"]
-    is_close = rule + table["beat_baseline_by"] > 1 + _ROUNDING
-    is_older = table["contested_least_p"].isna()
-    return ~is_close & (is_older | ~(rule >= queries / (queries + Z_95**2)))
+    rule, queries = numbers["contested_rule_rate"], numbers["contested_n"]
+    is_close = rule + numbers["beat_baseline_by"] > 1 + _ROUNDING
+    is_older = ~numbers.has("contested_least_p")
+    reachable: _Truth = ~is_close & (is_older | ~(rule >= queries / (queries + Z_95**2)))
+    return reachable
 
 
-def _few_contested(table: pd.DataFrame) -> pd.Series:
+def _few_contested(numbers: Numbers) -> _Truth:
     """Rows whose contested queries do not decide, or are so few that they may be of one kind.
 
     "Previous word, or the same word" is right at most of the last words of "as well as".
     """
-    return ~_contested(table) | (table["contested_n"] < table["fewest"])
+    return ~_contested(numbers) | (numbers["contested_n"] < numbers["fewest"])
 
 
-def _hits_over_rules(table: pd.DataFrame) -> Margin:
+def _hits_over_rules(numbers: Numbers) -> Margin:
     """Hits at contested queries over those of simple rules and the margin.
 
     At its upper end with the rules that the head's noise over all queries leaves: a rule is one to
     beat or none by a hair.
     """
-    rate, low, high = (table[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
-    rule, margin = table["contested_rule_rate"], table["beat_baseline_by"]
-    rule_low = table[RULE_LOW].fillna(rule)
+    rate, low, high = (numbers[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
+    rule, margin = numbers["contested_rule_rate"], numbers["beat_baseline_by"]
+    rule_low = np.where(numbers.has(RULE_LOW), numbers[RULE_LOW], rule)
     return Margin(rate - rule - margin, low - rule - margin, high - rule_low - margin)
 
 
-def _offset_bound(table: pd.DataFrame) -> pd.Series:
-    return table["best_offset_rate"] + table["beat_baseline_by"]
+def _offset_bound(numbers: Numbers) -> _Number:
+    bound: _Number = numbers["best_offset_rate"] + numbers["beat_baseline_by"]
+    return bound
 
 
-def _contested(table: pd.DataFrame) -> pd.Series:
+def _contested(numbers: Numbers) -> _Truth:
     """Rows where a simple rule is to be beaten, and the text holds enough queries to tell."""
-    return table["beat_baseline_by"].notna() & _decides(table)
+    contested: _Truth = numbers.has("beat_baseline_by") & _decides(numbers)
+    return contested
 
 
 def _interval(low: float, high: float) -> str:
@@ -205,8 +231,8 @@ def open_in_words(row: Row) -> str:
 
 
 def _decided_in_words(row: Row) -> str:
-    table = pd.DataFrame([row])
-    if not (_decides(table) & _reachable(table)).iloc[0]:
+    numbers = Numbers(row)
+    if not (_decides(numbers) & _reachable(numbers))[0]:
         return open_in_words(row)
     return f"{_contested_queries(row)} lie in enough documents to tell them apart"
 
@@ -216,13 +242,15 @@ def _contested_queries(row: Row) -> str:
     return f"{row['contested_n']:.0f} contested queries, where “{rule}” is wrong,"
 
 
-def _companion_margin(table: pd.DataFrame) -> pd.Series:
+def _companion_margin(numbers: Numbers) -> _Number:
     """The companion's mass less the floor, and where simple rules are to be beaten no more than the
     lower end of its lift's interval: a head that likes what may be asked for has the mass.
     """
-    mass = table["companion_mass"] - table["floor"]
-    low = table["companion_low"].where(table["companion_low"] != 0, -_ROUNDING)
-    return mass.where(table["beat_baseline_by"].isna(), np.minimum(mass, low.fillna(-np.inf)))
+    mass = numbers["companion_mass"] - numbers["floor"]
+    low = np.where(numbers["companion_low"] != 0, numbers["companion_low"], -_ROUNDING)
+    least = np.minimum(mass, np.where(np.isnan(low), -np.inf, low))
+    margin: _Number = np.where(numbers.has("beat_baseline_by"), least, mass)
+    return margin
 
 
 def _companion_in_words(row: Row) -> str:
@@ -240,7 +268,7 @@ _HITS = "hit rate: how often its largest attention is on a target"
 CONDITIONS = (
     Condition(
         QUERIES,
-        lambda t: t["taggable"] & (t["n"] >= t["fewest"]),
+        lambda t: (t["taggable"] > 0) & (t["n"] >= t["fewest"]),
         lambda r: (
             f"{r['n']} queries, needs {r['fewest']}"
             if r["taggable"]
@@ -284,7 +312,7 @@ CONDITIONS = (
         "second control",
         lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × second control {r['matched']:.3f}",
-        lambda t: t["matched"].notna(),
+        lambda t: t.has("matched"),
         means="mass on other keys of a simpler habit: of syntax, words of the same class at the "
         "same distance from other queries",
         margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
@@ -296,7 +324,7 @@ CONDITIONS = (
             f"lift over the second control {r['mass'] - r['matched']:.3f} ± {r[MATCHED_ERROR]:.3f},"
             " must lie above 0"
         ),
-        lambda t: t[MATCHED_ERROR].notna(),
+        lambda t: t.has(MATCHED_ERROR),
         means="mass − second control, with half its 95 % interval over documents",
         margin=lambda t: _within(t["mass"] - t["matched"], t[MATCHED_ERROR]),
         says_interval=True,
@@ -305,7 +333,7 @@ CONDITIONS = (
         "chance",
         lambda t: t["mass"] >= t["times_chance"] * t["chance"],
         lambda r: f"mass {r['mass']:.3f}, {r['times_chance']:g} × chance {r['chance']:.3f}",
-        lambda t: t["times_chance"].notna(),
+        lambda t: t.has("times_chance"),
         means="the mass must be several times what evenly spread attention has",
         margin=lambda t: _within(t["mass"] - t["times_chance"] * t["chance"], t["mass_error"]),
     ),
@@ -313,7 +341,7 @@ CONDITIONS = (
         "companion",
         lambda t: _companion_margin(t) >= 0,
         _companion_in_words,
-        lambda t: t["companion_mass"].notna(),
+        lambda t: t.has("companion_mass"),
         means="a second relation whose mass must reach the floor too: a positional head looks the "
         "same distance back in random tokens as in text",
         margin=lambda t: _within(_companion_margin(t), t["companion_error"]),
@@ -322,7 +350,7 @@ CONDITIONS = (
         "twin",
         lambda t: t["lift"] > t["twin_p999"],
         lambda r: f"lift {r['lift']:.3f}, shuffled twin's 99.9th percentile {r['twin_p999']:.3f}",
-        lambda t: t["twin_p999"].notna(),
+        lambda t: t.has("twin_p999"),
         means="a null model: the same model with its attention weights shuffled; the lift must be "
         "above 99.9 % of its lifts",
         margin=lambda t: _above(t["twin_p999"], t["lift"], t["ci_low"], t["ci_high"]),
@@ -334,7 +362,7 @@ CONDITIONS = (
             f"hit rate {r['hit_rate']:.3f}, best fixed distance {r['best_offset_rate']:.3f} "
             f"+ {r['beat_baseline_by']:.2f}"
         ),
-        lambda t: t["beat_baseline_by"].notna() & _few_contested(t) & (_offset_bound(t) <= 1),
+        lambda t: t.has("beat_baseline_by") & _few_contested(t) & (_offset_bound(t) <= 1),
         means=f"the best rule that always looks the same distance back; {_HITS}",
         margin=lambda t: _within(t["hit_rate"] - _offset_bound(t), t["hit_error"]),
     ),
@@ -355,7 +383,7 @@ CONDITIONS = (
         "contested p value",
         lambda t: t["contested_p"] < MAX_P,
         lambda r: f"there p {_q_value(r['contested_p'])}, must be below {MAX_P:g}",
-        lambda t: _contested(t) & t["contested_p"].notna(),
+        lambda t: _contested(t) & t.has("contested_p"),
         "sign-flip test: with the lift's sign drawn at random in each document, the share of draws "
         "that are as large",
         margin=lambda t: _above(0.0, t["contested_lift"], t["contested_low"], t["contested_high"]),
@@ -392,7 +420,7 @@ CONDITIONS = (
         UNDECIDED,
         lambda t: _decides(t) & _reachable(t),
         _decided_in_words,
-        lambda t: t["beat_baseline_by"].notna() & t["contested_n"].notna(),
+        lambda t: t.has("beat_baseline_by") & t.has("contested_n"),
         means="the test needs them in enough documents, and no other simple rule may be right at "
         "them",
     ),
@@ -404,7 +432,7 @@ CONDITIONS = (
             f"where that is wrong, lift {r['beyond_shadow']:.3f} over what it picks "
             f"{_interval(r['beyond_shadow_low'], r['beyond_shadow_high'])}, must lie above 0"
         ),
-        lambda t: t["beyond_shadow_low"].notna(),
+        lambda t: t.has("beyond_shadow_low"),
         "a surrogate of the head that sees only parts of speech, word forms, distance, order and "
         "repeated tokens, fitted on other documents",
         margin=lambda t: _above(0.0, *(t[f"beyond_shadow{end}"] for end in ("", "_low", "_high"))),
@@ -414,7 +442,7 @@ CONDITIONS = (
         "effect",
         lambda t: t["lift"] >= t["floor"],
         lambda r: f"lift {r['lift']:+.2f}, floor {r['floor']:g}",
-        lambda t: t["sign"].notna(),
+        lambda t: t.has("sign"),
         means="what the head adds to the logits of the tokens in question, less what it adds to "
         "those of control tokens",
         margin=lambda t: _above(t["floor"], t["lift"], t["ci_low"], t["ci_high"]),
@@ -425,14 +453,14 @@ CONDITIONS = (
         lambda r: (
             f"over {r['second']} {_lift(r, 'second_lift', 'second')}, needs {SECOND * r['floor']:g}"
         ),
-        lambda t: t["second_lift"].notna(),
+        lambda t: t.has("second_lift"),
         means="the same over control tokens of another kind",
     ),
     Condition(
         "moved",
         lambda t: (t["moved"] >= t["floor"]) & (t["moved_low"] > 0),
         lambda r: f"{_NOT_MOVED[r['unit']]} {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
-        lambda t: t["moved"].notna(),
+        lambda t: t.has("moved"),
         means="the same without what the head reads at the query's own position, where earlier "
         "layers' predictions stand",
     ),
@@ -443,7 +471,7 @@ CONDITIONS = (
             f"{abs(r['lift'] / r['spread']):.1f} × the spread of its effects over the text's "
             f"tokens, needs {STANDS_OUT:g}"
         ),
-        lambda t: t["spread"].notna(),
+        lambda t: t.has("spread"),
         means="the lift against what the head writes on any token of the text",
     ),
 )
@@ -451,18 +479,26 @@ CONDITIONS = (
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
     """For each row of `with_rules`, a column per condition: True where it fails."""
-    return pd.DataFrame({c.name: c.fails(table) for c in CONDITIONS})
+    numbers = Numbers(table)
+    return pd.DataFrame({c.name: c.fails(numbers) for c in CONDITIONS}, index=table.index)
 
 
-def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> pd.Series:
+def failing(row: Row) -> list[Condition]:
+    """The conditions that a row of `with_rules` fails."""
+    numbers = Numbers(row)
+    return [condition for condition in CONDITIONS if condition.fails(numbers)[0]]
+
+
+def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
     """Rows where the intervals of the margins hold 0 of all conditions that fail, but `UNDECIDED`.
 
     Args:
         table: from `with_rules`.
         failed: its `failures`.
     """
-    open_rows = ~failed[QUERIES]
+    numbers = Numbers(table)
+    open_rows: _Truth = ~failed[QUERIES].to_numpy()
     for condition in CONDITIONS:
         if condition.name != UNDECIDED:
-            open_rows &= ~failed[condition.name] | condition.is_narrow(table)
+            open_rows &= ~failed[condition.name].to_numpy() | condition.is_narrow(numbers)
     return open_rows

@@ -13,7 +13,7 @@ import pandas as pd
 from headscope.heads import head_name
 from headscope.relations.relation import TagThresholds
 from headscope.statistics.columns import GENERAL, rows_of_head
-from headscope.statistics.conditions import CONDITIONS, Row
+from headscope.statistics.conditions import CONDITIONS, Numbers, Row, failing
 from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags, tag_names
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import (
@@ -120,7 +120,7 @@ def _account(
 
     Briefly, the conditions that hold are named in one line, and those that fail have their numbers.
     """
-    rule, one = rules[row["id"]], pd.DataFrame([row])
+    rule, numbers = rules[row["id"]], Numbers(row)
     once = (
         {}
         if known
@@ -138,7 +138,7 @@ def _account(
     for condition in CONDITIONS:
         if not condition.is_asked(row):
             continue
-        fails = bool(condition.fails(one).iloc[0])
+        fails = bool(condition.fails(numbers)[0])
         if is_brief and not fails:
             holding.append(condition.name)
             continue
@@ -185,8 +185,7 @@ def _tag(row: Row) -> str:
 
 def _refusal(row: Row) -> str:
     """The relation that a head without a tag comes closest to, and what it fails there."""
-    table = pd.DataFrame([row])
-    failed = [c for c in CONDITIONS if c.is_asked(row) and c.fails(table).iloc[0]]
+    failed = failing(row)
     verdict = _VERDICTS.get(str(row["verdict"]), "No tag")
     if len(failed) == 1:
         verdict += f": {failed[0].account(row, fails=True)}"

@@ -9,7 +9,15 @@ import pandas as pd
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, GENERAL, HEAD_COLUMNS
-from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED, Row, failures, narrow
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    QUERIES,
+    UNDECIDED,
+    Numbers,
+    Row,
+    failures,
+    narrow,
+)
 
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
@@ -190,10 +198,10 @@ def decidable_relations(
 
 def is_decidable(table: pd.DataFrame) -> pd.Series:
     """Rows of `with_rules` with queries, blocks and contested queries enough for a tag."""
-    conditions = {condition.name: condition for condition in CONDITIONS}
-    able = table["ci_low"].notna()
-    for name in (QUERIES, UNDECIDED):
-        able &= ~conditions[name].fails(table)
+    able, numbers = table["ci_low"].notna(), Numbers(table)
+    for condition in CONDITIONS:
+        if condition.name in (QUERIES, UNDECIDED):
+            able &= ~condition.fails(numbers)
     return able
 
 
@@ -201,8 +209,9 @@ def reasons(table: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str
     """For each row of `with_rules` a sentence: what the head does with which numbers, and for a
     near miss what failed.
     """
-    fails = {condition.name: condition.fails(table).tolist() for condition in CONDITIONS}
-    margins = {c.name: None if c.margin is None else c.margin(table) for c in CONDITIONS}
+    numbers = Numbers(table)
+    fails = {condition.name: condition.fails(numbers).tolist() for condition in CONDITIONS}
+    margins = {c.name: None if c.margin is None else c.margin(numbers) for c in CONDITIONS}
     return [
         _reason(
             row,

@@ -9,7 +9,7 @@ from math import isnan
 import pandas as pd
 
 from headscope.measure.example import Example
-from headscope.statistics.conditions import CONDITIONS, QUERIES, Row, open_in_words
+from headscope.statistics.conditions import QUERIES, Row, failing, open_in_words
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order
 from headscope.statistics.untagged import alternatives
@@ -171,8 +171,7 @@ def _refusal(claim: Claim, rows: pd.DataFrame) -> str:
 
 def _failed(row: Row) -> str:
     """The conditions of a tag that fail; of a single one its numbers."""
-    table = pd.DataFrame([row])
-    failed = [c for c in CONDITIONS if c.is_asked(row) and c.fails(table).iloc[0]]
+    failed = failing(row)
     if len(failed) == 1:
         return failed[0].account(row, fails=True)
     names = ", ".join(condition.name for condition in failed[:MOST_FAILED])

@@ -11,7 +11,7 @@ import pandas as pd
 
 from headscope.statistics.causes import BEHAVIOURS, BREAKS, EDGES, IDLE, NO_CAUSE
 from headscope.statistics.columns import GENERAL, rows_of_head
-from headscope.statistics.conditions import CONDITIONS
+from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.result import Result
 from headscope.statistics.tags import with_rules
 from headscope.statistics.untagged import partial_sink_lines
@@ -133,11 +133,10 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     if table.empty:
         return []
     table = table.sort_values(["tagged", "lift"], ascending=False, kind="stable")
-    applicable = {
-        c.name: None if c.applies is None else c.applies(table).astype(bool) for c in CONDITIONS
-    }
-    fails = {c.name: c.fails(table).tolist() for c in CONDITIONS}
-    margins = {c.name: None if c.margin is None else c.margin(table) for c in CONDITIONS}
+    numbers = Numbers(table)
+    applicable = {c.name: None if c.applies is None else c.applies(numbers) for c in CONDITIONS}
+    fails = {c.name: c.fails(numbers).tolist() for c in CONDITIONS}
+    margins = {c.name: None if c.margin is None else c.margin(numbers) for c in CONDITIONS}
     return [
         {
             "layer": int(row["layer"]),
@@ -150,7 +149,7 @@ def ladders(run: Result) -> list[dict[str, Any]]:
                     int(not fails[c.name][i]),
                 ]
                 for c in CONDITIONS
-                if (where := applicable[c.name]) is None or where.iloc[i]
+                if (where := applicable[c.name]) is None or where[i]
             ],
         }
         for i, row in enumerate(table.to_dict("records"))
