@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -261,4 +262,7 @@ def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[i
 
 def versions() -> dict[str, str]:
     """The versions of what a run's numbers depend on."""
-    return {name: version(name) for name in _PACKAGES}
+    return {name: _version(name) for name in _PACKAGES}
+
+
+_version = cache(version)  # which reads a file each time

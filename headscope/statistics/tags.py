@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
+from numpy import ndarray
 
 from headscope.relations.relation import MIN_QUERIES, TagThresholds
 from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, GENERAL, HEAD_COLUMNS
@@ -33,6 +36,13 @@ NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
 RESTING_PLACES = ("sink/first-token", "sink/resting-column", "delimiter/first-token")
 """Relations that are no function; the last is what headscope called the first until 0.2."""
 
+_THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
+_COMPANION = {
+    "companion_mass": "mass",
+    "companion_error": "mass_error",
+    "companion_low": "ci_low",
+}
+"""Columns of a relation's companion at the same head, and those that they have there."""
 _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
@@ -58,34 +68,48 @@ def with_rules(
 
     Numbers of effects count upwards in the direction that each of them asks for.
     """
-    columns = [*EVIDENCE_COLUMNS, *EFFECT_NUMBERS]
-    table = evidence.reset_index(drop=True).reindex(
-        columns=[*evidence.columns, *(name for name in columns if name not in evidence)]
-    )
-    if "id" not in table:
-        table["id"] = table["type"] + "/" + table["relation"]
-    table[GENERAL] = table[GENERAL].astype(object).fillna("")
+    table = evidence.reset_index(drop=True)
+    absent = [name for name in (*EVIDENCE_COLUMNS, *EFFECT_NUMBERS) if name not in table]
+    names = table["id"] if "id" in table else table["type"] + "/" + table["relation"]
     # hundreds of thousands of rows have a few hundred names
-    row, names = pd.factorize(table["id"])
-    known = [rules.get(name) for name in names]
-    for name in ("floor", "beat_baseline_by", "times_chance", "sign"):
-        table[name] = np.array([getattr(rule, name, None) for rule in known], float)[row]
-    table["fewest"] = fewest
-    for name in ("taggable", "broad"):  # True where no rule is known
-        table[name] = np.array([getattr(rule, name, True) for rule in known], bool)[row]
-    companion = np.array([getattr(rule, "companion", None) for rule in known], object)[row]
-    table["companion"] = companion
-    asking = np.flatnonzero(pd.notna(companion))
-    companion_columns = ["companion_mass", "companion_error", "companion_low"]
-    table[companion_columns] = np.nan
-    if len(asking):
-        key = ["layer", "head", "id"]
-        masses = table[table["id"].isin(set(companion[asking]))].set_index(key)
-        companions = table.loc[asking, ["layer", "head"]].assign(id=companion[asking])
-        numbers = masses[["mass", "mass_error", "ci_low"]]
-        rows = numbers.reindex(pd.MultiIndex.from_frame(companions))
-        table.loc[asking, companion_columns] = rows.to_numpy()
+    row, ids = pd.factorize(names)
+    known = [rules.get(name) for name in ids]
+
+    def of_rule(name: str, kind: type, unknown: Any = None) -> ndarray:
+        return np.array([getattr(rule, name, unknown) for rule in known], kind)[row]
+
+    table = table.assign(
+        **dict.fromkeys(absent, np.nan)
+        | {"id": names, "fewest": fewest}
+        | {GENERAL: table[GENERAL].astype(object).fillna("") if GENERAL in table else ""},
+        **{name: of_rule(name, float) for name in _THRESHOLDS},
+        **{name: of_rule(name, bool, unknown=True) for name in ("taggable", "broad")},
+        companion=of_rule("companion", object),
+    )
+    number = {name: i for i, name in enumerate(ids)}
+    companions = np.array([number.get(getattr(rule, "companion", None), -1) for rule in known], int)
+    beside = _same_heads(table, row, companions)
+    for name, column in _COMPANION.items():
+        there = table[column].to_numpy(float)
+        table[name] = np.where(beside < 0, np.nan, there[beside])
     return _upward(table) if (table["sign"] < 0).any() else table
+
+
+def _same_heads(
+    table: pd.DataFrame, relation: Int[ndarray, " row"], wanted: Int[ndarray, " relation"]
+) -> Int[ndarray, " row"]:
+    """For each row the row of the same head and another relation; −1 where there is none.
+
+    Args:
+        table: with `layer` and `head`.
+        relation: the number of each row's relation.
+        wanted: by relation the number of the other, or −1.
+    """
+    layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
+    place = layer * (head.max(initial=0) + 1) + head
+    rows = np.full((len(wanted) + 1, place.max(initial=0) + 1), -1)  # the last has none: of −1
+    rows[relation, place] = np.arange(len(table))
+    return np.asarray(rows[wanted[relation], place])
 
 
 def _upward(table: pd.DataFrame) -> pd.DataFrame:
