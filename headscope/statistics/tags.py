@@ -76,7 +76,7 @@ def with_rules(
     known = [rules.get(name) for name in ids]
 
     def of_rule(name: str, kind: type, unknown: Any = None) -> ndarray:
-        of_relation = np.array([getattr(rule, name, unknown) for rule in known], kind)
+        of_relation: ndarray = np.array([getattr(rule, name, unknown) for rule in known], kind)
         return np.asarray(of_relation[row])
 
     table = table.assign(
