@@ -104,10 +104,16 @@ def checked(made: Any) -> Any:
 
 def _sampled(made: Callable[..., Any], typed: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself, but for the calls whose turn it is to be checked."""
-    turns = Turns()
+    test = calls = 0
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return typed(*args, **kwargs) if turns.come() else made(*args, **kwargs)
+        nonlocal test, calls  # as `Turns`, in half the time: it stands before every call there is
+        if test != Turns.test:
+            test, calls = Turns.test, 0
+        calls += 1
+        if calls <= FIRST or not calls % EVERY:
+            return typed(*args, **kwargs)
+        return made(*args, **kwargs)
 
     return call
 

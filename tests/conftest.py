@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 
 from headscope.cli import main
 from headscope.corpus.shipped import data_folder
@@ -22,6 +25,9 @@ from tests.skips import pytest_configure as pytest_configure
 
 # what the tests import is no garbage: Python looks through it less often
 gc.set_threshold(10_000)
+# the command line is made once, not for each call of it
+for _module, _name in ((typer.main, "get_command"), (typer.testing, "_get_command")):
+    setattr(_module, _name, cache(typer.main.get_command))
 # no test may wait for a network
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -61,7 +61,7 @@ def report_html(run: Result, *, light: bool = False, home: str | None = None) ->
     return template.render(
         title=f"{name_of(run.name)} – headscope",
         style=page_style(),
-        circuitsvis="" if light else packed(circuitsvis_script()),
+        circuitsvis="" if light else _packed_circuitsvis(),
         home=home,
         preliminary=run.preliminary,
         scripts="\n".join(page_file(REPORT, name) for name in SCRIPTS),
@@ -93,6 +93,11 @@ def circuitsvis_script() -> str:
     script = path.read_text(encoding="utf-8")
     # one string in it would end the element, and its source map is not here
     return script.replace("</script", "<\\/script").split("//# sourceMappingURL")[0]
+
+
+@cache
+def _packed_circuitsvis() -> str:
+    return packed(circuitsvis_script())
 
 
 def packed(text: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.measure.tally import PICTURE_TITLES, SIDE
@@ -27,9 +28,13 @@ def pack_picture(pattern: Float[ndarray, "query key"]) -> str:
 
 def shown_cells(pattern: Float[ndarray, "query key"]) -> Float[ndarray, " cell"]:
     """The cells of a pattern's lower triangle, or all where some query looks ahead."""
-    if np.triu(pattern, 1).any():
-        return pattern.ravel()
-    return pattern[np.tril_indices(len(pattern))]
+    lower = _lower_triangle(pattern.shape)
+    return pattern.ravel() if pattern[~lower].any() else pattern[lower]
+
+
+@lru_cache(maxsize=64)
+def _lower_triangle(shape: tuple[int, int]) -> Bool[ndarray, "query key"]:
+    return np.tri(*shape, dtype=bool)
 
 
 def mean_pictures(run: Result) -> dict[str, Any] | None:
