@@ -107,8 +107,8 @@ def _same_heads(
         wanted: by relation the number of the other, or −1.
     """
     layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
-    place = layer * (head.max(initial=0) + 1) + head
-    rows = np.full((len(wanted) + 1, place.max(initial=0) + 1), -1)  # the last has none: of −1
+    place, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
+    rows = np.full((len(wanted) + 1, len(heads)), -1)  # the last has none: of −1
     rows[relation, place] = np.arange(len(table))
     return np.asarray(rows[wanted[relation], place])
 
