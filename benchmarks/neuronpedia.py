@@ -26,7 +26,6 @@ from typing import Any
 import torch
 
 import headscope as hs
-from headscope.corpus.shipped import mini_folder
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
 
@@ -77,11 +76,12 @@ def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
     size = {"max_tokens": count * LENGTH, "max_length": LENGTH, "seed": 0}
     windows = [w.tokens.tolist() for w in TextWindows(texts, model.tokenizer, **size)][:count]
     decode = model.tokenizer.spell
-    folder = mini_folder() if name == "mini" else Path(model.engine.network.name_or_path)
-    del model
     tokens = sum(map(len, windows))
     print(f"{name}: {len(windows)} sequences, {tokens} tokens, processor seconds")
     with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "model")  # theirs reads no GGUF
+        model.engine.network.save_pretrained(folder)
+        del model
         numbered = Numbered(windows, lambda ids: decode(ids)[0])
         theirs = run_script(script, folder, numbered, Path(place))
         print(f"  Neuronpedia's script  {theirs:.1f}", flush=True)

@@ -89,28 +89,28 @@ def with_rules(
     )
     number = {name: i for i, name in enumerate(ids)}
     companions = np.array([number.get(getattr(rule, "companion", None), -1) for rule in known], int)
-    beside = _same_heads(table, row, companions)
+    companion_rows = _same_heads(table, row, companions)
     for name, column in _COMPANION.items():
-        there = table[column].to_numpy(float)
-        table[name] = np.where(beside < 0, np.nan, there[beside])
+        numbers = table[column].to_numpy(float)
+        table[name] = np.where(companion_rows < 0, np.nan, numbers[companion_rows])
     return _upward(table) if (table["sign"] < 0).any() else table
 
 
 def _same_heads(
-    table: pd.DataFrame, relation: Int[ndarray, " row"], wanted: Int[ndarray, " relation"]
+    table: pd.DataFrame, relation: Int[ndarray, " row"], companions: Int[ndarray, " relation"]
 ) -> Int[ndarray, " row"]:
     """For each row the row of the same head and another relation; −1 where there is none.
 
     Args:
         table: with `layer` and `head`.
         relation: the number of each row's relation.
-        wanted: by relation the number of the other, or −1.
+        companions: by relation the number of the other, or −1.
     """
     layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
-    place, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
-    rows = np.full((len(wanted) + 1, len(heads)), -1)  # the last has none: of −1
-    rows[relation, place] = np.arange(len(table))
-    return np.asarray(rows[wanted[relation], place])
+    head_number, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
+    rows = np.full((len(companions) + 1, len(heads)), -1)  # the last has none: of −1
+    rows[relation, head_number] = np.arange(len(table))
+    return np.asarray(rows[companions[relation], head_number])
 
 
 def _upward(table: pd.DataFrame) -> pd.DataFrame:

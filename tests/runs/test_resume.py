@@ -236,8 +236,8 @@ def test_another_text_is_refused(gpt2_folder, tmp_path):
 def test_another_version_is_refused(gpt2_folder, corpus, unfinished, monkeypatch):
     from headscope.statistics import judge_heads as judge
 
-    real = judge.version
-    monkeypatch.setattr(judge, "version", lambda n: "9.9" if n == "torch" else real(n))
+    real = judge._version
+    monkeypatch.setattr(judge, "_version", lambda n: "9.9" if n == "torch" else real(n))
     with pytest.raises(RunError, match=r"its versions torch was '.*', and here it is '9\.9'"):
         hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
