@@ -26,8 +26,9 @@ from tests.skips import pytest_configure as pytest_configure
 # what the tests import is no garbage: Python looks through it less often
 gc.set_threshold(10_000)
 # the command line is made once, not for each call of it
+_command_of = cache(typer.main.get_command)
 for _module, _name in ((typer.main, "get_command"), (typer.testing, "_get_command")):
-    setattr(_module, _name, cache(typer.main.get_command))
+    setattr(_module, _name, _command_of)
 # no test may wait for a network
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -66,7 +66,7 @@ def table_to_csv(table: pd.DataFrame) -> str:
             # pandas leaves a carriage return bare, and reads it as the end of the row
             returns |= any("\r" in cell for cell in cells if isinstance(cell, str))
         elif pd.api.types.is_float_dtype(table[column]):
-            # as pandas' own `float_format`, in a fifth of its time
+            # as pandas' own `float_format`, with which a table takes a third longer
             numbers = table[column].to_numpy(float, na_value=np.nan).tolist()
             digits = ["" if isnan(number) else _FORMAT % number for number in numbers]
             guarded[column] = np.array(digits, object)

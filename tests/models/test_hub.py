@@ -292,7 +292,9 @@ def test_a_client_that_hangs_up_is_no_word_of_the_server_of_these_tests(hub, cap
                 assert client.recv(1), "what hung up before has been taken"
             else:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    latest = time.monotonic() + 10
     while set(threading.enumerate()) - threads:
+        assert time.monotonic() < latest, "the server still answers"
         time.sleep(0.01)
     assert capsys.readouterr().err == ""
 
