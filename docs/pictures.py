@@ -1,9 +1,9 @@
 """Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
 
 Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
-measured for them. `live` loads SmolLM2, `film` classifies five small models. Three figures are made
-by hand: `languages.png` shows planted heads of the tests, and `docs/effects.md` has the commands of
-`streaming.png` and, with `--figure`, of `label-free.png`.
+measured for them. `live` loads SmolLM2, `film` classifies five small models. Two figures are made
+by hand: `languages.png` shows planted heads of the tests, and `docs/effects.md` has the command of
+`label-free.png`, with `--figure`.
 """
 
 from __future__ import annotations

@@ -76,8 +76,6 @@ if TYPE_CHECKING:
     from headscope.studies.prune.pruning_curve import prune as prune
     from headscope.studies.redundancy.head_distances import redundancy as redundancy
     from headscope.studies.redundancy.redundancy_result import Redundancy as Redundancy
-    from headscope.studies.streaming.streaming_curve import streaming as streaming
-    from headscope.studies.streaming.streaming_result import Streaming as Streaming
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.languages.languages_result import Languages as Languages
     from headscope.studies.sweep.run_cells import sweep as sweep

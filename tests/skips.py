@@ -16,7 +16,6 @@ FORESEEN = (
     "needs Neuronpedia's programs in",
     "needs psycopg2 and python-dotenv",
     "needs Postgres",
-    "needs kvpress",
 )
 """How the reasons of those begin that depend on the machine and not on what is installed."""
 OUTPUT = "unforeseen_skips"

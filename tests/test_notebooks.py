@@ -102,7 +102,7 @@ def test_there_are_notebooks():
 
 
 ROOT = Path(__file__).parents[1]
-OTHER_PROGRAMS = {"kvpress", "transformer_lens"}
+OTHER_PROGRAMS = {"transformer_lens"}
 """What the page on exporting hands files and hooks to."""
 KNOWN = {"headscope", "numpy", "pandas", "matplotlib", "torch", *OTHER_PROGRAMS}
 KNOWN |= sys.stdlib_module_names

@@ -179,7 +179,7 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
 
 
 def over(name: str) -> list[str]:
-    return ["--overwrite"] if name in ("classify", "duo_attention", "gallery", "headvis") else []
+    return ["--overwrite"] if name in ("classify", "gallery", "headvis") else []
 
 
 @pytest.fixture(scope="module")

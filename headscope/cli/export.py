@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +12,10 @@ from headscope.cli import complete
 from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
 from headscope.cli.options import Overwrite, Quiet, Run, Width
-from headscope.cli.study_command import StudyCall, add_study, body
+from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import shown_progress
 from headscope.runs.write import write_file
-from headscope.studies.study_table import DRAW, EXPORT, STUDIES
+from headscope.studies.study_table import DRAW, EXPORT
 
 
 class PictureKind(StrEnum):
@@ -177,44 +176,3 @@ def headvis(
     check_site(out, overwrite=overwrite, site=HEADVIS)
     call.show(call.result(), [])
     say_written([out])
-
-
-@body("duo_attention")
-def duo_attention(
-    call: StudyCall,
-    out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("duo-attention"),
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace an export in that folder; other files stay."),
-    ] = False,
-) -> None:
-    """Write which key/value heads may stream, as DuoAttention and kvpress read it.
-
-    The study is that of headscope study streaming, with its options.
-    """
-    from headscope.runs.site import check_site
-    from headscope.studies.streaming.duo_attention import DUO_ATTENTION, export_duo_attention
-
-    check_site(out, overwrite=overwrite, site=DUO_ATTENTION)
-    result = call.result()
-    export_duo_attention(result, out, overwrite=overwrite)
-    call.show(result, [out])
-
-
-add_study(
-    replace(
-        *(study for study in STUDIES if study.name == "streaming"),
-        name="duo_attention",
-        group=EXPORT,
-        command="duo-attention",
-        is_new=True,
-        question="Which heads may kvpress or DuoAttention let stream?",
-        examples=(
-            "headscope export duo-attention mini",
-            "headscope export duo-attention runs/mini --sinks 4 --recent 256 --out duo --overwrite",
-        ),
-        tables=(),
-        out="",
-        figure="",
-    )
-)

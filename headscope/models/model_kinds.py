@@ -117,18 +117,12 @@ ALSO: Mapping[str, str] = MappingProxyType(
 )
 """Commands beside those of `_WORK` that take an encoder, and what differs there."""
 _NO_LOSS = "it measures the loss of the next token, and an encoder predicts none"
-_NO_CACHE = (
-    "it asks which earlier keys may leave a cache, and an encoder, which reads all tokens at once, "
-    "has none"
-)
 _NO_LOGITS = "effects are logits of the next token, and an encoder predicts none"
 _NO_VIEW = "TransformerLens' view, which it reads, is of causal models"
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
         "study prune": f"{_NO_LOSS}: heads are ranked by its gradient",
         "study collapse": f"{_NO_LOSS}: what a shared pattern costs has no unit",
-        "study streaming": _NO_CACHE,
-        "export duo-attention": _NO_CACHE,
         "study weights": _NO_VIEW,
         "study patch": "it moves the logit of the next token, and an encoder predicts none",
         "study features": "it splits scores of a stream that is normed before attention, as most "

@@ -308,21 +308,6 @@ STUDIES: tuple[StudyRow, ...] = (
         shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
     ),
     StudyRow(
-        name="streaming",
-        function="streaming.streaming_curve:streaming",
-        result="streaming.streaming_result:Streaming",
-        group=STUDY,
-        question="Which heads need only sinks and a recent window?",
-        examples=(
-            "headscope study streaming mini",
-            "headscope study streaming runs/mini --recent 128 "
-            "--out streaming.csv --figure streaming.svg",
-        ),
-        tables=(Table("streaming"), Table("streaming-curve", "curve", suffix="curve")),
-        out="Write the heads to this .csv file, and the curve to FILE-curve.csv.",
-        lines="streaming.streaming_result:streaming_lines",
-    ),
-    StudyRow(
         name="explain",
         function="explain.explanation:explain",
         result="explain.explain_result:Explanation",

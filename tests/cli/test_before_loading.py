@@ -24,7 +24,6 @@ FIGURES = {"figure": ".png", "out": ".csv", "save": ""}
 FOLDERS = {"classify", "sweep", "languages", "headvis"}
 """Whose --out is a folder."""
 OTHERS = {
-    "duo_attention": "",
     "gallery": "",
     "pack": "",
     "film": ".html",

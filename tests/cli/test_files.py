@@ -19,7 +19,6 @@ from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 FOLDERS = {
     ("classify", "out"),
     ("gallery", "out"),
-    ("duo_attention", "out"),
     ("headvis", "out"),
     ("languages", "out"),
     ("pack", "out"),
@@ -70,7 +69,6 @@ def test_every_output_is_known():
         "corpus",
         "dictionary",
         "file",
-        "gates",
         "heads_file",
         "pairs",
         "prompts",

@@ -18,7 +18,7 @@ from tests.helpers.studies import FUNCTIONS, line
 
 DIGITS = "9" * 23
 TOO_LARGE = f"is {DIGITS}, expected a whole number from "
-FOLDERS = ("classify", "duo_attention", "gallery", "headvis", "languages", "pack", "sweep")
+FOLDERS = ("classify", "gallery", "headvis", "languages", "pack", "sweep")
 """Commands whose --out is a folder."""
 OTHER_WORDS = {("calibrate", "--max-tokens"), ("serve", "--port")}
 """Options that are refused for another reason first: --max-tokens of calibrate goes with --zoo."""

@@ -90,9 +90,6 @@ def test_an_option_reaches_its_function(called):
         "model": "mini", "corpus": [Path("a"), Path("b")], "mixing": True, "max_tokens": 8192, "seed": 3,
         "revision": None, "device": "auto", "progress": False,
     }  # fmt: skip
-    streaming = called("study", "streaming", "mini", "--tolerance", "0.5", "--gates", "g.tsv", "-q")
-    assert (streaming["tolerance"], streaming["gates"]) == (0.5, Path("g.tsv"))
-    assert (streaming["sinks"], streaming["recent"], streaming["corpus"]) == (4, 64, None)
     verified = called("verify", "runs/x", "--as", "gpt2-small", "--no-measure", "-q")
     assert (verified["model"], verified["measure"]) == ("gpt2-small", False)
     explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")

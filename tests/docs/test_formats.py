@@ -73,22 +73,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     vectors = save_model(home / "planted"), "--tasks", tasks
     path = home / "function-vectors.csv"
     shell("study", "function-vectors", *vectors, "--prompts", 8, "--quiet", "--out", path)
-    long = ("--max-length", 60, "--recent", 8, "--max-tokens", 400, "--quiet")
-    gates = home / "gates.tsv"
-    gates.write_text("1\t2\t3\t4\n" * 2)
-    streams = home / "streaming.csv"
-    shell(
-        "study",
-        "streaming",
-        gpt2_folder,
-        "--corpus",
-        text,
-        *long,
-        "--gates",
-        gates,
-        "--out",
-        streams,
-    )
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
     shell("sweep", "run", *spec, "--engine-workers", 0, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
@@ -142,7 +126,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 WRITTEN_OTHERWISE = {
     "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "features", "function_vectors", "headvis", "languages", "prune",
-    "streaming", "sweep", "verify", "weights", "zoo",
+    "sweep", "verify", "weights", "zoo",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 

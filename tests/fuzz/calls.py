@@ -122,7 +122,6 @@ def calls(desk: Desk) -> list[Call]:
         Call("emergence", hs.emergence, {"sweep": "folder"}),
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
              ("features", "rank", "each", "relations", "seed", "twin", "progress", "device", "revision")),
-        Call("streaming", hs.streaming, {"recent": 4, "max_length": 12, **on_model}, shared),
         Call("function_vectors", hs.studies.function_vectors, {"model": "mini", "tasks": "past", "prompts": 6},
              ("shots", "silenced", *shared)),
         Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),

@@ -56,8 +56,6 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
-        "streaming": ["mini", *text, "--recent", "4", "--max-length", "12", "-q"],
-        "duo_attention": ["mini", *text, "--out", "new", "--recent", "4", "--max-length", "12", "-q"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
         "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
@@ -124,7 +122,6 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if name in SUFFIXES or name == "save":
         if name == "out" and command in (
             "classify",
-            "duo_attention",
             "gallery",
             "headvis",
             "languages",

@@ -11,12 +11,10 @@ import headscope as hs
 from headscope.corpus.controlled.minimal_pairs import read_minimal_pairs
 from headscope.errors import HeadscopeError
 from headscope.runs.user_file import given_file
-from headscope.studies.streaming.gates import read_gates
 from headscope.studies.sweep.spec import read_spec
 from headscope.studies.validation.published_scores import read_related, read_scores
 
 READERS = {
-    "gates": lambda path: read_gates(path, "model", 2, 2),
     "pairs": read_minimal_pairs,
     "related": read_related,
     "scores": read_scores,

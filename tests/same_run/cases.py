@@ -72,7 +72,6 @@ CASES = (
     _study("compare", "compare mini code --out compare.csv --overwrite"),
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
     _study("prune", "study prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
-    _study("streaming", "study streaming mini --max-tokens 2048 --out streaming.csv --overwrite --quiet"),
     _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
     _study("directions", "study directions mini L5H3 --out directions.csv --overwrite"),
     _study("features", "study features mini L5H3 --dictionary @dictionary --out features.csv --overwrite"),

@@ -96,9 +96,6 @@ MADE_UP = {
     ),
     "prune": lambda run, corpus: hs.prune(run, corpus, max_tokens=400),
     "redundancy": lambda run, corpus: hs.redundancy(run, windows=4, queries=3),
-    "streaming": lambda run, corpus: hs.streaming(
-        run, corpus, recent=9, max_length=60, max_tokens=300
-    ),
     "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
     "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
     "why": lambda run, corpus: hs.studies.why(run, ["L0H0", "L1H1"]),

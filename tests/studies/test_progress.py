@@ -241,9 +241,6 @@ STUDIES = {
         run, windows=2, queries=2, **how
     ),
     "score_patterns": lambda run, model, text, out, **how: _pattern_run(**how),
-    "streaming": lambda run, model, text, out, **how: hs.streaming(
-        model, text, sinks=1, recent=2, max_length=48, **how
-    ),
     "sweep": lambda run, model, text, out, **how: hs.sweep(
         models=[model], corpora=[[str(text)]], out=out, **SMALL, **how
     ),
@@ -431,7 +428,7 @@ def work(monkeypatch) -> Seconds:
     "name",
     [
         pytest.param(name, marks=[pytest.mark.slow] * (name == "languages"))
-        for name in ("collapse", "headvis", "languages", "prune", "streaming", "sweep")
+        for name in ("collapse", "headvis", "languages", "prune", "sweep")
     ],
 )
 def test_the_estimate_is_what_then_happens_within_a_factor(

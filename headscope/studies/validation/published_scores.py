@@ -218,7 +218,7 @@ NO_COUNTERPART = {
     "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so "
     "that heads that follow what repeats score too; its scoring was not read to the end",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
-    "duo_attention_gate_": "learned gates of key/value heads: headscope study streaming --gates",
+    "duo_attention_gate_": "learned gates of key/value heads, which no run measures",
     "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
     "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
     "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",

@@ -1,1 +1,0 @@
-"""Key/value heads that may keep the first tokens and a recent window only, and the cost."""
