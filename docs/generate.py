@@ -156,7 +156,7 @@ def api_page() -> str:
         lines += [f".. automodule:: {name}", "```", ""]
         for path, what in new.items():
             lines += directive(path, what)
-    results = {row.result for row in STUDIES}
+    results = {row.result for row in STUDIES if row.result}
     classes = {f"headscope.studies.{path.replace(':', '.')}": imported(path) for path in results}
     lines += section("Results", dict(sorted(classes.items())), inspect.isclass)
     return "\n".join(lines)
@@ -352,7 +352,7 @@ def stimulus_words(stimulus: PublishedStimulus) -> str:
 def study_imports() -> str:
     """The lines by which type checkers find the studies and their results."""
     paths = {path for study in STUDIES for path in (study.function, study.result)}
-    return imports(dict(home(path) for path in paths))
+    return imports(dict(home(path) for path in paths if path))
 
 
 def function_imports() -> str:

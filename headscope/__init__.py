@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.prune_result import Pruning as Pruning
     from headscope.studies.prune.pruning_curve import prune as prune
-    from headscope.studies.redundancy.head_distances import redundancy as redundancy
-    from headscope.studies.redundancy.redundancy_result import Redundancy as Redundancy
+    from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.languages.languages_result import Languages as Languages
     from headscope.studies.sweep.run_cells import sweep as sweep

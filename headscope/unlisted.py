@@ -18,7 +18,9 @@ _HOMES = {
     "window_of_tokens": "headscope.corpus.from_tokens",
 }
 """Names for those who write head types of their own, or have an extra, and the module of each."""
-_OLD_HOMES = dict(home(path) for study in STUDIES for path in (study.result, study.function)) | {
+_OLD_HOMES = dict(
+    home(path) for study in STUDIES for path in (study.result, study.function) if path
+) | {
     "gallery": "headscope.views.gallery",
     "published_shapes": "headscope.studies.anatomy.published",
     "save_translator": "headscope.studies.validation.translator",

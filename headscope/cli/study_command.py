@@ -85,7 +85,7 @@ class StudyCall:
     def show(self, result: Any, files: list[Path]) -> None:
         """Print the result, and the files that were written where it is for a person."""
         if self.format is Format.table:
-            print_rich(imported(self.study.lines)(result))
+            print_rich(imported(self.study.lines)(result) if self.study.lines else result.lines())
             say_written(files)
         else:
             put(result.csv() if self.format is Format.csv else result.json())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune.pruning_curve import prune as prune
-    from headscope.studies.redundancy.head_distances import redundancy as redundancy
+    from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.run_cells import sweep as sweep
     from headscope.studies.sweep.sweep_result import emergence as emergence

@@ -48,8 +48,8 @@ class StudyRow:
     """Name of the function in Python, and of the command."""
     function: str
     """The function whose arguments, defaults and docstring are those of the command."""
-    result: str
-    """Class of what it returns."""
+    result: str = ""
+    """Class of what it returns, if it is not `StudyResult`."""
     group: str = ""
     """Group of the command in `GROUPS`; empty for a study of Python alone, or one whose command has
     more to do than the study."""
@@ -227,22 +227,16 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="redundancy",
-        function="redundancy.head_distances:redundancy",
-        result="redundancy.redundancy_result:Redundancy",
+        function="redundancy:redundancy",
         group=STUDY,
         question="How alike are the heads?",
         examples=(
             "headscope study redundancy runs/mini --figure map.png",
             "headscope study redundancy runs/mini --windows 64 --format json",
         ),
-        tables=(
-            Table("redundancy"),
-            Table("redundancy groups", "groups"),
-            Table("redundancy tests", "tests"),
-        ),
+        tables=(Table("redundancy"),),
         out="Write each head's row to this .csv.",
         figure="Draw the map of heads: a .png, .svg or .pdf file.",
-        lines="redundancy.redundancy_result:redundancy_lines",
         has_format=True,
         shared=_TEXT_OF_RUN,
     ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from headscope.arguments import takes
-from headscope.errors import WriteError
+from headscope.errors import HeadscopeError, WriteError
 from headscope.runs.folder import check_foreign, encoded
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
+from headscope.views.tables import frame_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
 ROWS = 20
 """Rows of the table that a notebook shows."""
@@ -57,6 +60,75 @@ class Study(ABC):
         """
         target = check_table_file(Path(path))
         return write_file(target, encoded(self.csv()), overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        """The first and the last rows of the table, for a notebook."""
+        return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StudyResult:
+    """The result of a study: one table, at most one figure, and a few lines of text."""
+
+    title: str
+    """One line: the model and what was measured, with units."""
+    table: pd.DataFrame
+    """The result; the study's function describes its rows and columns."""
+    summary: Sequence[str] = ()
+    """Findings about the whole table, a line each."""
+    notes: Sequence[str] = ()
+    """Limits of this result, such as a text that is too short for intervals."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers that describe the whole table, by name; part of the JSON."""
+    terminal_table: pd.DataFrame | None = None
+    """The rows and columns that a terminal shows, if not the whole table."""
+    draw: Callable[[StudyResult], Figure] | None = None
+    """Draws the figure."""
+
+    def figure(self) -> Figure:
+        """The result as a matplotlib figure.
+
+        Raises:
+            HeadscopeError: this study has no figure.
+        """
+        if self.draw is None:
+            raise HeadscopeError("this study has no figure; .table is a pandas DataFrame")
+        return self.draw(self)
+
+    def csv(self) -> str:
+        """The table as CSV, the text that `save` writes."""
+        return table_to_csv(self.table)
+
+    def json(self) -> str:
+        """Values, summary, notes and the table's rows as a JSON object; NaN becomes null."""
+        values = {"title": self.title, **self.values}
+        values |= {"summary": list(self.summary), "notes": list(self.notes)}
+        return values_to_json(values, {"table": self.table})
+
+    @takes()
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the table to a .csv file, whole or not at all.
+
+        Args:
+            path: the file; folders above it are made.
+            overwrite: replace a file that is there, but never one that belongs to a run.
+
+        Raises:
+            WriteError: another suffix, a file that is there already, or one of a run.
+        """
+        target = check_table_file(Path(path))
+        return write_file(target, encoded(self.csv()), overwrite=overwrite)
+
+    def lines(self) -> RenderableType:
+        """Title, table, summary and notes for the terminal."""
+        from rich.console import Group
+        from rich.text import Text
+
+        table = self.table if self.terminal_table is None else self.terminal_table
+        parts: list[RenderableType] = [Text(self.title, style="bold"), Text(), frame_table(table)]
+        if self.summary:
+            parts += [Text(), *map(Text, self.summary)]
+        return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in self.notes))
 
     def _repr_html_(self) -> str:
         """The first and the last rows of the table, for a notebook."""

@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.table import Column, Table
 
+from headscope.heads import head_name
+
 NUMBERS = frozenset({"mass", "control", "lift", "n", "heads", "with the tag"})
 """Columns that stand right in every table."""
 
@@ -125,6 +127,31 @@ def rows_table(
     for row in rows.itertuples():
         table.add_row(*(cell(row) for cell in columns.values()))
     return table
+
+
+def frame_table(table: pd.DataFrame) -> Table:
+    """A DataFrame for the terminal: `layer` and `head` as one name, three digits after the point.
+
+    >>> frame = pd.DataFrame({"layer": [5], "head": [1], "mass": [0.25], "n": [3]})
+    >>> [(column.header, *column.cells) for column in frame_table(frame).columns]
+    [('head', 'L5H1'), ('mass', '0.250'), ('n', '3')]
+    """
+    if {"layer", "head"} <= {*table.columns}:
+        names = list(map(head_name, table["layer"], table["head"]))
+        table = table.drop(columns=["layer", "head"])
+        table.insert(0, "head", names)
+    titles = {column: str(column).replace("_", " ") for column in table.columns}
+    numbers = [titles[column] for column in table.select_dtypes("number").columns]
+    rendered = plain_table(*titles.values(), right=numbers)
+    for row in table.itertuples(index=False):
+        rendered.add_row(*map(_cell, row))
+    return rendered
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return number_text(value, ".3f", "–")
+    return "–" if value is None or value is pd.NA else str(value)
 
 
 def number_text(value: Any, form: str, missing: str = "") -> str:

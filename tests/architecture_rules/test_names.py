@@ -21,7 +21,6 @@ EXCEPTIONS = {
     "drawn": (1, USERS_TYPE_IT),
     "told": (1, USERS_TYPE_IT),
     "kept": (1, USERS_TYPE_IT),
-    "shown": (1, USERS_TYPE_IT),
     "own": (1, "a method that is looked up by the name of its metric"),
     "whole": (1, "the kind of whole numbers"),
     "named": (1, "options by which a model is named, as a TypedDict"),

@@ -73,7 +73,7 @@ def test_the_interface_shows_every_name_that_the_package_exports(built):
     # modules stand there by their full names
     shown = set(re.findall(r'id="(?:module-)?headscope(?:\.[\w.]+)?\.(\w+)"', page))
     assert shown >= {*hs.__all__, *hs.studies.__all__, *hs.validation.__all__}
-    assert shown >= {study.result.partition(":")[2] for study in STUDIES}
+    assert shown >= {study.result.partition(":")[2] for study in STUDIES if study.result}
 
 
 def test_every_command_has_a_page_with_all_of_its_options(built):

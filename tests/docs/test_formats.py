@@ -101,18 +101,8 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
         "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
     }  # fmt: skip
-    groups = json.loads(
-        shell("study", "redundancy", runs[0], "--windows", 9, "--format", "json", "-q")
-    )
-
-    # there may be no two groups to test in so small a model, but the columns are there
-    tests = hs.redundancy(runs[0], windows=2).tests.columns
 
     def read(name: str) -> pd.DataFrame:
-        if name == "redundancy groups":
-            return pd.DataFrame(groups["groups"])
-        if name == "redundancy tests":
-            return pd.DataFrame(groups["tests"], columns=tests)
         if name == "calibrate":
             return planted
         if name == "calibrate zoo":

@@ -125,7 +125,7 @@ def test_every_study_can_be_asked_from_the_one_door():
     }
     for study in STUDIES:
         assert listed[study.name] is imported(study.function)
-        assert issubclass(imported(study.result), hs.Study)
+        assert not study.result or issubclass(imported(study.result), hs.Study)
 
 
 @pytest.mark.parametrize("name", sorted({row.name for row in STUDIES} - {"ablate"}))

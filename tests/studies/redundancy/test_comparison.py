@@ -1,14 +1,14 @@
-"""Groups of pairs, their intervals and permutation tests on made-up heads."""
+"""Tests of groups of heads on divergences made by hand."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import comb
 
-from headscope.studies.redundancy.divergence import Divergences
-from headscope.studies.redundancy.group_tests import compare_groups, pair_groups, permutation_p
+from headscope.studies.redundancy import Divergences, group_tests, permutation_p
 
 HEADS = pd.DataFrame(
     {
@@ -29,86 +29,64 @@ def made(means: np.ndarray, *, windows: int = 10, noise: float = 0.0) -> Diverge
     return Divergences(sums, np.full(windows, 4))
 
 
-def pairs_by_hand(of: object) -> np.ndarray:
-    rows = list(HEADS.itertuples())
+def pairs_by_hand(of: object, heads: pd.DataFrame = HEADS) -> np.ndarray:
+    rows = list(heads.itertuples())
     return np.array([of(a, b) for i, a in enumerate(rows) for b in rows[i + 1 :]])
 
 
-def test_groups_are_those_counted_by_hand():
-    groups = {name: int(mask.sum()) for name, mask in pair_groups(HEADS).items()}
-    assert groups == {
-        "all": 28, "same layer": 12, "same key/value group": 4, "other group of the layer": 8,
-        "other layers": 16, "same type": 7, "other type": 8, "both induction": 6,
-        "both positional": 1,
-    }  # fmt: skip
+def numbers_of(
+    heads: pd.DataFrame, divergences: Divergences, seed: int = 0
+) -> dict[str, list[float]]:
+    """The numbers of each line by its group."""
+    return {
+        line.split(" differ")[0].removeprefix("heads of the same "): [
+            float(number) for number in re.findall(r"[-+]?\d\.\d{3}", line)
+        ]
+        for line in group_tests(heads, divergences, seed=seed)
+    }
 
 
 def test_a_head_of_its_own_keys_and_values_makes_no_groups():
     alone = HEADS.assign(kv_group=HEADS["head"])
-    groups = compare_groups(alone, made(np.full(28, 0.5)), seed=0)
-    assert not groups.groups["group"].str.contains("group").any()
-    assert not groups.tests["test"].str.contains("group").any()
+    assert list(numbers_of(alone, made(np.full(28, 0.5)))) == ["type"]
 
 
-def test_means_are_those_of_the_pairs():
+def test_a_difference_is_that_of_the_pairs_means():
     means = np.random.default_rng(1).random(28)
-    table = compare_groups(HEADS, made(means), seed=0).groups.set_index("group")
-    layers = pairs_by_hand(lambda a, b: a.layer == b.layer)
-    both = pairs_by_hand(lambda a, b: a.primary == b.primary == "induction")
-    assert table.loc["same layer", "mean"] == pytest.approx(means[layers].mean())
-    assert table.loc["other layers", "mean"] == pytest.approx(means[~layers].mean())
-    assert table.loc["both induction", "mean"] == pytest.approx(means[both].mean())
-    assert table.loc["all", "pairs"] == 28
+    typed = pairs_by_hand(lambda a, b: "unclassified" not in (a.primary, b.primary))
+    same = pairs_by_hand(lambda a, b: a.primary == b.primary)
+    expected = means[typed & same].mean() - means[typed & ~same].mean()
+    assert numbers_of(HEADS, made(means))["type"][0] == pytest.approx(expected, abs=6e-4)
 
 
 def test_an_interval_is_as_wide_as_the_windows_differ():
     """±1.96 standard errors of the mean of independent windows."""
     level = np.random.default_rng(2).normal(0.5, 0.1, size=400)
-    divergences = Divergences(np.repeat(level[:, None], 28, 1) * 3, np.full(400, 3))
-    row = compare_groups(HEADS, divergences, seed=0).groups.iloc[0]
+    near = pairs_by_hand(lambda a, b: a.primary == b.primary)
+    divergences = Divergences(np.outer(level, near) * 3, np.full(400, 3))
+    _, low, high, _ = numbers_of(HEADS, divergences)["type"]
     half = 1.96 * level.std() / 20
-    assert row["ci_high"] - row["ci_low"] == pytest.approx(2 * half, rel=0.15)
-    assert row["ci_low"] < level.mean() < row["ci_high"]
-    steady = compare_groups(HEADS, made(np.full(28, 0.5)), seed=0).groups
-    np.testing.assert_allclose(steady[["ci_low", "ci_high"]], 0.5)
+    assert high - low == pytest.approx(2 * half, rel=0.15)
+    assert low < level.mean() < high
 
 
 def test_few_windows_have_no_interval():
-    table = compare_groups(HEADS, made(np.full(28, 0.5), windows=7), seed=0).groups
-    assert table["ci_low"].isna().all()
-    assert (table["mean"] == 0.5).all()
-
-
-def test_heads_of_a_type_that_are_alike_are_found_and_others_are_not():
-    near = np.where(pairs_by_hand(lambda a, b: a.primary == b.primary), 0.1, 0.8)
-    found = compare_groups(HEADS, made(near, noise=0.01), seed=0).tests.set_index("shuffled")
-    rows = found[found["test"] == "same type − other type"]
-    assert rows.loc["all heads", "difference"] == pytest.approx(-0.7, abs=0.02)
-    # 4 of 6 heads are induction: 1 of 15 ways to label them is the right one
-    assert rows.loc["all heads", "p_value"] == pytest.approx(1 / 15, abs=0.03)
-    far = compare_groups(HEADS, made(0.9 - near, noise=0.01), seed=0).tests
-    assert far["p_value"][0] > 0.9
+    assert len(numbers_of(HEADS, made(np.full(28, 0.5), windows=7))["type"]) == 2
 
 
 def test_groups_that_are_alike_have_the_p_value_of_counting():
-    near = np.where(
-        pairs_by_hand(lambda a, b: (a.layer, a.kv_group) == (b.layer, b.kv_group)), 0, 1
-    )
-    table = compare_groups(HEADS, made(near.astype(float)), seed=0).tests.set_index("test")
-    row = table.loc["same key/value group − other group of the layer"]
-    assert row["difference"] == pytest.approx(-1)
+    near = pairs_by_hand(lambda a, b: (a.layer, a.kv_group) != (b.layer, b.kv_group))
+    difference, *_, p_value = numbers_of(HEADS, made(near.astype(float)))["key/value group"]
+    assert difference == -1
     # in each of two layers, 1 of the 3 ways to pair 4 heads
-    assert row["p_value"] == pytest.approx(1 / 9, abs=0.03)
+    assert p_value == pytest.approx(1 / 9, abs=0.03)
 
 
 def test_a_layer_alone_does_not_pass_for_a_type():
     """Types that are nothing but layers: shuffled within a layer they stay what they are."""
     layered = HEADS.assign(primary=np.where(HEADS["layer"] == 0, "positional", "induction"))
     near = np.where(pairs_by_hand(lambda a, b: a.layer == b.layer), 0.1, 0.8)
-    tests = compare_groups(layered, made(near), seed=0).tests
-    p_values = tests[tests["test"] == "same type − other type"].set_index("shuffled")["p_value"]
-    assert p_values["the heads of a layer"] == 1
-    assert p_values["all heads"] == pytest.approx(2 / comb(8, 4), abs=0.02)
+    assert numbers_of(layered, made(near))["type"][-1] == 1
 
 
 def test_a_head_in_no_considered_pair_keeps_its_label():
@@ -122,8 +100,6 @@ def test_a_head_in_no_considered_pair_keeps_its_label():
 
 
 def test_the_same_seed_gives_the_same_numbers():
-    means = np.random.default_rng(3).random(28)
-    one, again, other = (compare_groups(HEADS, made(means, noise=0.1), seed=s) for s in (0, 0, 1))
-    pd.testing.assert_frame_equal(one.groups, again.groups)
-    pd.testing.assert_frame_equal(one.tests, again.tests)
-    assert not one.groups["ci_low"].equals(other.groups["ci_low"])
+    divergences = made(np.random.default_rng(3).random(28), noise=0.1)
+    one, again, other = (numbers_of(HEADS, divergences, seed) for seed in (0, 0, 1))
+    assert one == again != other

@@ -10,12 +10,13 @@ import torch
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
 from headscope.measure.study_windows import evenly
-from headscope.studies.redundancy.divergence import (
-    Divergences,
+from headscope.studies.redundancy import (
+    cluster,
     divergence_sums,
     head_divergences,
+    plane,
+    silhouette,
 )
-from headscope.studies.redundancy.head_distances import cluster, plane, silhouette
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -87,11 +88,6 @@ def test_sums_add_queries_and_read_no_later_key():
     assert torch.equal(sampled, before)
 
 
-def test_the_mean_weighs_queries_not_windows():
-    found = Divergences(np.array([[1.0, 0.0], [3.0, 3.0]]), np.array([1, 5]))
-    np.testing.assert_allclose(found.mean, [4 / 6, 3 / 6])
-
-
 @pytest.mark.parametrize(
     ("size", "count", "expected"),
     [(10, 2, [2, 7]), (3, 8, [0, 1, 2]), (9, 1, [4]), (0, 4, []), (6, 6, [0, 1, 2, 3, 4, 5])],
@@ -120,31 +116,29 @@ def test_the_divergence_itself_breaks_the_triangle_and_its_root_does_not():
 
 def test_the_map_gives_back_the_distances_of_points_in_a_plane():
     points = np.random.default_rng(4).normal(size=(15, 2)) * [3, 1]
-    found = plane(squareform(pdist(points)))
-    np.testing.assert_allclose(pdist(found.points), pdist(points), atol=1e-9)
-    assert found.variance_share == pytest.approx(1)
-    assert found.points[:, 0].var() > found.points[:, 1].var()
-    np.testing.assert_allclose(found.points.mean(0), 0, atol=1e-12)
+    found, share = plane(squareform(pdist(points)))
+    np.testing.assert_allclose(pdist(found), pdist(points), atol=1e-9)
+    assert share == pytest.approx(1)
+    assert found[:, 0].var() > found[:, 1].var()
+    np.testing.assert_allclose(found.mean(0), 0, atol=1e-12)
 
 
 def test_the_map_says_how_much_a_plane_leaves_out():
     # a regular tetrahedron: three equal axes, of which a plane has two
-    assert plane(1 - np.eye(4)).variance_share == pytest.approx(2 / 3)
+    assert plane(1 - np.eye(4))[1] == pytest.approx(2 / 3)
 
 
 def test_a_map_of_equal_heads_is_one_point_and_shows_no_share():
-    found = plane(np.zeros((3, 3)))
-    assert not found.points.any()
-    assert math.isnan(found.variance_share)
+    points, share = plane(np.zeros((3, 3)))
+    assert not points.any()
+    assert math.isnan(share)
 
 
 def test_separate_groups_are_found_and_numbered_by_size():
     places = np.array([10.0, 0, 0.1, 10.1, 0.2, 50])
-    found = cluster(pdist(places[:, None]))
-    assert found.numbers.tolist() == [2, 1, 1, 2, 1, 3]
-    assert found.silhouette == pytest.approx(
-        silhouette(squareform(pdist(places[:, None])), found.numbers)
-    )
+    numbers, clarity = cluster(pdist(places[:, None]))
+    assert numbers.tolist() == [2, 1, 1, 2, 1, 3]
+    assert clarity == pytest.approx(silhouette(squareform(pdist(places[:, None])), numbers))
 
 
 def test_clusters_are_those_with_the_best_silhouette_of_all_cuts():
@@ -154,7 +148,7 @@ def test_clusters_are_those_with_the_best_silhouette_of_all_cuts():
     tree = linkage(distances, "average")
     cuts = [fcluster(tree, k, "maxclust") for k in range(2, 14)]
     best = max(silhouette(squareform(distances), cut) for cut in cuts)
-    assert cluster(distances).silhouette == pytest.approx(best)
+    assert cluster(distances)[1] == pytest.approx(best)
 
 
 def test_the_silhouette_is_that_of_a_slow_loop():
@@ -178,6 +172,6 @@ def test_the_silhouette_is_that_of_a_slow_loop():
 
 @pytest.mark.parametrize("heads", [2, 3, 5])
 def test_equal_heads_are_one_cluster(heads):
-    found = cluster(np.zeros(heads * (heads - 1) // 2))
-    assert found.numbers.tolist() == [1] * heads
-    assert math.isnan(found.silhouette)
+    numbers, clarity = cluster(np.zeros(heads * (heads - 1) // 2))
+    assert numbers.tolist() == [1] * heads
+    assert math.isnan(clarity)

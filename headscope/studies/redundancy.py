@@ -1,0 +1,387 @@
+"""Redundancy of attention heads: Jensen–Shannon divergence between the patterns of all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy import ndarray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from torch import Tensor
+
+from headscope.arguments import takes
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError, HeadscopeError, RunError
+from headscope.heads import head_name
+from headscope.measure.bootstrap import interval, resample
+from headscope.measure.progress import OnProgress, Progress, progress_bar
+from headscope.measure.study_windows import evenly
+from headscope.measure.tally import MIN_BLOCKS
+from headscope.models.load import Model
+from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.runs.reopen_model import Again, model_of, text_of
+from headscope.runs.resolve import A_RUN, the_run
+from headscope.settings import Settings
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE
+from headscope.stimuli.text import TextWindows
+from headscope.views.colours import colour, ink, types_in_order
+from headscope.views.study import StudyResult
+
+WINDOWS = 32
+QUERIES = 12
+MAX_CLUSTERS = 40
+SHUFFLES = 1_000
+
+
+@takes(run=A_RUN)
+def redundancy(
+    run: Result | str | Path,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    windows: int = WINDOWS,
+    queries: int = QUERIES,
+    seed: int = 0,
+    progress: Progress = True,
+    **again: Unpack[Again],
+) -> StudyResult:
+    """Measure how similar the attention patterns of a model's heads are.
+
+    The distance of two heads is the Jensen–Shannon divergence of their attention in bits, averaged
+    over queries (Clark et al. 2019, section 6): 0 for heads with the same pattern, 1 for heads that
+    never attend to the same key. Clusters (average linkage, the cut with the largest silhouette)
+    and the map (classical scaling) use its square root, which is a metric (Endres and Schindelin
+    2003).
+
+    The table has a row per head: `layer`, `head`, `primary`, its `cluster` (1 is the largest), its
+    place `x`, `y` on the map, the `nearest` head, and the `distance` to it in bits.
+
+    Args:
+        run: a run or its folder; the types of its heads colour the map.
+        corpus: files or folders of text; those of the run if None.
+        windows: windows of text to read, evenly spread over the text.
+        queries: queries of each window, evenly spread; never the beginning-of-text token.
+        seed: seeds the bootstrap and the permutations.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens in all.
+        again: `source`, the run's model or its new path; `device`, `cpu`, `cuda` or `auto`.
+
+    Raises:
+        RunError: no run there, or one without a model.
+        ModelError: the model cannot be loaded.
+        CorpusError: the text cannot be read, or is empty.
+    """
+    run = the_run(run)
+    corpora = text_of(run, corpus)
+    with progress_bar(progress) as bar:
+        model = model_of(run, **again)
+        heads = _heads(run, model)
+        text = _text(run, model, corpora, windows)
+        divergences = read_divergences(model, text, queries, bar)
+    mean = divergences.sums.sum(0) / divergences.queries.sum()
+    numbers, clarity = cluster(np.sqrt(mean))
+    points, variance_share = plane(squareform(np.sqrt(mean)))
+    table = _table(heads, squareform(mean), numbers, points)
+    count = int(divergences.queries.sum())
+    notes = [f"the text has only {len(text)} windows"] if len(text) < windows else []
+    if len(text) < MIN_BLOCKS:
+        notes.append(f"{len(text)} windows, fewer than {MIN_BLOCKS}: no intervals")
+    return StudyResult(
+        title=f"{Path(model.name).name}: {len(table)} heads, {count:,} queries of {len(text)} "
+        "windows; distance: Jensen-Shannon divergence in bits",
+        table=table,
+        terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),
+        summary=(
+            f"{numbers.max()} clusters, mean silhouette {clarity:.2f}; the map shows "
+            f"{variance_share:.0%} of the variance",
+            *group_tests(heads, divergences, seed=seed),
+        ),
+        notes=notes,
+        values={"unit": "bits", "windows": len(text), "queries": count, "silhouette": clarity},
+        draw=_map,
+    )
+
+
+class Divergences(NamedTuple):
+    """Divergence of all pairs of heads, summed over the queries of each window."""
+
+    sums: Float[ndarray, "window pair"]
+    """In bits; pairs in scipy's condensed order: (0, 1), (0, 2), …, (n − 2, n − 1)."""
+    queries: Int[ndarray, " window"]
+    """Number of queries of each window."""
+
+
+def read_divergences(
+    model: Model, windows: Sequence[Window], queries: int, progress: OnProgress
+) -> Divergences:
+    """Compare all heads at up to `queries` queries of each window."""
+    total = sum(map(len, windows))
+    sums, counts, done = [], [], 0
+    for window in windows:
+        # at the beginning-of-text token all heads attend to that token
+        positions = 1 + evenly(len(window) - 1, queries)
+        sums.append(divergence_sums(_rows(model, window, positions), positions))
+        counts.append(len(positions))
+        done += len(window)
+        progress(done, total)
+    return Divergences(np.stack(sums), np.array(counts))
+
+
+def divergence_sums(
+    rows: Float[Tensor, "head query key"], queries: Int[ndarray, " query"]
+) -> Float[ndarray, " pair"]:
+    """Divergence of all pairs of heads in bits, summed over queries at these positions."""
+    sums = np.zeros(len(rows) * (len(rows) - 1) // 2)
+    for row, query in enumerate(queries.tolist()):
+        seen = None if rows[:, row, query + 1 :].any() else query + 1  # an encoder sees all keys
+        sums += head_divergences(rows[:, row, :seen])
+    return sums
+
+
+def _rows(
+    model: Model, window: Window, queries: Int[ndarray, " query"]
+) -> Float[Tensor, "head query key"]:
+    layers: list[Tensor] = []
+
+    def add(attention: LayerAttention) -> None:
+        (pattern,) = attention.probabilities()
+        layers.append(pattern[0, :, torch.from_numpy(queries).to(pattern.device)].cpu().double())
+
+    stream_attention(model, [window], whole_patterns, add)
+    rows = torch.cat(layers)
+    return rows / rows.sum(-1, keepdim=True)  # rows in half precision sum to 1 only approximately
+
+
+def head_divergences(rows: Float[Tensor, "head key"]) -> Float[ndarray, " pair"]:
+    """Jensen–Shannon divergence of all pairs of heads at one query, in bits, in [0, 1].
+
+        JS(p, q) = H(m) − ½ (H(p) + H(q)),  m = ½ (p + q)
+
+    with logarithms to base 2 (Lin 1991, equation 4.1).
+
+    Args:
+        rows: attention of each head over the keys, in double precision; each row sums to 1.
+
+    >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=torch.double)
+    >>> head_divergences(rows).round(3).tolist()
+    [1.0, 0.311, 0.311]
+    """
+    entropies = _entropy(rows)
+    # one head against all later ones, so that memory grows with heads × keys, not with its square
+    blocks = [
+        _entropy((rows[i] + rows[i + 1 :]) / 2) - (entropies[i] + entropies[i + 1 :]) / 2
+        for i in range(len(rows) - 1)
+    ]
+    flat: Float[ndarray, " pair"] = torch.cat(blocks).numpy() if blocks else np.empty(0)
+    return flat.clip(0, 1)
+
+
+def _entropy(rows: Float[Tensor, "head key"]) -> Float[Tensor, " head"]:
+    # the smallest normal number stands in for 0 in the logarithm, since 0 · log 0 is 0
+    return -(rows * rows.clamp_min(torch.finfo(rows.dtype).tiny).log2()).sum(-1)
+
+
+def group_tests(heads: pd.DataFrame, divergences: Divergences, *, seed: int) -> list[str]:
+    """Test if heads of the same type, and of the same key/value group, are more alike than others.
+
+    Each line has the difference of the mean divergences in bits, its 95 % bootstrap interval over
+    windows, and the one-sided p value of a permutation test that shuffles labels within layers.
+
+    Args:
+        heads: `layer`, `kv_group` and `primary` of each head, in the order of the pairs.
+        divergences: of all pairs of these heads.
+        seed: seeds the bootstrap and the permutations.
+    """
+    rng = np.random.default_rng(seed)
+    draws = resample(len(divergences.queries), rng)
+    one, other = np.triu_indices(len(heads), 1)
+    layer = heads["layer"].to_numpy(np.int64)
+    same_layer = layer[one] == layer[other]
+    typed = ~heads["primary"].isin(NO_TYPE).to_numpy(bool)
+    types = np.unique(heads["primary"].to_numpy(str), return_inverse=True)[1]
+    groups = np.unique(heads[["layer", "kv_group"]].to_numpy(), axis=0, return_inverse=True)[1]
+    lines = []
+    for name, labels, considered in (
+        ("type", types, typed[one] & typed[other]),
+        ("key/value group", groups.ravel(), same_layer),
+    ):
+        same = considered & (labels[one] == labels[other])
+        others = considered & ~same
+        if not same.any() or not others.any():
+            continue
+        sums = divergences.sums[:, same].mean(1) - divergences.sums[:, others].mean(1)
+        difference = float(sums.sum() / divergences.queries.sum())
+        low, high = interval(sums, divergences.queries, draws, fewest=MIN_BLOCKS)
+        mean = divergences.sums.sum(0) / divergences.queries.sum()
+        p_value = permutation_p(mean, considered, labels, layer, rng)
+        bounds = "" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})"
+        lines.append(
+            f"heads of the same {name} differ by {difference:+.3f} bits{bounds} from other pairs; "
+            f"p = {p_value:.3f}, labels shuffled within layers"
+        )
+    return lines
+
+
+def permutation_p(
+    distances: Float[ndarray, " pair"],
+    considered: Bool[ndarray, " pair"],
+    labels: Int[ndarray, " head"],
+    strata: Int[ndarray, " head"],
+    rng: np.random.Generator,
+) -> float:
+    """Permutation p value of the mean distance of pairs with equal labels, minus the others'.
+
+    Labels are shuffled within strata, 1,000 times; (k + 1) / 1,001 with k shuffles at or below the
+    observed difference (Phipson and Smyth 2010).
+    """
+    one, other = (index[considered] for index in np.triu_indices(len(labels), 1))
+    distances = distances[considered]
+    movable = np.zeros(len(labels), bool)
+    movable[np.union1d(one, other)] = True
+    # a head in no considered pair keeps its label
+    strata = np.where(movable, strata, strata.max() + 1 + np.arange(len(labels)))
+    order = np.argsort(strata, kind="stable")
+
+    def difference(head_labels: Int[ndarray, " head"]) -> float:
+        equal = head_labels[one] == head_labels[other]
+        return float(distances[equal].mean() - distances[~equal].mean())
+
+    observed, below = difference(labels), 0
+    for _ in range(SHUFFLES):
+        permutation = np.lexsort((rng.random(len(labels)), strata))
+        shuffled = labels.copy()
+        shuffled[order] = labels[permutation]
+        # sums of the same pairs in another order differ in their last digits
+        below += difference(shuffled) <= observed + 1e-12
+    return (below + 1) / (SHUFFLES + 1)
+
+
+def cluster(distances: Float[ndarray, " pair"]) -> tuple[Int[ndarray, " head"], float]:
+    """Cluster heads by average linkage, cut where the mean silhouette is largest.
+
+    Args:
+        distances: a metric, of all pairs of at least two heads, in condensed order.
+
+    Returns:
+        The cluster of each head, from 1 with the largest first, and the mean silhouette in
+        [−1, 1] (Rousseeuw 1987); NaN for a single cluster.
+    """
+    square = squareform(distances)
+    tree = linkage(distances, "average")
+    best, clarity = np.ones(len(square), np.int64), float("nan")
+    for count in range(2, min(len(square) - 1, MAX_CLUSTERS) + 1):
+        numbers = fcluster(tree, count, "maxclust").astype(np.int64)
+        if numbers.max() > 1 and not (value := silhouette(square, numbers)) <= clarity:
+            best, clarity = numbers, value
+    _, first, inverse, sizes = np.unique(
+        best, return_index=True, return_inverse=True, return_counts=True
+    )
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.lexsort((first, -sizes))] = np.arange(1, len(sizes) + 1)
+    return rank[inverse], clarity
+
+
+def silhouette(distances: Float[ndarray, "head head"], numbers: Int[ndarray, " head"]) -> float:
+    """The mean of (b − a) / max(a, b) over heads (Rousseeuw 1987); 0 for a head alone.
+
+    a is the mean distance of a head to its own cluster, b that to the nearest other cluster.
+    """
+    _, numbers = np.unique(numbers, return_inverse=True)
+    member = np.eye(numbers.max() + 1)[numbers]
+    sizes = member.sum(0)
+    sums = distances @ member
+    is_member = numbers[:, None] == np.arange(len(sizes))
+    inside = sums[is_member] / np.maximum(sizes[numbers] - 1, 1)
+    outside = np.where(is_member, np.inf, sums / sizes).min(1)
+    larger = np.maximum(inside, outside)
+    alone = (sizes[numbers] == 1) | (larger == 0)
+    return float(np.where(alone, 0, (outside - inside) / np.where(larger > 0, larger, 1)).mean())
+
+
+def plane(distances: Float[ndarray, "head head"]) -> tuple[Float[ndarray, "head 2"], float]:
+    """Classical multidimensional scaling to two dimensions (Torgerson 1952; Gower 1966).
+
+    Returns:
+        Points around 0, with each axis turned so that its farthest point is positive, and the
+        share of the variance that the plane shows, in [0, 1]; NaN if all points coincide.
+    """
+    squares = distances**2
+    inner = -(squares - squares.mean(0) - squares.mean(1)[:, None] + squares.mean()) / 2
+    values, vectors = np.linalg.eigh(inner)
+    largest = np.argsort(values)[::-1][:2]
+    eigenvalues = values[largest].clip(0)
+    points = np.zeros((len(distances), 2))
+    points[:, : len(largest)] = vectors[:, largest] * np.sqrt(eigenvalues)
+    farthest = points[np.abs(points).argmax(0), [0, 1]]
+    total = values.clip(0).sum()
+    return points * np.where(farthest < 0, -1, 1), (
+        float(eigenvalues.sum() / total) if total > 0 else float("nan")
+    )
+
+
+def _heads(run: Result, model: Model) -> pd.DataFrame:
+    heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
+    grid = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
+    if list(zip(heads["layer"], heads["head"], strict=True)) != grid:
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
+        raise RunError(
+            f"{model.name} has {model.layers} layers × {model.heads} heads, but the run has "
+            f"{len(heads)} heads up to {last}; classify the model again"
+        )
+    if len(grid) < 2:
+        raise HeadscopeError(f"{model.name} has a single head; there is no other to compare with")
+    return heads
+
+
+def _text(run: Result, model: Model, corpora: Sequence[str | Path], windows: int) -> list[Window]:
+    settings = Settings.from_json(run.info["settings"])
+    options = {name: getattr(settings, name) for name in ("max_tokens", "max_length", "seed")}
+    text = TextWindows(corpora, model.tokenizer, **options)
+    readable = [window for window in text if len(window) > 1]
+    if not readable:
+        raise CorpusError(f"{', '.join(map(str, corpora))}: no text of even one token to read")
+    # evenly spread: the first windows may all be of one document
+    return [readable[i] for i in evenly(len(readable), windows)]
+
+
+def _table(
+    heads: pd.DataFrame, distances: Float[ndarray, "head head"], clusters: ndarray, points: ndarray
+) -> pd.DataFrame:
+    others = np.where(np.eye(len(heads), dtype=bool), np.inf, distances)
+    names = [head_name(row.layer, row.head) for row in heads.itertuples()]
+    return heads[["layer", "head", "primary"]].assign(
+        cluster=clusters,
+        x=points[:, 0],
+        y=points[:, 1],
+        nearest=[names[i] for i in others.argmin(1)],
+        distance=others.min(1),
+    )
+
+
+def _map(result: StudyResult) -> Figure:
+    """The map: a point per head in its type's colour, with its layer; axes in √bits."""
+    heads = result.table
+    figure = Figure(figsize=(8.5, 6.5), layout="constrained")
+    axes = figure.subplots()
+    for height, row in enumerate(heads.itertuples(), start=3):
+        axes.plot(row.x, row.y, "o", color=colour(row.primary), markersize=9, zorder=height)
+        axes.text(
+            row.x, row.y, str(row.layer), color=ink(row.primary), fontsize=6, zorder=height,
+            ha="center", va="center_baseline", clip_on=True,
+        )  # fmt: skip
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set(xlabel="√bits", ylabel="√bits")
+    axes.set_title(result.title.split(":")[0].replace("$", r"\$") + "; numbers are layers")
+    handles = [
+        Patch(facecolor=colour(name), label=name) for name in types_in_order({*heads["primary"]})
+    ]
+    axes.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
