@@ -60,12 +60,8 @@ if TYPE_CHECKING:
     from headscope.studies.collapse.shared_pattern import collapse as collapse
     from headscope.studies.compare.compare_result import Comparison as Comparison
     from headscope.studies.compare.side_by_side import compare as compare
-    from headscope.studies.directions.contrast_directions import directions as directions
-    from headscope.studies.directions.directions_result import Directions as Directions
     from headscope.studies.explain.explain_result import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
-    from headscope.studies.features.feature_pairs import features as features
-    from headscope.studies.features.features_result import FeaturePairs as FeaturePairs
     from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
     from headscope.studies.function_vectors.vectors_result import FunctionVectors as FunctionVectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis

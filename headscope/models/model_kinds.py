@@ -108,7 +108,6 @@ ALSO: Mapping[str, str] = MappingProxyType(
         "as all tokens see each other and none can be run again by itself",
         "explain": "rules look both ways; in place of the loss stands the distance of the last "
         "states from those of the untouched model",
-        "study directions": "as for causal models, with keys on both sides",
         "study redundancy": "as for causal models: distances of whole rows",
         "study anatomy": "parameters are counted; those of biases, norms and feed-forward layers "
         "have no formula for this layout",
@@ -125,8 +124,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "study collapse": f"{_NO_LOSS}: what a shared pattern costs has no unit",
         "study weights": _NO_VIEW,
         "study patch": "it moves the logit of the next token, and an encoder predicts none",
-        "study features": "it splits scores of a stream that is normed before attention, as most "
-        "causal models do and most encoders do not",
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
         "study anatomy --check": _NO_VIEW,

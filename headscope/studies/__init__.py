@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from headscope.studies.answers.head_answers import why as why
     from headscope.studies.collapse.shared_pattern import collapse as collapse
     from headscope.studies.compare.side_by_side import compare as compare
-    from headscope.studies.directions.contrast_directions import directions as directions
     from headscope.studies.explain.explanation import explain as explain
-    from headscope.studies.features.feature_pairs import features as features
     from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.patch.prompt_patching import patch as patch

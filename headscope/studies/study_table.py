@@ -318,38 +318,6 @@ STUDIES: tuple[StudyRow, ...] = (
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(
-        name="directions",
-        function="directions.contrast_directions:directions",
-        result="directions.directions_result:Directions",
-        group=STUDY,
-        question="How many directions tell targets from controls?",
-        examples=(
-            "headscope study directions runs/mini L5H1",
-            "headscope study directions runs/mini L5H1 --relation induction/repeat "
-            "--figure directions.pdf",
-        ),
-        tables=(Table("directions"),),
-        lines="directions.directions_result:directions_lines",
-        shared=_TEXT_OF_RUN,
-    ),
-    StudyRow(
-        name="features",
-        function="features.feature_pairs:features",
-        result="features.features_result:FeaturePairs",
-        group=STUDY,
-        is_new=True,
-        question="Which pairs of features carry a head's scores?",
-        examples=(
-            "headscope study features runs/mini L5H1 --dictionary sae/",
-            "headscope study features runs/gpt2 L5H1 --dictionary gpt2-small-res-jb/layer5 "
-            "--relation induction/repeat --out pairs.csv --figure pairs.pdf",
-        ),
-        tables=(Table("features", "pairs"), Table("features-parts", "parts", suffix="parts")),
-        out="Write the pairs to this .csv file, and the parts of the scores to FILE-parts.csv.",
-        lines="features.features_result:features_lines",
-        shared=_TEXT_OF_RUN,
-    ),
-    StudyRow(
         name="function_vectors",
         function="function_vectors.vector_heads:function_vectors",
         result="function_vectors.vectors_result:FunctionVectors",

@@ -35,9 +35,7 @@ OUTPUTS = [
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
-    name: words_with(
-        name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b", "dictionary": "sae"}
-    )
+    name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
     for name in COMMANDS
 }
 NEEDED |= {"calibrate": ["nowhere"], "zoo": ["--corpus", "nowhere"]}
@@ -67,7 +65,6 @@ def test_every_output_is_known():
     }
     inputs = {
         "corpus",
-        "dictionary",
         "file",
         "heads_file",
         "pairs",

@@ -22,7 +22,6 @@ from headscope.studies.validation.calibrate import calibrate_planted
 from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
 from headscope.studies.validation.heuristic_benchmark.heuristics import heuristics
 from headscope.studies.validation.heuristic_benchmark.oracles import oracles
-from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.formats import DESCRIBED, PAGE, columns_of
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
@@ -61,10 +60,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         shell("study", "weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
     shell("study", "weights", "mini", "--table", "related", "--out", home / "weights related.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
-    asked = ("L0H0", "--relation", "induction/repeat")
-    shell("study", "directions", runs[0], *asked, "--out", home / "directions.csv")
-    dictionary = ("--dictionary", save_dictionary(home / "sae"))
-    shell("study", "features", runs[0], *asked, *dictionary, "--out", home / "features.csv")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
     shell("study", "weights", runs[0], "--keep")
     shell("study", "prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
@@ -115,7 +110,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "anatomy", "calibrate", "compare", "directions", "emergence", "explain", "features", "function_vectors", "headvis", "languages", "prune",
+    "ablate", "anatomy", "calibrate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
     "sweep", "verify", "weights", "zoo",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""

@@ -19,7 +19,6 @@ from headscope.errors import HeadscopeError
 from headscope.studies.study_table import STUDIES, StudyRow
 from headscope.studies.validation.verify import verify
 from tests.fuzz.desk import Desk, Fault, odd_message
-from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.studies import arguments, call_with
 from tests.limits import Hang
 
@@ -64,7 +63,7 @@ SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
     "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "points": {"0", "5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
-    "languages": {"None"}, "documents": {"None", "5"}, "recent": {"5"}, "sinks": {"0", "5"}, "corpus": {"None", "no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
+    "languages": {"None"}, "documents": {"None", "5"}, "corpus": {"None", "no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "model of calibrate": {"None"}, "seeds": {"5"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "claim": {"None"}, "answer": {"None", "text", "blank"}, "wrong": {"None", "text", "blank"}, "metric": {"None", "function", "class"},
     "edges": {"0", "5"}, "clean": WORDS | {"NUL"}, "corrupt": WORDS | {"NUL"},
     "folder of to_parquet": {"text", "escapes", "missing", "folder", "up", "run of nothing", "relation"}, "bridge": {"None"}, "corpus of hooks": {"None"}, "corpus of why": {"None"}, "workers": {"None", "0", "5"}, "models of sweep": NAMED, "revisions of sweep": NAMED | {"None", "no list"},
@@ -134,8 +133,6 @@ def calls(desk: Desk) -> list[Call]:
         Call("register", hs.register, {}, ("head_type",)),
         Call("relation", hs.relation, {"type": "a", "name": "b"}, ("control", "floor", "stimuli")),
         Call("why", hs.studies.why, {"model": run, "heads": ["0.0"]}, ("claim", "measure", "corpus", "progress")),
-        Call("features", hs.studies.features, {"run": run, "head": "0.0", "dictionary": str(save_dictionary(desk.home / "sae", d_model=256)), "relation": "induction/repeat"},
-             ("corpus", "seed", "progress", "device", "source")),
         Call("patch", hs.studies.patch, {"run": run, "clean": "x1z", "corrupt": "x2z", "heads": "L0H0", "edges": 0},
              ("answer", "wrong", "metric", "progress", "device", "source")),
         Call("Run.to_tl", run.to_tl, {}, ("heads",)),

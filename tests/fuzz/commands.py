@@ -16,7 +16,6 @@ import typer
 
 from headscope import cli
 from tests.fuzz.desk import Desk, Fault, odd_message
-from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
 
@@ -58,8 +57,6 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
-        "directions": [desk.run, "0.0", "--relation", "induction/repeat"],
-        "features": [desk.run, "0.0", "--relation", "induction/repeat", "--dictionary", str(save_dictionary(desk.home / "sae", d_model=256)), "-q"],
     }  # fmt: skip
 
 

@@ -134,7 +134,6 @@ def test_report_and_show_have_the_later_half_of_a_pattern(run):
 
 ARGUMENTS = {
     "study patch": ("--clean", "n1 so v1", "--corrupt", "n2 so v1"),
-    "study features": ("L0H3", "--dictionary", "none"),
 }
 """Arguments beside the run, which stands for the model in these."""
 
@@ -176,7 +175,6 @@ TAKEN = {
     "sweep emergence": "SWEEP",
     "study anatomy": "MODEL",
     "study redundancy": "RUN",
-    "study directions": "RUN L0H3",
 }
 """Words of each command that takes an encoder; capitals stand for a path."""
 

@@ -73,8 +73,6 @@ CASES = (
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
     _study("prune", "study prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
     _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
-    _study("directions", "study directions mini L5H3 --out directions.csv --overwrite"),
-    _study("features", "study features mini L5H3 --dictionary @dictionary --out features.csv --overwrite"),
     _study(
         "weights",
         "study weights mini --out weights.csv --overwrite",
@@ -148,16 +146,8 @@ def treebanks(folder: Path) -> None:
     save_treebanks(folder)
 
 
-def dictionary(folder: Path) -> None:
-    """A dictionary of random directions of the stream that `mini`'s last layer reads."""
-    from tests.helpers.dictionaries import save_dictionary
-
-    save_dictionary(folder, hook_name="blocks.5.hook_resid_pre", d_model=256, features=64)
-
-
 INPUTS: dict[str, Callable[[Path], None]] = {
-    make.__name__: make
-    for make in (modules, encoder, pairs, translator, scores, treebanks, dictionary)
+    make.__name__: make for make in (modules, encoder, pairs, translator, scores, treebanks)
 }
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 
 import pandas as pd
-import pytest
 from rich.console import Console
 
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
 from headscope.studies.ablate.ablate_result import causes_table
 from headscope.studies.collapse.collapse_result import Collapse, collapse_lines
-from headscope.studies.directions.directions_result import COLUMNS, Directions, directions_lines
 from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
@@ -42,22 +40,6 @@ def test_collapse_names_the_layer_that_pays_most_and_those_that_pay_nothing():
     assert "rises by 0.500 nats per token; no rise is shown in layer 1\n" in said
     sure = pd.DataFrame([row for row in rows if row[0] != "1"], columns=columns)
     assert "it rises surely in every layer" in printed(collapse_lines(Collapse("m", sure)))
-
-
-@pytest.mark.parametrize(
-    ("random_left", "words"),
-    [
-        (0.7, "the head finds its targets by these directions"),
-        (0.05, "these do not carry the relation"),
-        (0.15, "these directions matter no more than random ones"),
-    ],
-)
-def test_directions_say_whether_the_relation_goes_by_them(random_left, words):
-    rows = [(0, 0.0, 0.9, 0.1, 0.8, 0.7, 0.9, 0.8), (4, 0.9, 0.3, 0.1, 0.15, 0.1, 0.2, random_left)]
-    found = Directions("m L1H0", "positional/offset-1", pd.DataFrame(rows, columns=COLUMNS), 4)
-    said = printed(directions_lines(found))
-    assert "without them the lift goes from +0.800 to +0.150" in said
-    assert words in said
 
 
 def test_emergence_says_when_each_type_is_first_held():

@@ -17,7 +17,6 @@ from headscope.studies.sweep.counts import by_revision
 from headscope.studies.sweep.sweep_cells import Cell
 from headscope.studies.validation.calibrate_result import Calibration
 from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS
-from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
@@ -81,11 +80,7 @@ MADE_UP = {
     "calibrate": lambda run, corpus: Calibration(planted()),
     "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda run, corpus: hs.compare(run, run),
-    "directions": lambda run, corpus: hs.directions(run, "L0H0", relation="induction/repeat"),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
-    "features": lambda run, corpus: hs.studies.features(
-        run, "L0H0", relation="induction/repeat", dictionary=save_dictionary(corpus.parent / "sae")
-    ),
     "function_vectors": lambda run, corpus: hs.function_vectors(run, tasks="past,plural"),
     "headvis": lambda run, corpus: hs.headvis(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40

@@ -22,7 +22,6 @@ from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted
 from headscope.studies.anatomy import parameter_count
-from tests.helpers.dictionaries import save_dictionary
 from tests.helpers.shell import forked
 from tests.helpers.terminal import in_terminal
 from tests.helpers.treebanks import save_treebanks
@@ -213,14 +212,8 @@ STUDIES = {
     "classify": lambda run, model, text, out, **how: hs.classify(model, text, **SMALL, **how),
     "collapse": lambda run, model, text, out, **how: hs.collapse(model, text, **how),
     "compare": lambda run, model, text, out, **how: hs.compare(run, run, **how),
-    "directions": lambda run, model, text, out, **how: hs.directions(
-        run, "L0H0", relation="positional/offset-1-random", **how
-    ),
     "explain": lambda run, model, text, out, **how: hs.explain(
         model, text, windows=8, rank=0, each="none", twin=False, **how
-    ),
-    "features": lambda run, model, text, out, **how: hs.studies.features(
-        run, "L0H0", relation="positional/offset-1-random", dictionary=save_dictionary(out), **how
     ),
     "function_vectors": lambda run, model, text, out, **how: hs.function_vectors(
         model, tasks="plural,past", prompts=6, shots=2, **how

@@ -1,1 +1,0 @@
-"""Why a head looks: the directions of queries and keys that tell targets from controls."""
