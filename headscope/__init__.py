@@ -68,8 +68,7 @@ if TYPE_CHECKING:
     from headscope.studies.headvis.headvis_result import HeadVis as HeadVis
     from headscope.studies.patch.patch_result import Patching as Patching
     from headscope.studies.patch.prompt_patching import patch as patch
-    from headscope.studies.prune.prune_result import Pruning as Pruning
-    from headscope.studies.prune.pruning_curve import prune as prune
+    from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.languages.languages_result import Languages as Languages

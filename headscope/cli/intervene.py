@@ -1,8 +1,7 @@
-"""Commands that intervene: `ablate`, `prune`, `explain`."""
+"""Commands that intervene: `ablate` and `explain`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,6 @@ from headscope.cli.files import say_written
 from headscope.cli.options import ModelOrRun, Overwrite, Run
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, say
-from headscope.errors import HeadscopeError
 
 
 @body("ablate")
@@ -32,50 +30,6 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     path = save_study_table(known, run, CAUSE_TABLE, report=known.report, overwrite=overwrite)
     print_rich(causes_table(ablation.causes))
     say(f"\nwritten to {path}; headscope why and {Path(run) / REPORT} show it")
-
-
-@body("prune")
-def prune(
-    call: StudyCall,
-    save: Annotated[
-        Path | None,
-        typer.Option(help="Write a smaller model with the most important heads; needs --keep."),
-    ] = None,
-    keep: Annotated[
-        float | None, typer.Option(help="Share of every layer's heads to keep, e.g. 0.5.")
-    ] = None,
-) -> None:
-    call.check()
-    if (save is None) != (keep is None):
-        raise HeadscopeError("--save FOLDER and --keep SHARE go together; one of them is missing")
-    from headscope.measure.readable import readable
-    from headscope.measure.study_windows import MAX_LENGTH
-    from headscope.runs.resolve import the_model, the_run
-    from headscope.studies.prune.smaller import (
-        check_saving,
-        check_smaller,
-        save_smaller,
-        smaller_lines,
-    )
-
-    arguments = dict(call.arguments)
-    readable(arguments["corpus"] or (), seed=arguments["seed"])
-    if save is not None and keep is not None:
-        check_saving(keep, save)
-    run = None if arguments["run"] is None else the_run(arguments["run"])
-    loading = {name: arguments.pop(name) for name in ("revision", "device")}
-    loaded = the_model(arguments["model"], **loading, longest=MAX_LENGTH)
-    if save is not None and keep is not None:
-        check_smaller(loaded, keep, save)
-    pruning = replace(call, arguments=arguments).result(model=loaded, run=run)
-    smaller = None
-    if save is not None and keep is not None:
-        smaller = save_smaller(loaded, pruning.importance, keep, save, windows=pruning.windows)
-    files = call.write(pruning)
-    call.show(pruning, [])
-    if smaller is not None:
-        print_rich(smaller_lines(smaller))
-    say_written(files if save is None else [save, *files])
 
 
 @body("explain")

@@ -84,7 +84,7 @@ class StudyRow:
 
 
 def imported(path: str) -> Any:
-    """What a row names, such as `prune.view:prune_lines`.
+    """What a row names, such as `prune:prune`.
 
     >>> imported("study_table:Table").__name__
     'Table'
@@ -96,8 +96,8 @@ def imported(path: str) -> Any:
 def home(path: str) -> tuple[str, str]:
     """The name and the module of what a row names.
 
-    >>> home("prune.prune_result:prune_lines")
-    ('prune_lines', 'headscope.studies.prune.prune_result')
+    >>> home("prune:prune")
+    ('prune', 'headscope.studies.prune')
     """
     module, _, name = path.partition(":")
     return name, f"headscope.studies.{module}"
@@ -288,17 +288,12 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="prune",
-        function="prune.pruning_curve:prune",
-        result="prune.prune_result:Pruning",
+        function="prune:prune",
         group=STUDY,
         question="What is the loss as more and more heads are masked?",
-        examples=(
-            "headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",
-            "headscope study prune mini --save smaller --keep 0.5",
-        ),
-        tables=(Table("prune"), Table("prune-heads", "heads", suffix="heads")),
-        out="Write the curve to this .csv file, and each head to FILE-heads.csv.",
-        lines="prune.prune_result:prune_lines",
+        examples=("headscope study prune mini --run runs/mini --figure prune.pdf --out prune.csv",),
+        tables=(Table("prune"),),
+        out="Write the curve to this .csv file.",
         shared=MappingProxyType({"model": "named_model", "run": "run_of_model"}),
     ),
     StudyRow(

@@ -136,7 +136,6 @@ ELSEWHERE = {
     # to a path or a buffer that `headscope.runs.write` or its caller made
     ("runs/state_file.py", "save_file"), ("runs/pattern_cache.py", "save_file"),
     ("runs/means.py", "save_file"), ("runs/store.py", "save_file"),
-    ("studies/prune/smaller.py", "save_pretrained"),
     ("models/tokenizer.py", "save_pretrained"), ("views/figure_style.py", "savefig"),
     ("runs/pack_atlas.py", "open"),
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error

@@ -12,7 +12,7 @@ from headscope.models.intervention import HeadsScaled
 from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
 from headscope.models.loss import loss, network_of
-from headscope.studies.prune.head_importance import head_importance, layer_normalised
+from headscope.studies.prune import head_importance, layer_normalised
 
 LAYERS, HEADS, WIDTH = 2, 4, 8
 

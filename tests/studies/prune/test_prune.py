@@ -13,8 +13,16 @@ from headscope.measure.study_windows import text_windows
 from headscope.models.intervention import HeadsScaled
 from headscope.models.load import load_model
 from headscope.models.loss import loss
-from headscope.studies.prune.head_importance import head_importance, layer_normalised
-from headscope.studies.prune.pruning_curve import CURVE, DRAWS, prune
+from headscope.studies.prune import (
+    COLUMNS,
+    DRAWS,
+    _halves,
+    _orders,
+    _type_ranks,
+    head_importance,
+    layer_normalised,
+    prune,
+)
 from tests.helpers.models import save_model
 
 
@@ -51,16 +59,14 @@ def pruning(gpt2_folder, story, run):
 
 
 def test_the_curve_has_every_order_and_step(pruning):
-    curve = pruning.curve
-    assert list(curve.columns) == [*CURVE, "kept_delimiter", "kept_unclassified"]
+    curve = pruning.table
+    assert list(curve.columns) == COLUMNS
     assert curve.groupby("order", sort=False)["draw"].nunique().to_dict() == {
         "importance": 1, "random": DRAWS, "type": 1,
     }  # fmt: skip
     for _, rows in curve.groupby(["order", "draw"]):
         assert rows["share"].tolist() == [i / 10 for i in range(11)]
         assert rows["masked"].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8]
-        left = rows["kept_delimiter"] + rows["kept_unclassified"]
-        assert (left + rows["masked"] == 8).all()
     ends = curve[curve["share"].isin([0, 1])].groupby("share")["loss"].nunique()
     assert ends.tolist() == [1, 1]
     draws = curve[(curve["order"] == "random") & (curve["masked"] == 4)]["loss"]
@@ -71,52 +77,42 @@ def test_heads_are_ranked_on_other_windows_than_the_loss(pruning, gpt2_folder, s
     """Both recomputed here from the windows themselves."""
     model = load_model(str(gpt2_folder))
     windows = text_windows(model, story)
-    from headscope.studies.prune.pruning_curve import _halves
-
     ranking, judging = _halves(windows)
     names = [{window.name for window in half} for half in (ranking, judging)]
     assert not names[0] & names[1]
     assert names[0] | names[1] == {window.name for window in windows}
     expected = layer_normalised(head_importance(model, ranking))
-    assert pruning.importance == pytest.approx(expected)
-    assert pruning.curve["loss"][0] == pytest.approx(loss(model, judging).mean)
+    assert np.array(pruning.values["importance"]) == pytest.approx(expected)
+    assert pruning.table["loss"][0] == pytest.approx(loss(model, judging).mean)
 
 
 def test_the_least_important_heads_go_first(pruning, gpt2_folder, story):
-    from headscope.studies.prune.pruning_curve import _halves
-
-    ordered = pruning.heads.sort_values("importance")
-    mask = torch.ones(2, 4)
-    for row in ordered.head(3).itertuples():
-        mask[row.layer, row.head] = 0
+    mask = torch.ones(8)
+    mask[np.argsort(np.ravel(pruning.values["importance"]))[:3].tolist()] = 0
     model = load_model(str(gpt2_folder))
     _, judging = _halves(text_windows(model, story))
-    expected = loss(model, judging, HeadsScaled.by_row(model, mask)).mean
-    curve = pruning.curve
+    expected = loss(model, judging, HeadsScaled.by_row(model, mask.view(2, 4))).mean
+    curve = pruning.table
     own = curve[(curve["order"] == "importance") & (curve["masked"] == 3)]
     assert own["loss"].item() == pytest.approx(expected)
 
 
-def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, run):
-    from headscope.studies.prune.pruning_curve import _orders, _types
-
-    types = _types(run, pruning.model)
-    order = _orders(pruning.importance, types, 0)["type", 0].tolist()
+def test_by_type_unclassified_heads_go_first_then_sinks_then_the_rest(pruning, run, gpt2_folder):
+    importance = np.array(pruning.values["importance"])
+    ranks = _type_ranks(run, load_model(str(gpt2_folder)))
+    order = _orders(importance, ranks, 0)["type", 0].tolist()
     # heads numbered through both layers: 0.3 and 1.2 have no tag, 0.0 and 1.0 only the first token
     assert set(order[:2]) == {3, 6}
     assert set(order[2:4]) == {0, 4}
     assert set(order[4:]) == {1, 2, 5, 7}
-    flat = pruning.importance.ravel()
+    flat = importance.ravel()
     for part in (order[:2], order[2:4], order[4:]):
         assert flat[part].tolist() == sorted(flat[part])
-    by_type = pruning.curve[pruning.curve["order"] == "type"]
-    assert by_type["kept_unclassified"].tolist()[:3] == [2, 1, 0]
-    assert by_type["kept_delimiter"].tolist()[-2:] == [1, 0]
 
 
 def test_without_a_run_there_is_no_order_by_type(gpt2_folder, story):
-    curve = prune(str(gpt2_folder), story).curve
-    assert list(curve.columns) == CURVE
+    curve = prune(str(gpt2_folder), story).table
+    assert list(curve.columns) == COLUMNS
     assert set(curve["order"]) == {"importance", "random"}
 
 
@@ -139,16 +135,14 @@ def test_the_command_prints_the_curve_and_writes_it(
     words = ("study", "prune", gpt2_folder, "--corpus", story, "--run", run_folder, "-q")
     code, told, err = command(*words, "--out", out, "--figure", figure)
     assert (code, err) == (0, "")
-    curve, heads = pd.read_csv(out), pd.read_csv(tmp_path / "p-heads.csv")
-    own = pruning.curve[pruning.curve["order"] == "importance"]["loss"]
+    curve = pd.read_csv(out)
+    own = pruning.table[pruning.table["order"] == "importance"]["loss"]
     written = curve[curve["order"] == "importance"]["loss"]
     assert np.allclose(written, own, rtol=1e-5)
-    assert heads["importance"].to_numpy() == pytest.approx(pruning.importance.ravel(), rel=1e-4)
     rise = curve.loc[(curve["order"] == "importance") & (curve["share"] == 0.5), "rise"].item()
-    assert ["50%", "4", f"{rise:+.4f}"] in [line.split()[:3] for line in told.splitlines()]
-    best = heads.loc[heads["importance"].idxmax()]
-    assert f"most important heads:  L{best['layer']:.0f}H{best['head']:.0f}" in told
-    assert "heads left by type" in told
+    assert ["0.500", f"{rise:.3f}"] in [line.split()[:2] for line in told.splitlines()]
+    layer, head = np.unravel_index(np.argmax(pruning.values["importance"]), (2, 4))
+    assert f"most important heads: L{layer}H{head}" in told
     assert figure.read_bytes().startswith(b"%PDF")
 
 

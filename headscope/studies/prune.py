@@ -1,0 +1,375 @@
+"""Pruning: the loss of a model as more and more attention heads are masked, in three orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from matplotlib.figure import Figure
+from numpy import ndarray
+
+from headscope.arguments import either, maybe, takes
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError, ModelError, RunError
+from headscope.heads import head_name
+from headscope.measure.bootstrap import LEVEL, resample
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.measure.readable import readable
+from headscope.measure.study_windows import (
+    MAX_LENGTH,
+    MAX_TOKENS,
+    RESAMPLES,
+    rise,
+    text_windows,
+    token_count,
+)
+from headscope.models.batching import batch_tokens_on, in_batches
+from headscope.models.intervention import HeadsScaled
+from headscope.models.load import Model
+from headscope.models.loss import (
+    Advance,
+    TextLoss,
+    chunked_losses,
+    loss,
+    network_of,
+    predictions_of,
+)
+from headscope.models.model_kinds import refuse_encoder
+from headscope.runs.reopen_model import model_or_run
+from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run
+from headscope.statistics.result import Result
+from headscope.statistics.tags import NO_TYPE, is_sink
+from headscope.views.study import StudyResult
+
+IMPORTANCE, RANDOM, TYPE = "importance", "random", "type"
+COLOURS = {IMPORTANCE: "#0072b2", RANDOM: "#8c8c8c", TYPE: "#d55e00"}
+STEPS = tuple(i / 10 for i in range(11))
+DRAWS = 5
+OVER_RANDOM = ["over_random", "over_low", "over_high"]
+COLUMNS = ["order", "draw", "share", "masked", "loss", "rise", "ci_low", "ci_high", *OVER_RANDOM]
+
+
+@takes(model=either(A_RUN, A_MODEL), run=maybe(A_RUN))
+def prune(
+    model: Any,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    run: Result | str | Path | None = None,
+    max_tokens: int = MAX_TOKENS,
+    seed: int = 0,
+    progress: Progress = True,
+    **options: Unpack[Named],
+) -> StudyResult:
+    """Rank heads by importance, and measure the loss as more and more of them are masked.
+
+    Heads are masked by importance (the least important first), in five random orders and, with a
+    run, by type: unclassified heads first, then attention sinks, then the rest, and within each
+    group the least important first. Importance is the mean absolute gradient of the loss by the
+    head's mask, divided by its layer's ℓ2 norm (Michel et al. 2019, section 4.1). Every second
+    window ranks heads; the others give the losses.
+
+    The table has a row per `order` × random `draw` × `share` of heads `masked`: the `loss` in nats
+    per token, its `rise` over the unmasked model with the 95 % interval, and its excess
+    `over_random`, the mean of the random orders, with the interval over windows and draws.
+
+    Args:
+        model: a run or its folder, a name as for `classify`, or a loaded model.
+        corpus: files or folders of text; the corpus that ships if None.
+        run: a run of the same model, or its folder, for the order by type.
+        max_tokens: tokens of text to read, to the end of a window.
+        seed: seeds the choice of files, the random orders and the bootstrap.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens in all passes.
+        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
+
+    Raises:
+        ModelError: the model cannot be loaded, or does not run under the fused engine.
+        RunError: the run is of another model.
+        CorpusError: the text cannot be read, or is a single window.
+    """
+    corpus = readable(corpus, seed=seed)
+    with progress_bar(progress) as bar:
+        loaded, model_run = model_or_run(model, longest=MAX_LENGTH, **options)
+        classified = model_run if run is None else the_run(run)
+        ranks = None if classified is None else _type_ranks(classified, loaded)
+        refuse_encoder(loaded, "study prune")
+        network_of(loaded)  # fails before any text is read
+        ranking, judging = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
+        passes = (len(STEPS) - 2) * (1 + DRAWS + (ranks is not None)) + 2
+        advance = Steps(bar, token_count(ranking) + passes * token_count(judging)).advance
+        importance = layer_normalised(head_importance(loaded, ranking, advance=advance))
+        orders = _orders(importance, ranks, seed)
+        losses = _losses(loaded, judging, orders, advance)
+    differences = over_random(losses, seed=seed)
+    table = _table(losses, differences, importance.size, seed)
+    order = np.argsort(-importance.ravel(), kind="stable")
+    rows, columns = np.unravel_index(order, importance.shape)
+    names = [
+        head_name(loaded.attention_layers[row], int(column))
+        for row, column in zip(rows, columns, strict=True)
+    ]
+    rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
+    return StudyResult(
+        title=f"{loaded.name}: rise of the loss in nats per token, by share of heads masked; "
+        f"{table['loss'][0]:.4f} with all heads",
+        table=table,
+        terminal_table=rises.reset_index(),
+        summary=(
+            f"most important heads: {', '.join(names[:5])}; least: {', '.join(names[:-6:-1])}",
+            *(_against_random(name, bounds[-1]) for name, bounds in differences.items()),
+        ),
+        values={"importance": importance.tolist()},
+        draw=_figure,
+    )
+
+
+def head_importance(
+    model: Model, windows: Sequence[Window], *, advance: Advance = lambda tokens: None
+) -> Float[ndarray, "layer head"]:
+    """Mean absolute gradient of the loss by each head's mask, in nats per token.
+
+        Σ_x |∂ nats(x)/∂ξ_h| / Σ_x tokens(x)  at ξ = 1, over windows x
+
+    (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better than One?", section 4.1). Every
+    window has its own mask, so that one backward pass serves a batch.
+
+    Args:
+        model: a model that runs under the fused engine.
+        windows: from `text_windows`.
+        advance: called with the tokens of each batch when they are done.
+    """
+    network = network_of(model)
+    options = {"dtype": network.dtype, "device": network.device, "requires_grad": True}
+    total, tokens = torch.zeros(model.layers, model.heads, dtype=torch.float64), 0
+    with _without_gradients(network), torch.enable_grad():
+        # activations kept for the backward pass take as much memory again
+        for batch in in_batches(windows, batch_tokens_on(model.device) // 2):
+            mask = torch.ones(model.layers, len(batch), model.heads, **options)
+            with HeadsScaled.by_row(model, mask).applied(model):
+                tokens += _backward(network, batch)
+            if mask.grad is None:
+                raise ModelError("the loss does not depend on its attention heads")
+            total += mask.grad.abs().sum(1).double().cpu()
+            advance(sum(map(len, batch)))
+    return (total / tokens).numpy()
+
+
+def layer_normalised(importance: Float[ndarray, "layer head"]) -> Float[ndarray, "layer head"]:
+    """Importance divided by its layer's ℓ2 norm, since gradients differ in scale between layers."""
+    norm = np.sqrt((importance**2).sum(1, keepdims=True))
+    return importance / np.where(norm == 0, 1, norm)
+
+
+def _backward(network: Any, batch: Sequence[Window]) -> int:
+    """Backpropagate the summed loss of a batch; returns its number of predicted tokens.
+
+    Gradients of the loss are taken chunk by chunk, so that few logits are in memory at once.
+    """
+    predictions = predictions_of(network, batch)
+    last = predictions.stream.detach().requires_grad_()
+    for losses in chunked_losses(network, last, predictions.labels):
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+    predictions.stream.backward(last.grad)  # type: ignore[no-untyped-call]
+    return sum(predictions.lengths)
+
+
+@contextmanager
+def _without_gradients(network: Any) -> Iterator[None]:
+    """Freeze the weights, so that far fewer activations are kept for the backward pass."""
+    trainable = [weight for weight in network.parameters() if weight.requires_grad]
+    for weight in trainable:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in trainable:
+            weight.requires_grad_(True)
+
+
+def over_random(
+    losses: Mapping[tuple[str, int], Sequence[TextLoss]], *, seed: int
+) -> dict[str, Float[ndarray, "row bound"]]:
+    """Excess loss of each order over the mean of the random orders, at each share.
+
+    The bootstrap resamples both windows and random orders.
+
+    Args:
+        losses: by order and draw, a loss for each share; all of the same windows.
+        seed: seeds the resamples.
+
+    Returns:
+        The difference in nats per token and its 95 % interval, NaN for a single window. The last
+        row is the mean over the shares above 0 and below 1.
+    """
+    random_nats = np.array(
+        [_nats(order_losses) for (order, _), order_losses in losses.items() if order == RANDOM]
+    )
+    tokens = next(iter(losses.values()))[0].tokens
+    rng = np.random.default_rng(seed)
+    windows = resample(len(tokens), rng, times=RESAMPLES)
+    seeds = resample(len(random_nats), rng, times=RESAMPLES) / len(random_nats)
+    again = windows @ tokens
+    # resample × step: mean over the drawn orders of the loss on the drawn windows
+    chance = np.einsum("rd,dsw,rw->rs", seeds, random_nats, windows, optimize=True) / again[:, None]
+    differences = {}
+    for (order, _), order_losses in losses.items():
+        if order != RANDOM:
+            nats = _nats(order_losses)
+            value = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
+            resampled = windows @ nats.T / again[:, None] - chance
+            differences[order] = _with_interval(value, resampled, enough=len(tokens) > 1)
+    return differences
+
+
+def _against_random(order: str, bounds: Float[ndarray, " bound"]) -> str:
+    difference, low, high = bounds
+    interval = "a single window has no interval"
+    if not np.isnan(low):
+        interval = f"95 % interval {low:+.3f} to {high:+.3f}"
+    return (
+        f"masking by {order} costs {difference:+.3f} nats per token more than random masking, "
+        f"mean over the shares ({interval})"
+    )
+
+
+def _nats(losses: Sequence[TextLoss]) -> Float[ndarray, "step window"]:
+    return np.array([loss.nats for loss in losses])
+
+
+def _with_interval(
+    value: Float[ndarray, " step"], resampled: Float[ndarray, "resample step"], *, enough: bool
+) -> Float[ndarray, "row bound"]:
+    """Value and interval of each step, then of their mean without the first and last step."""
+    value = np.append(value, value[1:-1].mean())
+    resampled = np.hstack([resampled, resampled[:, 1:-1].mean(1, keepdims=True)])
+    bounds = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return np.stack([value, *(bounds if enough else bounds * np.nan)], axis=1)
+
+
+def _type_ranks(run: Result, model: Model) -> Int[ndarray, " head"]:
+    """Ranks of heads in the order by type: 0 without a type, 1 for attention sinks, 2 for others.
+
+    Raises:
+        RunError: the run is of another model.
+    """
+    described = run.info.get("model", {})
+    weights = described.get("weights_sha256")
+    expected = [(layer, head) for layer in model.attention_layers for head in range(model.heads)]
+    heads = run.heads.sort_values(["layer", "head"])
+    names = list(zip(heads["layer"], heads["head"], strict=True))
+    if names != expected or (weights is not None and weights != model.weights_sha256):
+        raise RunError(
+            f"this run is of {described.get('name', 'given patterns')} with {len(names)} heads, "
+            f"and {model.name} has other weights; classify the model that is to be pruned"
+        )
+    tagged = run.evidence[run.evidence["tagged"].astype(bool)]
+    functional = tagged[~is_sink(tagged["type"] + "/" + tagged["relation"])]
+    with_function = set(zip(functional["layer"], functional["head"], strict=True))
+    return np.array(
+        [
+            0 if primary in NO_TYPE else 2 if head in with_function else 1
+            for primary, head in zip(heads["primary"], names, strict=True)
+        ]
+    )
+
+
+def _halves(windows: Sequence[Window]) -> tuple[Sequence[Window], Sequence[Window]]:
+    """Every second window for ranking heads, and the others for the losses."""
+    if len(windows) < 2:
+        raise CorpusError(
+            "the text is one window, and pruning needs two: one to rank heads, one to judge; "
+            "name more text or raise max_tokens"
+        )
+    return windows[::2], windows[1::2]
+
+
+_Order = Int[ndarray, " ranked_head"]
+
+
+def _orders(
+    importance: Float[ndarray, "layer head"], ranks: Int[ndarray, " ranked_head"] | None, seed: int
+) -> dict[tuple[str, int], _Order]:
+    """Heads, numbered through all layers, in the order in which they are masked."""
+    flat = importance.ravel()
+    orders = {(IMPORTANCE, 0): np.argsort(flat, kind="stable")}
+    rng = np.random.default_rng(seed)
+    for draw in range(DRAWS):
+        orders[RANDOM, draw] = rng.permutation(flat.size)
+    if ranks is not None:
+        orders[TYPE, 0] = np.lexsort((flat, ranks))
+    return orders
+
+
+_Losses = dict[tuple[str, int], list[TextLoss]]
+"""By order and draw, a loss for each of `STEPS`."""
+
+
+def _losses(
+    model: Model,
+    windows: Sequence[Window],
+    orders: dict[tuple[str, int], _Order],
+    advance: Advance,
+) -> _Losses:
+    shape = model.layers, model.heads
+    clean = loss(model, windows, advance=advance)
+    headless = masked_loss(model, windows, np.zeros(shape, bool), advance)
+    losses: _Losses = {}
+    for order, heads in orders.items():
+        by_step = losses.setdefault(order, [])
+        for share in STEPS:
+            present = np.ones(heads.size, bool)
+            present[heads[: round(share * heads.size)]] = False
+            if present.all() or not present.any():
+                # all orders begin and end alike
+                by_step.append(clean if present.all() else headless)
+            else:
+                by_step.append(masked_loss(model, windows, present.reshape(shape), advance))
+    return losses
+
+
+def _table(
+    losses: _Losses, differences: Mapping[str, Float[ndarray, "row bound"]], heads: int, seed: int
+) -> pd.DataFrame:
+    rows = []
+    for (order, draw), by_step in losses.items():
+        over = differences.get(order, np.full((len(STEPS), len(OVER_RANDOM)), np.nan))
+        for step, (share, pruned) in enumerate(zip(STEPS, by_step, strict=True)):
+            change = rise(pruned, by_step[0], seed=seed)
+            masked_heads = round(share * heads)
+            rows.append((order, draw, share, masked_heads, pruned.mean, *change, *over[step]))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def masked_loss(
+    model: Model,
+    windows: Sequence[Window],
+    present: Bool[ndarray, "layer head"],
+    advance: Advance = lambda tokens: None,
+) -> TextLoss:
+    """The loss with all other heads masked."""
+    network = network_of(model)
+    mask = torch.from_numpy(present).to(device=network.device, dtype=network.dtype)
+    return loss(model, windows, HeadsScaled.by_row(model, mask), advance=advance)
+
+
+def _figure(result: StudyResult) -> Figure:
+    """Loss by share of heads masked: a line per order, with the range of the random orders."""
+    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for order, rows in result.table.groupby("order", sort=False):
+        losses = rows.groupby("share")["loss"]
+        shares, colour = list(losses.groups), COLOURS[str(order)]
+        axes.plot(shares, losses.mean(), marker="o", ms=3, lw=1.2, color=colour, label=str(order))
+        axes.fill_between(shares, losses.min(), losses.max(), color=colour, alpha=0.2, lw=0)
+    axes.set_xlabel("share of heads masked")
+    axes.set_ylabel("loss (nats per token)")
+    axes.legend(fontsize=7, title="masked first by", title_fontsize=7)
+    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
+    return figure

@@ -1,1 +1,0 @@
-"""The attention that a model needs, and a model with less of it."""
