@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.errors import ModelError, first_line
 from headscope.models.device import check_device
+from headscope.models.families import check_family
 from headscope.models.layout.dimensions import attention_kinds, read_dimensions
-from headscope.models.layout.table import ENCODER_DECODERS
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
 from headscope.models.locate import title_of
@@ -136,12 +136,8 @@ def _check_causal(name: str, network: Any) -> None:
         raise ModelError(
             f"{name}: some of its weights are on the meta device, which holds none; load it whole"
         )
+    check_family(name, network.config.to_dict())
     kinds = attention_kinds(network.config)
-    if getattr(network.config, "is_encoder_decoder", False) and CROSS not in kinds:
-        raise ModelError(
-            f"{name}: a {kind} has an encoder and a decoder; of those headscope reads "
-            f"{', '.join(ENCODER_DECODERS)}"
-        )
     if network.get_output_embeddings() is None and CAUSAL in kinds:
         raise ModelError(
             f"{name}: a {kind} predicts no next token; load it with AutoModelForCausalLM"

@@ -24,6 +24,7 @@ from headscope.models.engines.engine import Engine
 from headscope.models.engines.kernels import fuse_activations
 from headscope.models.engines.one_stack import decoder_start, with_stacks
 from headscope.models.engines.probe import check_patterns
+from headscope.models.families import check_family, explain_unread
 from headscope.models.gguf_cache import cache_model, cached_folder
 from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions
 from headscope.models.layout.modules import layers_without_softmax
@@ -233,9 +234,10 @@ def model_around(
     )
     context = dimensions.longest_input(name)
     longest = min(options.longest or context, context)
-    engine, engine_notes = choose_engine(
-        name, network, backend, dimensions, engine_name=options.engine, longest=longest
-    )
+    with explain_unread(name, network.config.model_type):
+        engine, engine_notes = choose_engine(
+            name, network, backend, dimensions, engine_name=options.engine, longest=longest
+        )
     model = Model(
         name=name,
         engine=engine,
@@ -311,4 +313,7 @@ def _check_layout(name: str, path: Path) -> None:
     Building takes time, and some of transformers' own code looks for a compiler then (RWKV).
     """
     if path.is_dir():  # the header of a GGUF takes seconds, and its layouts all have heads
-        read_dimensions(name, read_config(name, path)).longest_input(name)
+        config = read_config(name, path)
+        check_family(name, config.to_dict())
+        with explain_unread(name, config.model_type):
+            read_dimensions(name, config).longest_input(name)

@@ -18,11 +18,11 @@ from transformers import (
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
 from headscope.errors import ModelError, RunError
 from headscope.heads import head_name, told_of
+from headscope.models.families import check_family
 from headscope.models.layout.dimensions import AttentionDimensions, attention_kinds
 
 LONGEST = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
-_DISENTANGLED = ("deberta", "deberta-v2")
 _WITH_MASKS = "ForMaskedLM"
 _SAME_AS_MASKED = ("BertForPreTraining",)
 """Architectures that hold all of the masked language model, and more beside it."""
@@ -39,13 +39,9 @@ def network_class(name: str, config: Any) -> Any:
         config: a configuration of transformers.
 
     Raises:
-        ModelError: its attention is no softmax over products of queries and keys.
+        ModelError: headscope does not read this family.
     """
-    if config.model_type in _DISENTANGLED:
-        raise ModelError(
-            f"{name}: a {config.model_type} has disentangled attention, whose scores are sums of "
-            "products with positions too, gathered anew for each pair; headscope does not read it"
-        )
+    check_family(name, config.to_dict())
     kinds = attention_kinds(config)
     if CROSS in kinds:
         return AutoModelForSeq2SeqLM

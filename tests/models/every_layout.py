@@ -137,8 +137,8 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
         assert "\n" not in message
         assert len(message) < LONGEST_SENTENCE + len(str(folder))
         return
-    # RoBERTa counts positions from behind the number of its padding
-    context = CONTEXT - (model_type == "roberta")
+    # RoBERTa and its relatives count positions from behind the number of their padding
+    context = CONTEXT - (model_type in ("camembert", "roberta", "xlm-roberta"))
     tokens = torch.randint(1, 300, (2, context), generator=torch.Generator().manual_seed(1))
     network = own_network(folder, model_type)
     seen, own = patterns(model, tokens), attention_of(network, tokens, model_type)

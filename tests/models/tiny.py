@@ -18,7 +18,16 @@ UNBUILT = {
     "zamba": "two layers are too few to share weights",
 }
 """What cannot be made tiny by the common names alone."""
-ENCODERS = ("bert", "distilbert", "electra", "modernbert", "roberta")
+ENCODERS = (
+    "bert",
+    "camembert",
+    "distilbert",
+    "electra",
+    "ernie",
+    "modernbert",
+    "roberta",
+    "xlm-roberta",
+)
 """Those that are read as encoders."""
 MODEL_TYPES = tuple(sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *ENCODERS} - set(UNBUILT)))
 CONTEXT = 96
@@ -106,7 +115,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "dots3_note_text": {"num_key_value_heads": 4},
     "falcon_h1": {"mamba_d_head": 16},
     "cohere_compass_text": {"layer_types": ["full_attention", "sliding_attention"]},
-    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "gemma3n_text": {"num_kv_shared_layers": 1},
     "gemma4_unified_text": {"num_kv_shared_layers": 0},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "attention_layers": ["global", "local"]},
     "granitemoehybrid": {"mamba_d_head": 16, **LINEAR_AND_FULL},

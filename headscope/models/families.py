@@ -1,0 +1,94 @@
+"""Check, by a configuration alone, that headscope reads the family of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.errors import ModelError
+from headscope.models.layout.table import LAYOUTS, find_layout
+
+ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kinds == (BIDIRECTIONAL,))
+READ = (
+    "headscope reads decoders such as gpt2 and llama (headscope check models lists all) and the "
+    f"encoders {', '.join(ENCODERS)}; score_patterns scores patterns of any model"
+)
+_DISENTANGLED = ("deberta", "deberta-v2")
+_BIDIRECTIONAL_FLAGS: Mapping[str, tuple[Any, ...]] = {
+    "use_bidirectional_attention": (True, "all"),
+    "is_causal": (False,),
+}
+"""Entries that turn a decoder into an encoder, with the values that do so."""
+
+
+def check_family(name: str, entries: Mapping[str, Any]) -> None:
+    """Refuse a family that headscope does not read.
+
+    A decoder without a row in the table of layouts passes: its patterns are tested later.
+
+    Args:
+        name: of the model, for messages.
+        entries: its configuration.
+
+    Raises:
+        ModelError: the model is an encoder without a row in the table, has an encoder and a
+            decoder, is no language model, or is a decoder whose tokens see later ones.
+    """
+    model_type = entries.get("model_type")
+    if isinstance(model_type, str) and find_layout(model_type) is None:
+        kind = _unread_kind(model_type, entries)
+        if kind is not None:
+            raise ModelError(f"{name}: {model_type} is {kind}; {READ}")
+    for part in (entries, entries.get("text_config")):
+        if isinstance(part, Mapping):
+            _check_causal(name, part)
+
+
+@contextmanager
+def explain_unread(name: str, model_type: str) -> Iterator[None]:
+    """Add the families that are read to an error about a model without a row in the table."""
+    try:
+        yield
+    except ModelError as error:
+        if find_layout(model_type) is not None:
+            raise
+        reason = str(error).removeprefix(f"{name}: ")
+        raise ModelError(f"{name}: cannot read {model_type}: {reason:.180}; {READ}") from error
+
+
+def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
+    """The kind of an unlisted model that is no decoder, in words; None for a decoder."""
+    if model_type in _DISENTANGLED:
+        return (
+            "an encoder with disentangled attention, whose scores are not products of one query "
+            "and one key"
+        )
+    # importing transformers takes two seconds
+    from transformers.models.auto import modeling_auto as auto
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    is_decoder = model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    has_two_stacks = model_type in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    if entries.get("is_encoder_decoder", has_two_stacks and not is_decoder):
+        return "a model with an encoder and a decoder"
+    if model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return None if is_decoder and entries.get("is_decoder") else "an encoder"
+    if has_two_stacks and not is_decoder:
+        return "a model with an encoder and a decoder"
+    if is_decoder or model_type not in CONFIG_MAPPING_NAMES:
+        return None  # transformers refuses a type that it does not know
+    return "not a language model"
+
+
+def _check_causal(name: str, entries: Mapping[str, Any]) -> None:
+    if entries.get("model_type") in ENCODERS:
+        return
+    for flag, values in _BIDIRECTIONAL_FLAGS.items():
+        value = entries.get(flag)
+        if value is not None and value in values:
+            raise ModelError(
+                f"{name}: its configuration sets {flag} to {value!r}, so that tokens of this "
+                f"decoder see later ones; {READ}"
+            )
