@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from headscope.studies.anatomy.parameter_count import anatomy as anatomy
     from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers
     from headscope.studies.answers.head_answers import why as why
-    from headscope.studies.collapse.collapse_result import Collapse as Collapse
-    from headscope.studies.collapse.shared_pattern import collapse as collapse
+    from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare.compare_result import Comparison as Comparison
     from headscope.studies.compare.side_by_side import compare as compare
     from headscope.studies.explain.explain_result import Explanation as Explanation

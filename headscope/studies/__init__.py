@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headscope.studies.ablate.head_writes import writes as writes
     from headscope.studies.anatomy.parameter_count import anatomy as anatomy
     from headscope.studies.answers.head_answers import why as why
-    from headscope.studies.collapse.shared_pattern import collapse as collapse
+    from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare.side_by_side import compare as compare
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors

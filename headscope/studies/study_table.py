@@ -337,8 +337,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="collapse",
-        function="collapse.shared_pattern:collapse",
-        result="collapse.collapse_result:Collapse",
+        function="collapse:collapse",
         group=STUDY,
         question="What is lost when a layer's heads share one pattern?",
         examples=(
@@ -346,7 +345,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study collapse mini --figure collapse.pdf",
         ),
         tables=(Table("collapse"),),
-        lines="collapse.collapse_result:collapse_lines",
     ),
     StudyRow(
         name="patch",

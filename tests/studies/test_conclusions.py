@@ -9,7 +9,6 @@ from rich.console import Console
 
 from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
 from headscope.studies.ablate.ablate_result import causes_table
-from headscope.studies.collapse.collapse_result import Collapse, collapse_lines
 from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
@@ -22,24 +21,6 @@ def printed(what: object) -> str:
     drawn = io.StringIO()
     Console(file=drawn, width=300).print(what)
     return drawn.getvalue()
-
-
-def test_collapse_names_the_layer_that_pays_most_and_those_that_pay_nothing():
-    nothing = float("nan")
-    rows = [
-        ("", "untouched", 3.0, 0.0, nothing, nothing),
-        ("0", "mean", 3.5, 0.5, 0.4, 0.6), ("0", "uniform", 9.0, 6.0, 5.0, 7.0),
-        ("1", "mean", 3.0, 0.01, -0.1, 0.2), ("2", "mean", 3.2, 0.2, 0.1, 0.3),
-        ("all", "mean", 8.0, 5.0, 4.0, 6.0),
-    ]  # fmt: skip
-    columns = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
-    said = printed(collapse_lines(Collapse("m", pd.DataFrame(rows, columns=columns))))
-    assert (
-        "layer 0 needs different patterns the most: with the mean pattern in all its heads" in said
-    )
-    assert "rises by 0.500 nats per token; no rise is shown in layer 1\n" in said
-    sure = pd.DataFrame([row for row in rows if row[0] != "1"], columns=columns)
-    assert "it rises surely in every layer" in printed(collapse_lines(Collapse("m", sure)))
 
 
 def test_emergence_says_when_each_type_is_first_held():

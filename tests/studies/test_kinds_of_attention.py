@@ -10,7 +10,7 @@ from headscope.models.intervention import HeadsScaled, PatternReplaced
 from headscope.models.load import load_model
 from headscope.models.loss import network_of
 from headscope.models.rerun import Rerunner, TokenRows, silenced
-from headscope.studies.collapse.shared_pattern import collapsed
+from headscope.studies.collapse import collapsed
 from tests.models.every_layout import save_tiny
 from tests.models.tiny import CONTEXT
 

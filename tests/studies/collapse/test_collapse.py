@@ -15,7 +15,7 @@ from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import projections
 from headscope.models.load import load_model
 from headscope.models.loss import TextLoss, loss, network_of
-from headscope.studies.collapse.shared_pattern import WAYS, collapse, collapsed
+from headscope.studies.collapse import WAYS, collapse, collapsed
 from tests.helpers.formats import columns_of
 from tests.helpers.models import edit_config, own_code
 from tests.helpers.shell import headscope
@@ -204,9 +204,9 @@ def test_the_command_prints_the_table_and_writes_csv_and_figure(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     table = pd.read_csv(out)
-    assert f"{table['loss'][0]:.4f} nats per token, untouched" in done.stdout
+    assert f"{table['loss'][0]:.4f} with their own" in done.stdout
     last = table.iloc[-1]
-    assert ["all", "uniform", f"{last['loss']:.4f}", f"{last['rise']:+.4f}"] in [
+    assert ["all", "uniform", f"{last['loss']:.3f}", f"{last['rise']:.3f}"] in [
         line.split()[:4] for line in done.stdout.splitlines()
     ]
     assert f"written to {out}" in done.stdout
@@ -224,7 +224,7 @@ def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, s
     table = pd.read_csv(out)
     assert table.columns.tolist() == columns_of("collapse")
     own = table[table["how"] == "no W_O"].reset_index(drop=True)
-    found = collapse(gpt2_folder, story, mixing=True).losses
+    found = collapse(gpt2_folder, story, mixing=True).table
     expected = found[found["how"] == "no W_O"].reset_index(drop=True)
     assert own["layer"].astype(str).tolist() == ["0", "1", "all"]
     assert own["loss"].tolist() == pytest.approx(expected["loss"].tolist())

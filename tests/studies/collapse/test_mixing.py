@@ -9,7 +9,7 @@ from headscope.errors import ModelError
 from headscope.models.layout.modules import attention_modules
 from headscope.models.layout.projections import output_projection
 from headscope.models.load import load_model
-from headscope.studies.collapse.shared_pattern import Unmixed, collapse
+from headscope.studies.collapse import Unmixed, collapse
 
 
 def unmix(model, corpus, **how):

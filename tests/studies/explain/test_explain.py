@@ -19,7 +19,7 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.intervention import PatternReplaced
 from headscope.models.load import load_model
 from headscope.models.stream import stream_attention, whole_patterns
-from headscope.studies.collapse.shared_pattern import collapsed
+from headscope.studies.collapse import collapsed
 from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.content_term import queries_and_keys
 from headscope.studies.explain.explain_result import BY_HEAD

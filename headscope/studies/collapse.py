@@ -1,6 +1,6 @@
-"""The worth of heads that attend differently: all heads of a layer share one pattern.
+"""Collapse: the loss when all heads of a layer share one attention pattern.
 
-Each head keeps its own values and its own output matrix; only where it looks is no longer its own.
+Each head keeps its own values and its own output matrix.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 import pandas as pd
 from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from headscope.arguments import either, takes
@@ -30,8 +31,11 @@ from headscope.models.loss import loss, network_of
 from headscope.models.model_kinds import refuse_encoder
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
-from headscope.studies.collapse.collapse_result import ALL, COLUMNS, NO_MIXING, UNTOUCHED, Collapse
+from headscope.views.study import StudyResult
 
+ALL, UNTOUCHED, NO_MIXING = "all", "untouched", "no W_O"
+COLUMNS = ["layer", "how", "loss", "rise", "ci_low", "ci_high"]
+COLOURS = {"mean": "#0072b2", "head 0": "#d55e00", "uniform": "#009e73", NO_MIXING: "#8c8c8c"}
 _Patterns = Float[Tensor, "batch head query key"]
 _Shared = Float[Tensor, "batch 1 query key"]
 _Visible = Bool[Tensor, "_ _ query key"]
@@ -55,10 +59,9 @@ WAYS: Mapping[str, Callable[[_Patterns, _Visible], _Shared]] = {
     "head 0": _first,
     "uniform": _uniform,
 }
-"""The one pattern that all heads of a layer get, from their own and the visible keys; rows sum to
-1, or to what the heads' sinks leave."""
+"""Ways to compute the shared pattern from the heads' patterns and the visible keys."""
 Change = Callable[[frozenset[int]], Intervention]
-"""From numbers of layers to the intervention that changes them."""
+"""Makes the intervention on these layers."""
 
 
 @takes(model=either(A_RUN, A_MODEL))
@@ -71,30 +74,27 @@ def collapse(
     seed: int = 0,
     progress: Progress = True,
     **options: Unpack[Named],
-) -> Collapse:
-    """Say what head diversity is worth: the loss when a layer's heads share one pattern.
+) -> StudyResult:
+    """Measure the loss when all heads of a layer share one attention pattern.
 
-    The heads share it layer by layer, and in all layers at once.
+    The table has a row per `layer` (and `all` layers at once) × `how` the pattern was replaced: by
+    the `mean` of the heads' patterns, by that of `head 0`, or by a `uniform` one. `loss` is in nats
+    per token, `rise` its difference to the untouched model, with the 95 % bootstrap interval over
+    windows. A rise of 0 means that different patterns bring this layer nothing.
 
     Args:
         model: a run or its folder, a name as for `classify`, or a loaded model.
-        corpus: files or folders of text; what ships with headscope when None.
-        mixing: also put an identity in W_O's place, layer by layer. It is the way `no W_O`; see
-            `headscope.studies.collapse.shared_pattern`.
+        corpus: files or folders of text; the corpus that ships if None.
+        mixing: also replace W_O by the identity, layer by layer (`no W_O`).
         max_tokens: tokens of text to read, to the end of a window.
         seed: seeds the choice of files and the bootstrap.
-        progress: True for a bar where a person waits, False for none, or a function that is called
-            with the tokens done and the tokens in all passes.
-        options: `revision`, a branch, tag or commit on the hub, for a name; `device`, `cpu`,
-            `cuda`, …, where `auto`, the default, takes a GPU when there is one.
-
-    Returns:
-        A table as of `layer_losses`, with a row per layer × way in `WAYS`. A rise of 0 says that
-        the heads of the layer might as well have had one pattern.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens in all passes.
+        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
 
     Raises:
-        ModelError: the model cannot be loaded, or does not run under the fused engine, or its
-            heads together are not as wide as the residual stream and W_O is to be an identity.
+        ModelError: the model cannot be loaded, or does not run under the fused engine; with
+            `mixing`, its heads together are not as wide as the residual stream.
         CorpusError: the text cannot be read.
     """
     corpus = readable(corpus, seed=seed)
@@ -108,19 +108,29 @@ def collapse(
         losses = layer_losses(
             loaded, changes, corpus, max_tokens=max_tokens, seed=seed, progress=bar
         )
-    return Collapse(loaded.name, losses)
+    changed = losses[losses["how"] != UNTOUCHED]
+    layers = changed[(changed["how"] == "mean") & (changed["layer"] != ALL)]
+    worst = layers.loc[layers["rise"].idxmax()]
+    spared = [str(row.layer) for row in layers.itertuples() if not row.ci_low > 0]
+    return StudyResult(
+        title=f"{loaded.name}: rise of the loss in nats per token when a layer's heads share one "
+        f"pattern; {losses['loss'][0]:.4f} with their own",
+        table=losses,
+        terminal_table=changed,
+        summary=(
+            f"with the mean pattern, the loss rises most in layer {worst['layer']}: by "
+            f"{worst['rise']:.3f} nats per token",
+            f"layers whose interval includes 0: {', '.join(spared) or 'none'}",
+        ),
+        draw=_figure,
+    )
 
 
 def collapsed(layers: frozenset[int], heads: int, way: str) -> PatternReplaced:
-    """The intervention by which the heads of some layers attend by one pattern.
+    """The intervention that gives all heads of these layers one pattern.
 
-    It is made from the layer's own queries and keys, in a layer above another collapsed one from
-    what that one wrote.
-
-    Args:
-        layers: their numbers.
-        heads: of a layer.
-        way: one of `WAYS`.
+    The pattern is computed while the model runs, so that a layer above another collapsed layer
+    uses the changed residual stream.
 
     Raises:
         ChoiceError: no such way.
@@ -144,27 +154,17 @@ def layer_losses(
     seed: int,
     progress: OnProgress,
 ) -> pd.DataFrame:
-    """The loss on text under each change, in one layer after the other and then in all.
-
-    Args:
-        model: a model that runs under the fused engine.
-        changes: each way to change layers, by its name.
-        corpus: files or folders of text; what ships with headscope when None.
-        max_tokens: tokens of text to read, to the end of a window.
-        seed: seeds the choice of files and the bootstrap.
-        progress: called with the tokens done and the tokens in all passes.
+    """The loss under each change: of the untouched model, then by layer and for all layers.
 
     Returns:
-        First the untouched model, then a row per layer (and `all`) × change: `layer`, `how`, the
-        `loss` in nats per token, its `rise` over the untouched model, and the rise's 95 % interval
-        `ci_low`, `ci_high` by bootstrap over windows (NaN where there is none).
+        A row per layer × change with `COLUMNS`; the interval is NaN if there is none.
 
     Raises:
         ModelError: the model runs under another engine.
         CorpusError: the text cannot be read.
     """
     refuse_encoder(model, "study collapse")
-    network_of(model)  # refuses before any text is read
+    network_of(model)  # fails before any text is read
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}
     targets[ALL] = frozenset(model.attention_layers)
@@ -186,7 +186,7 @@ def layer_losses(
 
 @dataclass(frozen=True)
 class Unmixed(Intervention):
-    """Output projections that hand on z as it is, with their bias: W_O is an identity."""
+    """Replaces W_O by the identity; the bias stays."""
 
     changed: frozenset[int]
     """Numbers of the layers."""
@@ -220,3 +220,26 @@ class Unmixed(Intervention):
                 module = output_projection(attention[layer])
                 hooks.callback(module.register_forward_hook(hand_on).remove)
             yield
+
+
+def _figure(result: StudyResult) -> Figure:
+    """The rise of the loss by layer with its interval, a line per way; all layers on the right."""
+    table = result.table[result.table["how"] != UNTOUCHED]
+    names = list(dict.fromkeys(table["layer"]))
+    figure = Figure(figsize=(3.5 + 0.3 * len(names), 3.4), layout="constrained")
+    axes = figure.subplots()
+    for way, rows in table.groupby("how", sort=False):
+        places = [names.index(layer) for layer in rows["layer"]]
+        errors = [rows["rise"] - rows["ci_low"], rows["ci_high"] - rows["rise"]]
+        spread = [error.clip(lower=0) for error in errors]
+        axes.errorbar(
+            places, rows["rise"], yerr=spread, fmt="o", ms=3, capsize=2, color=COLOURS[str(way)],
+            label=way,
+        )  # fmt: skip
+    axes.axhline(0, color="grey", lw=0.6)
+    axes.set_xticks(range(len(names)), names, fontsize=7)
+    axes.set_xlabel("layer whose heads share one pattern")
+    axes.set_ylabel("rise of the loss (nats per token)")
+    axes.legend(fontsize=7)
+    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
+    return figure

@@ -1,1 +1,0 @@
-"""The worth of the heads of a layer attending differently."""
