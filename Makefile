@@ -8,6 +8,7 @@
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
 # make fuzz: bad input for ten minutes, or MINUTES=60.  make kill: a run killed 20 times.
+# make calibrate: how often tags are right, on heads whose function is known; some minutes
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make soak: two million tokens in flat memory, or TOKENS=200000
 VENV := .venv
@@ -21,7 +22,7 @@ CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .c
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
-.PHONY: demo gallery atlas test pytest same lists pictures pages docs coverage fuzz kill soak lint style types bench install \
+.PHONY: demo gallery atlas test pytest calibrate same lists pictures pages docs coverage fuzz kill soak lint style types bench install \
 	clean
 
 demo: $(VENV)/installed-plain
@@ -101,6 +102,9 @@ fuzz: install
 	$(CAMPAIGN)
 	if $(PYTHON) -c 'import atheris' 2>/dev/null; then \
 		$(CAMPAIGN) --engine atheris --target conllu && $(CAMPAIGN) --engine atheris --target txt; fi
+
+calibrate: install
+	$(PYTHON) -m tests.oracles.calibrate
 
 # CASES=mini names some of tests/same_run/cases.py
 same: install

@@ -75,10 +75,6 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.sweep_result import Emergence as Emergence
     from headscope.studies.sweep.sweep_result import Sweep as Sweep
     from headscope.studies.sweep.sweep_result import emergence as emergence
-    from headscope.studies.validation.calibrate import calibrate as calibrate
-    from headscope.studies.validation.calibrate_result import Calibration as Calibration
-    from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as zoo
-    from headscope.studies.validation.heuristic_benchmark.benchmark_result import Zoo as Zoo
     from headscope.studies.validation.verify import verify as verify
     from headscope.studies.validation.verify_result import Verification as Verification
     from headscope.studies.weights.head_weights import weights as weights

@@ -83,7 +83,6 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
         (lambda: hs.sweep(models=["mini"], colour=None), "'colour' is no key of a sweep"),
         (lambda: hs.sweep(models=["mini"], out="x" * 5000), "cannot be written: File name too"),
         (lambda: hs.emergence("x" * 5000), "cannot be read: File name too long"),
-        (lambda: hs.calibrate(revision="main"), "revision is 'main', but no model is named"),
         (lambda: hs.classify("mini", settings=5), "settings is 5, expected hs.Settings"),
         (lambda: hs.classify("mini", out=5), "out is 5, expected the path of a file or folder"),
         (lambda: hs.pairs([1, 2], [0.5]), "key is a value of type list, expected a row of whole"),
@@ -92,7 +91,6 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
         (lambda: hs.relation("word", 5), "name is 5, expected a name"),
         (lambda: hs.window_of_tokens([5]), "expected tokens as text, each as it is spelled"),
         (lambda: hs.ablate("run", heads=5), "heads is 5, expected tagged, all, or names"),
-        (lambda: hs.calibrate(seeds=0), "seeds is 0, expected a whole number from 1"),
         (lambda: hs.emergence(5), "sweep is 5, expected a sweep's folder, or what hs.sweep"),
         (lambda: hs.sweep(5), "file is 5, expected the path of a file or folder"),
         (lambda: hs.headvis("run", None), "out is None, expected the path of a file or folder"),
@@ -187,7 +185,7 @@ def own_relation(window):
 def test_an_empty_list_is_refused_wherever_a_list_is_taken(nothing):
     own = {(name, argument): kind for name, argument, kind in lists() if kind is not ANYTHING}
     assert {("classify", "corpus"), ("ablate", "pairs"), ("languages", "languages")} <= own.keys()
-    assert {("classify", "relations"), ("explain", "relations"), ("zoo", "corpus")} <= own.keys()
+    assert {("classify", "relations"), ("explain", "relations")} <= own.keys()
     for (name, argument), kind in own.items():
         if argument in ("query", "key", "owner"):
             continue  # a window without a pair

@@ -39,13 +39,11 @@ def test_every_study_is_offered():
 FOLDERS = """
 import headscope as hs
 import headscope.studies.prune.pruning_curve
-import headscope.studies.validation.calibrate
 from headscope.studies.prune.prune_result import Pruning
 from headscope.studies import prune
 from headscope.studies.prune import smaller
 assert hs.studies.prune is prune is headscope.studies.prune
 assert prune.__module__ == "headscope.studies.prune.pruning_curve"
-assert hs.validation.calibrate.__name__ == "calibrate" and callable(hs.validation.calibrate)
 assert smaller.__name__ == "headscope.studies.prune.smaller"
 """
 
@@ -59,7 +57,6 @@ def test_a_folder_that_is_imported_does_not_take_the_place_of_its_function():
     [
         ("prune", "hs.studies.prune"),
         ("gallery", "hs.studies.gallery"),
-        ("zoo", "hs.validation.zoo"),
         ("Pruning", "headscope.studies.prune.prune_result.Pruning"),
     ],
 )

@@ -73,8 +73,8 @@ MORE = {
 OF_MINI = ("classify", "sweep", "function_vectors")
 """Commands that are asked of `mini` too, which is larger: one, what films are made of, and one that
 needs a model of words."""
-NEVER = ("calibrate", "serve", "zoo")
-"""Commands that take half a minute or never end where their input is sound; they get what is refused."""
+NEVER = ("serve",)
+"""Commands that never end if their input is sound: they get bad input."""
 
 
 def brought() -> set[str]:
@@ -157,8 +157,7 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
     for name in sorted(FUNCTIONS, key="film".__eq__):  # a film is of a sweep that was made before
         words = [*arguments[name], *MORE.get(name, ())]
         if name in NEVER:
-            option = ("--corpus",) if name == "zoo" else ()
-            yield from (line(name, *option, kind) for kind in ("packed", "broken.gguf", "missing"))
+            yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))
             continue
         kinds = ("model", "model.gguf", "broken.gguf", "packed", "lora")
         if name in OF_MINI:

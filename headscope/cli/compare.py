@@ -11,13 +11,12 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.files import CSV, HTML, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Corpus, Format, Overwrite, Printed, Quiet, Tokens, Width
+from headscope.cli.options import Format, Overwrite, Printed, Quiet, Width
 from headscope.cli.study_command import StudyCall, body, command_of
-from headscope.cli.terminal import message_listener, print_rich, put, say, shown_progress, warn
-from headscope.errors import ArgumentError
+from headscope.cli.terminal import print_rich, put, shown_progress, warn
 
 if TYPE_CHECKING:
-    from headscope.views.study import Study
+    pass
 
 
 class Rows(StrEnum):
@@ -126,80 +125,3 @@ def emergence(
         say_written(files)
     else:
         put(write_heads(counts.counts, format.value))
-
-
-_ZOO = "Instead, what headscope check heuristics does."
-_ENCODER = "With --zoo: try heads that see both ways."
-_TOKENS = 128_000
-
-
-@body("calibrate")
-def calibrate(
-    call: StudyCall,
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="Also try this architecture with random weights.", autocompletion=complete.models
-        ),
-    ] = None,
-    zoo: Annotated[bool, typer.Option("--zoo", help=_ZOO)] = False,
-    encoder: Annotated[bool, typer.Option("--encoder", help=_ENCODER)] = False,
-    corpus: Corpus = None,
-    max_tokens: Tokens = _TOKENS,
-) -> None:
-    """Say how often tags are right, on heads that are known.
-
-    Without --zoo these are hand-built models with noise on every weight, which read text of their
-    own: --corpus and --max-tokens are for the zoo.
-    """
-    call.check()
-    writes, loading = call.arguments["writes"], ("revision", "device")
-    if zoo and model is not None:
-        raise ArgumentError(f"--zoo tries no model, and {model} was named; leave out one of them")
-    if zoo and writes:
-        raise ArgumentError("--zoo are patterns, which write nothing: leave out it or --writes")
-    if encoder and not zoo:
-        raise ArgumentError("--encoder is for --zoo; planted models look back")
-    if corpus and not zoo:
-        raise ArgumentError("--corpus is what --zoo reads; planted models have their own text")
-    if max_tokens != _TOKENS and not zoo:
-        raise ArgumentError("--max-tokens is for --zoo; planted models have a text of their own")
-    if zoo and tuple(call.arguments[name] for name in loading) != (None, "auto"):
-        raise ArgumentError("--zoo runs no model: leave --revision and --device out")
-    calibration, tables = _zoo(call, corpus or None, encoder, max_tokens) if zoo else _planted(call)
-    files = call.write(calibration)
-    for lines in tables:
-        print_rich(lines)
-    say_written(files)
-    say(_next_step(model, zoo=zoo, writes=writes))
-
-
-def _next_step(model: str | None, *, zoo: bool, writes: bool) -> str:
-    """The check that was not made yet."""
-    if zoo:
-        return "next: headscope check calibrate plants heads in models, with noise on every weight"
-    if model is None:
-        flag = " --writes" if writes else ""
-        command = f"headscope check calibrate MODEL{flag}"
-        return f"next: {command} tries a model's shape with random weights"
-    return "next: headscope check heuristics tries simple habits on natural text"
-
-
-def _planted(call: StudyCall) -> tuple[Study, list[object]]:
-    """The calibration, and what is printed of it."""
-    from headscope.studies.validation.calibrate_result import planted_table, random_table
-
-    calibration = call.result(tell=message_listener(call.quiet))
-    random_tables = [] if calibration.drawn is None else [random_table(calibration.drawn)]
-    return calibration, [planted_table(calibration.by_type), *random_tables]
-
-
-def _zoo(
-    call: StudyCall, corpus: list[Path] | None, encoder: bool, max_tokens: int
-) -> tuple[Study, list[object]]:
-    from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as run_zoo
-    from headscope.studies.validation.heuristic_benchmark.benchmark_result import zoo_lines
-
-    progress = shown_progress(call.quiet)
-    benchmark = run_zoo(corpus, encoder=encoder, max_tokens=max_tokens, progress=progress)
-    return benchmark, [zoo_lines(benchmark)]

@@ -256,20 +256,6 @@ STUDIES: tuple[StudyRow, ...] = (
         shared=MappingProxyType({"model": "published"}),
     ),
     StudyRow(
-        name="calibrate",
-        function="validation.calibrate:calibrate",
-        result="validation.calibrate_result:Calibration",
-        group=CHECK,
-        question="How often are tags right, on heads that are known?",
-        examples=(
-            "headscope check calibrate --out planted.csv",
-            "headscope check calibrate mini --seeds 3",
-            "headscope check calibrate --writes --out writes.csv",
-        ),
-        tables=(Table("calibrate"),),
-        out="Write each head's row to this CSV.",
-    ),
-    StudyRow(
         name="ablate",
         function="ablate.causal_table:ablate",
         result="ablate.ablate_result:Ablation",
@@ -371,24 +357,6 @@ STUDIES: tuple[StudyRow, ...] = (
         function="answers.head_answers:why",
         result="answers.answers_result:HeadAnswers",
         tables=(Table("why"),),
-    ),
-    StudyRow(
-        name="zoo",
-        function="validation.heuristic_benchmark.benchmark:zoo",
-        result="validation.heuristic_benchmark.benchmark_result:Zoo",
-        group=CHECK,
-        command="heuristics",
-        is_new=True,
-        question="Which tags do simple habits get that are not so?",
-        examples=(
-            "headscope check heuristics",
-            "headscope check heuristics --corpus gold --out zoo.csv --figure zoo.pdf",
-            "headscope check heuristics --types filter,binding",
-        ),
-        out="Write each head's row to this CSV.",
-        lines="validation.heuristic_benchmark.benchmark_result:zoo_lines",
-        python_only=("tokenizer",),
-        tables=(Table("calibrate zoo"),),
     ),
 )
 """Every study, those with a command in the order of `--help`."""

@@ -18,7 +18,6 @@ EXCEPTIONS = {
     "each": (3, USERS_TYPE_IT),
     "most": (1, USERS_TYPE_IT),
     "tell": (6, USERS_TYPE_IT),
-    "drawn": (1, USERS_TYPE_IT),
     "told": (1, USERS_TYPE_IT),
     "own": (1, "a method that is looked up by the name of its metric"),
     "whole": (1, "the kind of whole numbers"),

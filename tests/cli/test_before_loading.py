@@ -32,8 +32,6 @@ OTHERS = {
     "report": ".html",
 }
 """The suffix of --out of commands that write no tables."""
-ZOO = ("calibrate", "zoo")
-"""Load no model where they read a corpus, nor with their defaults."""
 BAD = {
     "missing": None, "bad": b"one\ttwo\n", "wide": "wide words ".encode("utf-16") * 20,
     "empty": b"", "latin": "# text = né\n".encode("latin-1"),
@@ -86,10 +84,7 @@ def names(*options: str) -> Iterator[tuple[str, str]]:
 
 def sound(desk: Desk, name: str) -> list[str]:
     """Arguments with which the command loads a model."""
-    words = commands.sound(desk)[name]
-    if name == "calibrate":
-        return ["mini", *words]
-    return [each for each in words if each != "--no-measure"]
+    return [each for each in commands.sound(desk)[name] if each != "--no-measure"]
 
 
 def loads(desk: Desk, line: list[str]) -> bool:
@@ -100,7 +95,7 @@ def loads(desk: Desk, line: list[str]) -> bool:
     return False
 
 
-READERS = [name for name, _ in names("corpus") if name not in ZOO]
+READERS = [name for name, _ in names("corpus")]
 WRITERS = [(name, option) for name, option in names(*FIGURES)]
 
 

@@ -38,7 +38,6 @@ NEEDED = {
     name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
     for name in COMMANDS
 }
-NEEDED |= {"calibrate": ["nowhere"], "zoo": ["--corpus", "nowhere"]}
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ DIGITS = "9" * 23
 TOO_LARGE = f"is {DIGITS}, expected a whole number from "
 FOLDERS = ("classify", "gallery", "headvis", "languages", "pack", "sweep")
 """Commands whose --out is a folder."""
-OTHER_WORDS = {("calibrate", "--max-tokens"), ("serve", "--port")}
-"""Options that are refused for another reason first: --max-tokens of calibrate goes with --zoo."""
+OTHER_WORDS = {("serve", "--port")}
+"""Options whose bad value gets a message of its own."""
 
 
 @pytest.fixture(scope="module")

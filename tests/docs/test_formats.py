@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
-from functools import cache
 
 import pandas as pd
 import pytest
@@ -18,14 +16,9 @@ from headscope.corpus.shipped import data_folder
 from headscope.measure.precision_check import PrecisionCheck
 from headscope.statistics.tags import NO_TYPE
 from headscope.studies.study_table import STUDIES
-from headscope.studies.validation.calibrate import calibrate_planted
-from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
-from headscope.studies.validation.heuristic_benchmark.heuristics import heuristics
-from headscope.studies.validation.heuristic_benchmark.oracles import oracles
 from tests.helpers.formats import DESCRIBED, PAGE, columns_of
 from tests.helpers.studies import words_with
 from tests.helpers.treebanks import save_treebanks
-from tests.helpers.zoo import zoo_windows
 from tests.studies.function_vectors.planted_tasks import save_model, save_tasks_file
 
 
@@ -87,9 +80,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         if study.name not in WRITTEN_OTHERWISE and study.group:
             words = words_with(study.name, values | {"out": home / f"{study.name}.csv"})
             shell(*study.words.split(), *words)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[calibrate_planted.__module__], "MAX_TOKENS", 600)
-        planted = calibrate_planted(layouts=("gpt2",), noises=(0.0,))
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
         "rules.csv": runs[0], "effects.csv": runs[0], "keys_from.csv": runs[0],
@@ -98,10 +88,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     }  # fmt: skip
 
     def read(name: str) -> pd.DataFrame:
-        if name == "calibrate":
-            return planted
-        if name == "calibrate zoo":
-            return zoo_heads()
         path = places.get(name, home) / (name if name.endswith(".csv") else f"{name}.csv")
         return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
@@ -110,18 +96,10 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "anatomy", "calibrate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
-    "sweep", "verify", "weights", "zoo",
+    "ablate", "anatomy", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
+    "sweep", "verify", "weights",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
-
-
-@cache
-def zoo_heads() -> pd.DataFrame:
-    """A few heads of the zoo on a few windows."""
-    windows = zoo_windows(1_500)
-    heads = BenchmarkHeads(heuristics(windows)[:3], oracles(windows, {"syntactic/det:head>dep"}))
-    return heads.table(hs.score_patterns(heads, windows))
 
 
 TABLES = ["heads.csv", "evidence.csv", "effects.csv", "keys_from.csv", "runs.csv"]

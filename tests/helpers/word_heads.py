@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.forms import word_relations
-from headscope.studies.validation.planted_words import vocabulary
-from headscope.studies.validation.planted_writers import CODE, D_MODEL, HALF, WIDTH, save_writers
+from tests.oracles.words import vocabulary
+from tests.oracles.writers import CODE, D_MODEL, HALF, WIDTH, save_writers
 
 LAYER = 1
 """Where heads are planted, in place of those that are there."""

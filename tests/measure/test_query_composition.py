@@ -17,9 +17,9 @@ from headscope.models.layout.modules import attention_modules
 from headscope.models.load import load_model
 from headscope.relations.effects import S_INHIBITION, prompt_kinds
 from headscope.stimuli.prompts import prompt_windows
-from headscope.studies.validation.planted_words import vocabulary
-from headscope.studies.validation.planted_writers import WIDTH, planted_heads, save_writers
 from tests.helpers.models import save_model
+from tests.oracles.words import vocabulary
+from tests.oracles.writers import WIDTH, planted_heads, save_writers
 
 LISTED = [" ".join(members) for members in IN_ORDER.values()]
 LENGTH, QUERY, SUBJECT, DUE = 14, 12, 3, 5

@@ -30,7 +30,7 @@ from headscope.measure.surface import VIEWS, Surface
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.tags import verdicts
-from tests.helpers.zoo import gum_windows, zoo_windows
+from tests.helpers.prose import gum_windows, prose_windows
 
 NOUNS = ("NOUN", "PROPN")
 Choice = np.ndarray
@@ -43,7 +43,7 @@ def relation(name: str) -> Relation:
 
 @cache
 def text(two_sided: bool = False) -> list[Window]:
-    windows = zoo_windows(12_000)
+    windows = prose_windows(12_000)
     kind = {"attention_kind": BIDIRECTIONAL} if two_sided else {}
     return [replace(window, **kind) for window in windows]
 

@@ -25,8 +25,8 @@ from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
-from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
-from headscope.studies.validation.planted_words import FEATURES, features, save_tokenizer
+from tests.oracles.calibrate import DOCUMENTS, SEED, planted_vocabulary
+from tests.oracles.words import FEATURES, features, save_tokenizer
 
 HEADS, WIDTH, CONTEXT = 8, 16, 256
 D_MODEL = HEADS * WIDTH

@@ -17,8 +17,8 @@ from headscope.corpus.window import MentionTable, Window
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.coreference import nearest_mention, pronoun, same_word_or_nearest
-from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
-from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, QUIET, oracles
+from tests.oracles.annotation_heads import NOISES, QUIET, oracles
+from tests.oracles.known_heads import BenchmarkHeads
 from tests.relations.examples import TOM_TEXT, TOM_TOKENS
 
 Rule = Callable[[MentionTable, np.ndarray], np.ndarray]

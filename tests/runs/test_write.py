@@ -141,9 +141,8 @@ ELSEWHERE = {
     ("cli/terminal.py", "open"),  # of /dev/null, where there is no standard error
     # into a folder of the system's for temporary files
     ("runs/atlas.py", "write_bytes"),
-    ("studies/validation/model_series.py", "write_text"), ("models/engines/choose.py", "save_pretrained"),
-    ("models/load.py", "save_pretrained"), ("studies/validation/planted_network.py", "save_pretrained"),
-    ("studies/validation/planted_words.py", "save_pretrained"),
+    ("models/engines/choose.py", "save_pretrained"),
+    ("models/load.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
     ("models/gguf_cache.py", "save_pretrained"), ("models/gguf_cache.py", "write_text"),
     ("studies/validation/translator.py", "save_pretrained"),

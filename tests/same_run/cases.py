@@ -85,11 +85,6 @@ CASES = (
         "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
     ),
     _study("anatomy", "study anatomy mini --check --format csv", files=("anatomy.out",)),
-    _study("calibrate", "check calibrate --out calibrate.csv --overwrite --quiet"),
-    _study("zoo", "check calibrate --zoo --max-tokens 6000 --out zoo.csv --overwrite --quiet"),
-    _study(
-        "effects", "check calibrate mini --writes --seeds 1 --out effects.csv --overwrite --quiet"
-    ),
     _study(
         "headvis",
         "export headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "

@@ -17,11 +17,11 @@ from headscope.statistics.judge_heads import judge
 from headscope.statistics.result import RunInfo
 from headscope.statistics.tags import TAGGED, verdicts
 from headscope.statistics.threshold_sensitivity import FACTORS, in_one_line, tags_by_threshold
-from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
-from headscope.studies.validation.heuristic_benchmark.heuristics import heuristics
-from headscope.studies.validation.heuristic_benchmark.oracles import oracles
 from headscope.views.figures import FIGURES
 from headscope.views.report.data import page_data
+from tests.oracles.annotation_heads import oracles
+from tests.oracles.baseline_heads import heuristics
+from tests.oracles.known_heads import BenchmarkHeads
 
 TYPES = ["sink", "syntactic", "coreference"]
 

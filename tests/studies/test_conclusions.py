@@ -13,7 +13,6 @@ from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.sweep_result import emergence_lines
-from headscope.studies.validation.calibrate_result import planted_table, random_table
 from headscope.studies.weights.weights_result import WeightEvidence, weight_lines
 
 
@@ -36,18 +35,6 @@ def test_emergence_says_when_each_type_is_first_held():
     assert set(first.removeprefix("first held ").strip().split("; ")) == {
         "at step2: induction", "at step1: positional", "never: coreference",
     }  # fmt: skip
-
-
-def test_a_calibration_says_what_was_found_with_the_least_and_the_most_noise():
-    rows = [("sink", 0.0, 2, 2, 0), ("sink", 0.2, 2, 1, 0), ("lexical", 0.0, 3, 3, 0)]
-    rows.append(("lexical", 0.2, 3, 0, 1))
-    counts = pd.DataFrame(rows, columns=["type", "noise", "planted", "found", "false_tags"])
-    assert "found: 5 of 5 with noise 0 and 1 of 5 with noise 0.2; 1 tags are untrue" in printed(
-        planted_table(counts)
-    )
-    assert "no tag is untrue" in printed(planted_table(counts.assign(false_tags=0)))
-    drawn = pd.DataFrame({"seed": [0, 1], "heads": [8, 8], "tagged": [0, 1], "tags": ["", "x"]})
-    assert "got a tag in 1 of 2 draws" in printed(random_table(drawn))
 
 
 def test_an_ablation_counts_its_verdicts():

@@ -15,8 +15,6 @@ from headscope.errors import HeadscopeError, RunError, WriteError
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 from headscope.studies.sweep.counts import by_revision
 from headscope.studies.sweep.sweep_cells import Cell
-from headscope.studies.validation.calibrate_result import Calibration
-from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS
 from tests.helpers.studies import call_with
 
 STORY = "Alice was very tired. She looked at the old keys again, and the door was shut. " * 40
@@ -53,31 +51,9 @@ def published() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
-def planted() -> pd.DataFrame:
-    rows = [
-        ("gpt2", 0.0, "a", "positional/offset-1", "positional", True, "positional/offset-1", ""),
-        ("gpt2", 0.0, "b", "", "distractor", False, "delimiter/dot", "delimiter/dot"),
-        ("gpt2", 0.1, "a", "positional/offset-1", "positional", False, "", ""),
-    ]
-    names = ["layout", "noise", "name", "relation", "type", "found", "tags", "false"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def menagerie() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A habit with a false tag, and an oracle that is found."""
-    obj = "syntactic/obj:dep>head"
-    rows = [
-        ("habit", "nearest verb", "", float("nan"), 0, "", None, obj, obj),
-        ("oracle", obj, obj, 0.0, 100, "", True, obj, ""),
-    ]
-    judged = pd.DataFrame([(obj, 100, 1)], columns=["relation", "n", "habits"])
-    return pd.DataFrame(rows, columns=HEADS), judged
-
-
 MADE_UP = {
     "ablate": lambda run, corpus: hs.ablate(run, heads="L0H0,L1H1"),
     "anatomy": lambda run, corpus: hs.anatomy("gpt-2-s"),
-    "calibrate": lambda run, corpus: Calibration(planted()),
     "collapse": lambda run, corpus: hs.collapse(run, corpus, max_tokens=150, mixing=True),
     "compare": lambda run, corpus: hs.compare(run, run),
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
@@ -94,7 +70,6 @@ MADE_UP = {
     "sweep": lambda run, corpus: hs.Sweep(Path("runs"), cells()),
     "verify": lambda run, corpus: hs.Verification("m", published(), pd.DataFrame(), False, ()),
     "why": lambda run, corpus: hs.studies.why(run, ["L0H0", "L1H1"]),
-    "zoo": lambda run, corpus: hs.Zoo(*menagerie(), 1_000),
 }
 """Studies that take minutes or another model, or of which more is asked below."""
 
@@ -201,13 +176,6 @@ def test_a_sweep_is_asked_by_the_keys_of_its_file(gpt2_folder, corpus, tmp_path)
     assert hs.emergence(out).table.equals(hs.emergence(swept).table)
     with pytest.raises(HeadscopeError, match="'colour' is no key of a sweep"):
         hs.sweep(models=["mini"], colour="red")
-
-
-def test_a_calibration_counts_what_was_found_and_what_was_not_true():
-    counts = Calibration(planted()).by_type.set_index(["type", "noise"])
-    assert counts.loc[("positional", 0.0)].tolist() == [1, 1, 0]
-    assert counts.loc[("positional", 0.1)].tolist() == [1, 0, 0]
-    assert counts.loc[("distractor", 0.0)].tolist() == [0, 0, 1]
 
 
 def test_a_run_draws_each_of_its_pictures(folder):

@@ -208,7 +208,6 @@ STUDIES = {
         with_a_tag(run), only="edges", queries=2, **how
     ),
     "anatomy": lambda run, model, text, out, **how: hs.anatomy(model, check=True, **how),
-    "calibrate": None,
     "classify": lambda run, model, text, out, **how: hs.classify(model, text, **SMALL, **how),
     "collapse": lambda run, model, text, out, **how: hs.collapse(model, text, **how),
     "compare": lambda run, model, text, out, **how: hs.compare(run, run, **how),
@@ -243,7 +242,6 @@ STUDIES = {
         model, ["L0H0"], text, max_tokens=600, types=["positional"], **how
     ),
     "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
-    "zoo": None,
 }  # fmt: skip
 """A small call of each; None of those that take long or need a published model."""
 INSTANT = {"emergence", "load", "windows"}

@@ -1,4 +1,4 @@
-"""Known answers: models whose heads are built by hand, and how often headscope finds them.
+"""Published heads and scores of a run's model.
 
 The attributes of this package are functions, as those of `headscope.studies` are.
 """
@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING
 from headscope.function_package import offer_functions
 
 if TYPE_CHECKING:
-    from headscope.studies.validation.calibrate import calibrate as calibrate
-    from headscope.studies.validation.heuristic_benchmark.benchmark import zoo as zoo
     from headscope.studies.validation.translator import save_translator as save_translator
     from headscope.studies.validation.verify import verify as verify
 
 __all__ = offer_functions(
     __name__,
     {
-        "calibrate": "headscope.studies.validation.calibrate",
         "save_translator": "headscope.studies.validation.translator",
         "verify": "headscope.studies.validation.verify",
-        "zoo": "headscope.studies.validation.heuristic_benchmark.benchmark",
     },
 )

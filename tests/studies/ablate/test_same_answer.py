@@ -22,9 +22,10 @@ from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from headscope.studies.ablate import same_answer
 from headscope.studies.ablate.same_answer import WriteTag, same_answer_lifts
-from headscope.studies.validation.calibrate_writes import _query_words
-from headscope.studies.validation.planted_words import sentence_texts, vocabulary
-from headscope.studies.validation.planted_writers import (
+from tests.oracles.calibrate import prompt_words
+from tests.oracles.words import sentence_texts, vocabulary
+from tests.oracles.writer_heads import LOGITS
+from tests.oracles.writers import (
     HALF,
     LAYERS,
     MARKS,
@@ -35,7 +36,6 @@ from headscope.studies.validation.planted_writers import (
     planted_heads,
     save_writers,
 )
-from headscope.studies.validation.writers import LOGITS
 
 PLANTED = {(effect.type, effect.name): effect for effect in EFFECTS if not effect.of_keys}
 FOLLOWERS = {
@@ -57,7 +57,7 @@ def planted(tmp_path_factory):
     corpus = controlled_corpus(24, seed=21)
     (folder / "text.conllu").write_text(corpus, encoding="utf-8")
     sentences = sentence_texts(corpus)
-    words = vocabulary([*sentences, *_query_words()])
+    words = vocabulary([*sentences, *prompt_words()])
     counts = Counter(word for text in sentences for word in re.findall(r"\w+|[^\w\s]", text))
     frequent = [word for word, _ in counts.most_common(8)]
     model = load_model(str(save_writers("gpt2", words, frequent, folder / "m", noise=0.1)))

@@ -24,9 +24,9 @@ from headscope.statistics.tags import UNIDENTIFIABLE
 from headscope.studies.answers.answers_result import NUMBERS, HeadAnswers
 from headscope.studies.answers.claim import ANOTHER, HOLDS, NO_ACCOUNT
 from headscope.studies.answers.heads_file import heads_of_file
-from headscope.studies.validation.calibrate import DOCUMENTS, SEED, planted_vocabulary
-from headscope.studies.validation.planted import HEADS, by_place, save_planted
 from tests.helpers.shell import headscope
+from tests.oracles.calibrate import DOCUMENTS, SEED, planted_vocabulary
+from tests.oracles.planted import HEADS, by_place, save_planted
 
 MINI = str(mini_folder())
 GOLD = data_folder() / "corpora" / "gold.conllu"

@@ -10,7 +10,7 @@ import headscope as hs
 from headscope.studies.explain.catalogue import Catalogue
 from headscope.studies.explain.clusters import frequent, proposals, relation_file
 from headscope.studies.explain.feature import TokenFacts
-from tests.helpers.zoo import zoo_windows
+from tests.helpers.prose import prose_windows
 
 
 def rows(*each: tuple[str, str, float, float]) -> pd.DataFrame:
@@ -19,7 +19,7 @@ def rows(*each: tuple[str, str, float, float]) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def windows():
-    return [w for w in zoo_windows(3_000) if len(w) > 40][:4]
+    return [w for w in prose_windows(3_000) if len(w) > 40][:4]
 
 
 def test_only_what_many_heads_look_at_and_no_relation_names_is_proposed():

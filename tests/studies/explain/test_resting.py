@@ -22,12 +22,12 @@ from headscope.studies.explain.layer_fit import Fitting, explain_layer
 from headscope.studies.explain.places import resting
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import log_rule
-from tests.helpers.zoo import zoo_windows
+from tests.helpers.prose import prose_windows
 
 
 @pytest.fixture(scope="module")
 def windows() -> list[Window]:
-    return [w for w in zoo_windows(9_000) if len(w) > 70][:24]
+    return [w for w in prose_windows(9_000) if len(w) > 70][:24]
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,13 @@ from headscope.studies.explain.layer_fit import Fitting, explain_layer
 from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import Target, kl_divergences, log_rule, newton
 from headscope.studies.explain.surrogate import Judge, bits_by_kind, explained, unique_bits
-from tests.helpers.zoo import zoo_windows
+from tests.helpers.prose import prose_windows
 
 
 @pytest.fixture(scope="module")
 def texts() -> Texts:
     """Half of the windows fit, a quarter choose, a quarter judge."""
-    windows = [w for w in zoo_windows(6_000) if len(w) > 40][:32]
+    windows = [w for w in prose_windows(6_000) if len(w) > 40][:32]
     catalogue = Catalogue(TokenFacts.of(windows[:16]), relations_of())
     rows = QueryTable.of(windows, 2)
     counts = np.bincount(rows.window.numpy())

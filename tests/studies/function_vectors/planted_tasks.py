@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.studies.validation.planted_network import (
+from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
     mirrored,
@@ -22,7 +22,7 @@ from headscope.studies.validation.planted_network import (
     save_network,
     wave_positions,
 )
-from headscope.studies.validation.planted_words import BOS, UNKNOWN, save_tokenizer
+from tests.oracles.words import BOS, UNKNOWN, save_tokenizer
 
 TASKS, PAIRS = 8, 30
 LAYERS, HEADS, WIDTH, CONTEXT = 3, 10, 64, 48

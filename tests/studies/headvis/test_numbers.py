@@ -20,9 +20,9 @@ from headscope.studies.headvis.row_metrics import METRICS, MetricSums, row_numbe
 from headscope.studies.headvis.scan import HeadSelection, Points, Reservoir, scan
 from headscope.studies.headvis.vectors import principal_axes, read_vectors
 from headscope.studies.headvis.written import intervals, sample_sequences
-from headscope.studies.validation.planted import D_HEAD, HEADS, PER_LAYER, save_planted
-from headscope.studies.validation.planted_words import BOS, UNKNOWN
 from tests.helpers import headvis as slow
+from tests.oracles.planted import D_HEAD, HEADS, PER_LAYER, save_planted
+from tests.oracles.words import BOS, UNKNOWN
 
 WORDS = 90
 

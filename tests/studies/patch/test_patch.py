@@ -17,15 +17,15 @@ import headscope as hs
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.models.load import load_model
 from headscope.studies.patch.patch_result import patch_lines
-from headscope.studies.validation.planted_network import (
+from headscope.views.show import text_window
+from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
     mirrored,
     planted_config,
     save_network,
 )
-from headscope.studies.validation.planted_words import BOS, UNKNOWN, save_tokenizer
-from headscope.views.show import text_window
+from tests.oracles.words import BOS, UNKNOWN, save_tokenizer
 
 CLEAN = "they saw the old man and the young friend before the old"
 CORRUPT = "they saw the old man and the young friend before the young"

@@ -10,9 +10,9 @@ import torch
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.studies.validation.planted import HEADS, LAYOUTS, save_planted
 from headscope.studies.weights.composition import compositions, k_composition, random_composition
 from headscope.studies.weights.factors import HeadFactors, head_factors
+from tests.oracles.planted import HEADS, LAYOUTS, save_planted
 
 
 def random_factors(seed: int, layers=3, heads=2, width=12, d_head=4, d_value=3) -> HeadFactors:

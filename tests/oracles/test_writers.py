@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.studies.validation.calibrate_writes import calibrate_planted_writers
+from tests.oracles.calibrate import writer_rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layout", "noises"), [("gpt2", [0.0, 0.1]), ("llama", [0.1])])
 def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
-    table = calibrate_planted_writers(layouts=[layout], noises=noises)
+    table = writer_rows([layout], noises)
     planted = table[table["relation"] != ""]
     assert sorted(set(planted["relation"])) == [
         "agreement",
@@ -23,7 +23,7 @@ def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
         "successor",
         "suppress",
     ]
-    assert planted["found"].all(), planted[["name", "lift", "tags"]]
+    assert planted["found"].all(), planted[["name", "false"]]
     assert (table["relation"] == "").sum() > 15 * len(noises)
     false = table.loc[table["false"] != "", ["noise", "name", "false"]]
     assert not (false["noise"] == 0).any(), false

@@ -1,4 +1,4 @@
-"""Windows that the zoo reads, few enough for a test."""
+"""Windows of text that ships, few enough for a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.stimuli.word_pairs import pair_windows
 
 
 @cache
-def zoo_windows(max_tokens: int) -> list[Window]:
+def prose_windows(max_tokens: int) -> list[Window]:
     """Prose that ships, in the tokens of `mini`."""
     backend = load_tokenizer("mini", mini_folder())
     text = data_folder() / "corpora" / "gold.conllu"

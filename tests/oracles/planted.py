@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from headscope.studies.validation.planted_network import (
+from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
     mirrored,
@@ -30,7 +30,7 @@ from headscope.studies.validation.planted_network import (
     save_network,
     wave_positions,
 )
-from headscope.studies.validation.planted_words import FEATURES, features, save_tokenizer
+from tests.oracles.words import FEATURES, features, save_tokenizer
 
 MATCH_LOGITS, SINK_LOGITS = 120.0, 60.0
 """Scores, in nats, of a key that fits its query and of the first token."""

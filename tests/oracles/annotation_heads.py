@@ -15,9 +15,9 @@ from headscope.corpus.document import own_label
 from headscope.corpus.window import MentionTable, Window
 from headscope.corpus.word_pairs import RELATIONS as PAIRS
 from headscope.corpus.word_pairs import shipped_pairs
-from headscope.studies.validation.heuristic_benchmark.grammar import Keys
-from headscope.studies.validation.heuristic_benchmark.heuristics import KnownHead
-from headscope.studies.validation.heuristic_benchmark.reading import Rows, Table, WindowFeatures
+from tests.oracles.baseline_heads import KnownHead
+from tests.oracles.grammar import Keys
+from tests.oracles.window_features import Rows, Table, WindowFeatures
 
 NOISES = (0.0, 0.1, 0.2, 0.35, 0.5)
 """Shares of an oracle's attention that are noise."""

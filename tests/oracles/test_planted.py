@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-from rich.console import Console, RenderableType
-from typer.testing import CliRunner
 
-from headscope.cli import app
 from headscope.models.layout.table import LAYOUTS as ROWS
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.validation.calibrate import calibrate_planted, calibrate_random
-from headscope.studies.validation.calibrate_result import Calibration, planted_table, random_table
-from headscope.studies.validation.planted import HEADS, LAYOUTS, save_planted
-from headscope.studies.validation.planted_words import FEATURES, features
-from tests.helpers.models import SHAPE
-
-
-def printed(lines: RenderableType) -> str:
-    console = Console(width=120, no_color=True)
-    with console.capture() as capture:
-        console.print(lines)
-    return capture.get()
-
+from tests.oracles.calibrate import counts_by_noise, planted_rows, random_tags
+from tests.oracles.planted import HEADS, LAYOUTS, save_planted
+from tests.oracles.words import FEATURES, features
 
 FIRST, *OTHERS = LAYOUTS
 
@@ -40,7 +25,7 @@ def layout(request) -> str:
 
 @pytest.fixture(scope="module")
 def clean(layout):
-    return calibrate_planted(layouts=[layout], noises=[0.0])
+    return planted_rows([layout], [0.0])
 
 
 def test_every_planted_head_is_found_and_none_is_mislabelled(clean, layout):
@@ -67,19 +52,9 @@ def test_distractors_earn_no_false_tag(clean):
 
 
 @pytest.mark.slow
-def test_noise_that_drowns_the_weights_drowns_the_tags(clean, layout, monkeypatch):
-    monkeypatch.setattr(sys.modules[calibrate_planted.__module__], "MAX_TOKENS", 4_000)
-    drowned = calibrate_planted(layouts=[layout], noises=[5.0])
+def test_noise_that_drowns_the_weights_drowns_the_tags(clean, layout):
+    drowned = planted_rows([layout], [5.0], max_tokens=4_000)
     assert drowned["found"].sum() < clean["found"].sum() / 2
-
-
-def test_each_type_that_has_planted_heads_is_counted(clean):
-    counts = Calibration(clean).by_type.set_index("type")
-    assert counts.loc["positional", "planted"] == counts.loc["positional", "found"] == 3
-    assert "syntactic" not in counts.index  # weights that look at classes of words know no syntax
-    assert counts.loc["distractor", "planted"] == 0
-    assert counts["false_tags"].sum() == 0
-    assert "3 of 3, 0 false" in printed(planted_table(Calibration(clean).by_type))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -117,19 +92,15 @@ def test_words_have_the_features_of_their_forms():
     assert named[6] == set()
 
 
+def test_tags_are_counted_by_type_and_noise(clean):
+    counts = counts_by_noise(clean)
+    assert counts.loc["positional", 0.0] == "3 of 3 (0)"
+    assert counts.loc["distractor", 0.0] == "0 of 0 (0)"
+
+
 def test_random_weights_of_an_architecture_earn_next_to_nothing(gpt2_folder, keys_file):
-    drawn = calibrate_random(str(gpt2_folder), corpus=[str(keys_file)], seeds=2, max_tokens=400)
-    assert drawn["heads"].tolist() == [SHAPE["layers"] * SHAPE["heads"]] * 2
-    assert drawn["tagged"].sum() <= 1
-    header, *rows, summary = printed(random_table(drawn)).splitlines()
-    assert header.split() == ["seed", "heads", "tagged", "tags"]
-    assert [row.split()[0] for row in rows] == ["0", "1", "all"]
-    assert "of 2 draws" in summary
-
-
-def test_the_command_refuses_a_model_that_is_not_there_before_any_work():
-    result = CliRunner().invoke(app, ["check", "calibrate", "./nowhere", "--quiet"])
-    assert "no such folder" in str(result.exception)
+    tags = random_tags(str(gpt2_folder), [str(keys_file)], seeds=2, max_tokens=400)
+    assert len(tags) <= 1
 
 
 def test_all_planted_relations_exist():

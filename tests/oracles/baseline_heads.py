@@ -17,7 +17,7 @@ from numpy import ndarray
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, AttentionKind
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
-from headscope.studies.validation.heuristic_benchmark.grammar import (
+from tests.oracles.grammar import (
     CLASSES,
     EITHER_SIDE,
     MIRRORED,
@@ -26,7 +26,7 @@ from headscope.studies.validation.heuristic_benchmark.grammar import (
     rule_of,
     times_so_far,
 )
-from headscope.studies.validation.heuristic_benchmark.reading import (
+from tests.oracles.window_features import (
     AttentionRule,
     Rows,
     WindowFeatures,

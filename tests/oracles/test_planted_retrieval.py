@@ -5,8 +5,8 @@ import pytest
 import headscope as hs
 from headscope.corpus.controlled.lists import RELATED, VALUES
 from headscope.corpus.controlled.prompts import draws
-from headscope.studies.validation.planted_words import vocabulary
-from headscope.studies.validation.planted_writers import planted_heads, save_writers
+from tests.oracles.words import vocabulary
+from tests.oracles.writers import planted_heads, save_writers
 
 DOCUMENTS = 24
 

@@ -1,31 +1,24 @@
-"""Habits and oracles look where their names say, and the zoo counts what they earned."""
+"""Baseline heads and annotation heads attend to what their names say, and get only true tags."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
-from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
-from headscope.cli import app
 from headscope.corpus.window import Window
-from headscope.errors import ArgumentError, CorpusError
 from headscope.relations import relations_of
 from headscope.stimuli.facts import fact_windows
-from headscope.studies.validation.heuristic_benchmark import benchmark
-from headscope.studies.validation.heuristic_benchmark.benchmark import BenchmarkHeads
-from headscope.studies.validation.heuristic_benchmark.benchmark_result import HEADS, Zoo, zoo_lines
-from headscope.studies.validation.heuristic_benchmark.heuristics import Heuristic, heuristics
-from headscope.studies.validation.heuristic_benchmark.oracles import NOISES, Oracle, noisy, oracles
-from headscope.studies.validation.heuristic_benchmark.reading import WindowFeatures
-from tests.helpers.zoo import gum_windows, mini_tokenizer, other_windows, zoo_windows
+from tests.helpers.prose import gum_windows, mini_tokenizer, other_windows, prose_windows
+from tests.oracles.annotation_heads import NOISES, Oracle, noisy, oracles
+from tests.oracles.baseline_heads import Heuristic, heuristics
+from tests.oracles.known_heads import BenchmarkHeads, summary
+from tests.oracles.window_features import WindowFeatures
 
 EVERY = {relation.id for relation in relations_of()}
 
@@ -33,14 +26,14 @@ EVERY = {relation.id for relation in relations_of()}
 @cache
 def some() -> list[Window]:
     """Prose, random tokens, related words, a window without words, and beginnings of prose."""
-    text = zoo_windows(1_000)
+    text = prose_windows(1_000)
     other = other_windows()
     beginnings = [text[0].cut(length) for length in (1, 2, 3, 5, 9, 17, 40)]
     return [*text, other[0], *other[-2:], Window("bare", np.arange(5), ("a",) * 5), *beginnings]
 
 
-ALL = heuristics(zoo_windows(1_000))
-ENCODERS = heuristics(zoo_windows(1_000), BIDIRECTIONAL)
+ALL = heuristics(prose_windows(1_000))
+ENCODERS = heuristics(prose_windows(1_000), BIDIRECTIONAL)
 
 
 def is_attention(rows: np.ndarray, *, two_sided: bool = False) -> bool:
@@ -89,7 +82,7 @@ def test_a_habit_is_attention_on_any_window(habit):
 
 
 def test_an_oracle_is_attention_on_any_window_at_any_noise():
-    for oracle in oracles(zoo_windows(1_000), EVERY):
+    for oracle in oracles(prose_windows(1_000), EVERY):
         for window in some():
             parts = oracle.parts(WindowFeatures(window))
             assert all(is_attention(noisy(parts, noise)) for noise in NOISES), oracle.name
@@ -110,7 +103,7 @@ def without_annotation(window: Window) -> Window:
 
 
 def test_no_habit_reads_a_tree_or_an_entity_and_oracles_do():
-    window = zoo_windows(1_000)[1]
+    window = prose_windows(1_000)[1]
     bare = without_annotation(window)
     for habit in ALL:
         assert np.array_equal(habit(window), habit(bare)), habit.name
@@ -139,7 +132,7 @@ def story(tmp_path_factory, tokenizer) -> Window:
         misc = "_" if entity in ("_", "") else f"Entity={entity}"
         cells = [n, form, lemma, upos, "_", "PronType=Prs" if upos == "PRON" else "_"]
         lines.append("\t".join([*cells, head, deprel, "_", misc]) if row else "")
-    path = tmp_path_factory.mktemp("zoo") / "story.conllu"
+    path = tmp_path_factory.mktemp("story") / "story.conllu"
     path.write_text("\n".join([*lines, "", ""]))
     (window,) = hs.windows(path, tokenizer)
     return window
@@ -288,7 +281,7 @@ def test_habits_earn_the_tags_that_are_their_own():
     # numbers and particles are too rare in so little text
     rare = ("nearest NUM", "nearest PART")
     members = [habit for habit in ALL if habit.earns and habit.name not in rare]
-    table = scored(members, [], [*zoo_windows(6_000), *other_windows()[:64]])
+    table = scored(members, [], [*prose_windows(6_000), *other_windows()[:64]])
     asked = table[table["relation"] != ""]
     assert len(asked) >= 10
     assert asked["found"].all(), asked.loc[~asked["found"].astype(bool), "name"].tolist()
@@ -299,8 +292,8 @@ def test_oracles_are_found_where_the_text_can_tell_and_a_head_at_rest_is_not():
         "syntactic/obj:dep>head", "syntactic/nsubj:head>dep", "syntactic/det:head>dep",
         "coreference/pronoun", "semantic/antonym",
     }  # fmt: skip
-    readers = list(oracles(zoo_windows(6_000), asked))
-    windows = [*zoo_windows(6_000), *other_windows()[64:]]
+    readers = list(oracles(prose_windows(6_000), asked))
+    windows = [*prose_windows(6_000), *other_windows()[64:]]
     table = scored([habit for habit in ALL if habit.name == "first token"], readers, windows)
     clean = table[(table["noise"] == 0) & (table["relation"] != "")]
     assert len(clean) == len(asked)
@@ -334,107 +327,26 @@ def test_lazy_heads_that_see_both_ways_earn_no_syntax_and_oracles_do():
     assert set(quiet["false"]) == {""}
 
 
-def zoo_of(rows: list[tuple[object, ...]]) -> Zoo:
-    judged = pd.DataFrame(
-        [("syntactic/obj:dep>head", 100, 2), ("syntactic/det:head>dep", 80, 2)],
-        columns=["relation", "n", "habits"],
-    )
-    return Zoo(pd.DataFrame(rows, columns=HEADS), judged, 1_000)
-
-
 OBJ, DET = "syntactic/obj:dep>head", "syntactic/det:head>dep"
 NONE = float("nan")
 ROWS = [
-    ("habit", "nearest verb", "", NONE, 0, "", None, OBJ, OBJ),
-    ("unseen habit", "previous token", "positional/offset-1", NONE, 90, "", False, "", ""),
-    ("oracle", OBJ, OBJ, 0.0, 100, "", True, OBJ, ""),
-    ("oracle", OBJ, OBJ, 0.2, 100, "", True, OBJ, ""),
-    ("oracle", OBJ, OBJ, 0.5, 100, "", False, "", ""),
-    ("oracle", DET, DET, 0.0, 80, "not identifiable", False, "", ""),
-    ("oracle", DET, DET, 0.2, 80, "not identifiable", False, OBJ, OBJ),
-    ("oracle", DET, DET, 0.5, 80, "", False, "", ""),
-    ("oracle", "semantic/antonym", "", 0.0, 0, "", None, "", ""),
+    ("habit", "nearest verb", NONE, "", "", None, OBJ, OBJ),
+    ("unseen habit", "previous token", NONE, "positional/offset-1", "", False, "", ""),
+    ("oracle", OBJ, 0.0, OBJ, "", True, OBJ, ""),
+    ("oracle", OBJ, 0.5, OBJ, "", False, "", ""),
+    ("oracle", DET, 0.2, DET, "not identifiable", False, "", ""),
+    ("oracle", "semantic/antonym", 0.0, "", "", None, "", ""),
 ]
 
 
-def test_what_the_text_cannot_tell_is_counted_apart():
-    found = zoo_of(ROWS)
-    assert found.false_rate == 1 / 4
-    assert found.found_share == 1
-    assert found.unseen == (0, 1)
-    assert found.false_tags.to_numpy().tolist() == [[OBJ, "nearest verb"]]
-    counts = found.by_noise.set_index("noise")
-    assert counts.loc[0.2].tolist() == [2, 1, 1, 1, 1]
-    assert counts.loc[0.5].tolist() == [2, 0, 0, 0, 0]
-    assert found.by_type.to_numpy().tolist() == [["syntactic", 4, 1, 0.25]]
-    rows = found.by_relation.set_index("relation")
-    assert rows.loc[OBJ, ["false_tags", "false_rate", "found_up_to"]].tolist() == [1, 0.5, 0.2]
-    assert np.isnan(rows.loc[DET, "found_up_to"])
-
-
-def test_the_terminal_shows_rates_and_each_false_tag():
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(zoo_lines(zoo_of(ROWS)))
-    shown = console.export_text()
-    assert "not true of a habit: 1 of 4 habit × relation (25.00%)" in shown
-    assert "of them 0 of the 1 habits that no rule was chosen by" in shown
-    assert "habits without their own tag: previous token" in shown
-    assert "not identifiable" in shown
-    assert "nearest verb" in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "habits"),
-    [
-        (("heuristics",), ALL),
-        (("heuristics", "--encoder"), ENCODERS),
-        (("calibrate", "--zoo"), ALL),
-        (("calibrate", "--zoo", "--encoder"), ENCODERS),
-    ],
-)
-def test_the_command_reads_the_corpus_and_writes_each_head(
-    words, habits, keys_file, tmp_path, monkeypatch
-):
-    for built in ("pair_windows", "fact_windows", "word_windows", "repeat_windows"):
-        monkeypatch.setattr(benchmark, built, lambda *a, **k: [])
-    out = tmp_path / "zoo.csv"
-    done = CliRunner().invoke(
-        app,
-        ["check", *words, "--corpus", str(keys_file), "--out", str(out), "--quiet"],
-    )
-    assert done.exit_code == 0, done.exception
-    assert f"{len(habits)} habits" in done.stdout
-    table = pd.read_csv(out)
-    assert table.columns.tolist() == HEADS
-    assert set(table["kind"]) >= {"habit"}
-
-
-def test_a_text_without_trees_and_options_that_exclude_each_other_are_refused(tmp_path):
-    (tmp_path / "plain.txt").write_text("No trees grow here. " * 20)
-    with pytest.raises(CorpusError, match="no trees in this text"):
-        hs.zoo(tmp_path / "plain.txt")
-    for words, message in (
-        (["mini", "--zoo"], "--zoo tries no model"),
-        (["--corpus", "gum"], "--corpus is what --zoo reads"),
-        (["--encoder"], "--encoder is for --zoo"),
-    ):
-        refused = CliRunner().invoke(app, ["check", "calibrate", *words]).exception
-        assert isinstance(refused, ArgumentError)
-        assert message in str(refused)
-
-
-@pytest.mark.slow
-def test_no_habit_passes_for_a_filter_or_a_binder_and_oracles_are_found_in_noise():
-    """Types on request are tried on their own texts alone."""
-    result = hs.zoo(types=["filter,binding"], progress=False)
-    assert result.words == 0
-    assert set(result.judged["relation"]) == {"filter/inline", "filter/lines", "binding/held"}
-    # nearest, first, longest, spelled alike, behind a comma, behind the same token, and 300 others
-    assert {"nearest NOUN", "first NOUN of the text", "longest word so far"} <= {
-        *result.habits["name"]
-    }
-    assert not len(result.false_tags)
-    quiet = result.oracles[result.oracles["noise"] <= 0.2]
-    assert len(quiet) == 9
-    assert quiet["found"].all()
-    assert not result.oracles["false"].any()
+def test_a_summary_counts_false_tags_and_leaves_out_what_the_text_cannot_tell():
+    columns = ["kind", "name", "noise", "relation", "verdict", "found", "tags", "false"]
+    judged = pd.DataFrame({"relation": [OBJ, DET], "habits": [2, 2]})
+    assert summary(pd.DataFrame(ROWS, columns=columns), judged).splitlines() == [
+        "2 baseline heads",
+        "1 false tags of 4 baseline head × relation (25.00%)",
+        "0 of them of the 1 heads that were held back",
+        "100.0% of annotation heads found with noise up to 0.2",
+        f"{OBJ}: nearest verb",
+        "without its own tag: previous token",
+    ]

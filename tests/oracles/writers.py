@@ -20,16 +20,16 @@ from numpy import ndarray
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.lists import CYCLIC, IN_ORDER, PROPERTIES, VALUES
-from headscope.studies.validation.planted import by_place
-from headscope.studies.validation.planted_network import (
+from tests.oracles.network import (
     HeadMaps,
     NetworkSize,
     planted_config,
     save_network,
     wave_positions,
 )
-from headscope.studies.validation.planted_words import BOS, save_tokenizer
-from headscope.studies.validation.writers import LOGITS, WRITERS, Writer
+from tests.oracles.planted import by_place
+from tests.oracles.words import BOS, save_tokenizer
+from tests.oracles.writer_heads import LOGITS, WRITERS, Writer
 
 LAYOUTS = ("gpt2", "llama")
 LAYERS, PER_LAYER, WIDTH, CONTEXT = 2, 17, 64, 256

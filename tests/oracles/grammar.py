@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from headscope.studies.validation.heuristic_benchmark.reading import (
+from tests.oracles.window_features import (
     AttentionRule,
     Rows,
     Table,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headscope.studies.validation.planted import MATCH_LOGITS, SINK_LOGITS, BuiltHead
+from tests.oracles.planted import MATCH_LOGITS, SINK_LOGITS, BuiltHead
 
 LOGITS = 1.5
 """What a planted head writes on the token that it is about, in logits, before noise: as much as

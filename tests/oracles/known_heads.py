@@ -1,0 +1,184 @@
+"""Tags of baseline heads, which must earn none but their own, and of heads that read annotation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
+
+from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.corpus.shipped import MINI, mini_folder, shipped_corpora
+from headscope.corpus.window import Window
+from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.relations import relations_of
+from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.runs.from_patterns import score_patterns
+from headscope.statistics.result import Result
+from headscope.stimuli.facts import fact_windows
+from headscope.stimuli.repeat import repeat_windows
+from headscope.stimuli.text import TextWindows
+from headscope.stimuli.word_pairs import pair_windows
+from headscope.stimuli.words import word_windows
+from tests.oracles.annotation_heads import NOISES, QUIET, Oracle, noisy, oracles
+from tests.oracles.baseline_heads import Heuristic, KnownHead, heuristics
+from tests.oracles.window_features import Rows, WindowFeatures
+
+MAX_TOKENS, MAX_LENGTH = 12_000, 128
+WIDTH = 64
+"""Heads of a layer."""
+DOCUMENTS = 16
+"""Documents of facts and of repeated words, enough for a tag."""
+HABITS = ("habit", "unseen habit")
+"""Kinds of baseline heads: the baselines of relations were chosen by the first alone."""
+
+
+def score_known_heads(kind: AttentionKind = CAUSAL) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """All baseline heads and annotation heads on the text that ships, in the tokens of `mini`.
+
+    Returns:
+        `BenchmarkHeads.table` and `BenchmarkHeads.judged`.
+    """
+    windows = _windows(kind)
+    readers = oracles(windows, _testable(windows, relations_of(None, kind)))
+    heads = BenchmarkHeads(heuristics(windows, kind), readers)
+    run = score_patterns(heads, windows)
+    return heads.table(run), heads.judged(run)
+
+
+class BenchmarkHeads:
+    """A function from a window to the pattern `[layer head query key]` of all heads.
+
+    Baseline heads come first, then all annotation heads at each level of noise; the rest of the
+    last layer attends to the first token.
+
+    Args:
+        heuristics: heads without syntax, reference and meaning.
+        oracles: heads that read the annotation.
+    """
+
+    def __init__(self, heuristics: Sequence[Heuristic], oracles: Sequence[Oracle]) -> None:
+        self.heuristics, self.oracles = heuristics, oracles
+        self.heads: list[tuple[str, KnownHead, float]] = [
+            *((HABITS[habit.held_back], habit, math.nan) for habit in heuristics),
+            *(("oracle", oracle, noise) for noise in NOISES for oracle in oracles),
+        ]
+        """Kind, head and noise, in the order of the patterns."""
+
+    def __call__(self, window: Window) -> Float[ndarray, "layer head query key"]:
+        size, layers = len(window), -(-len(self.heads) // WIDTH)
+        patterns = np.zeros((layers * WIDTH, size, size), np.float32)
+        for number, rows in enumerate(self._rows(WindowFeatures(window))):
+            patterns[number] = rows
+        patterns[len(self.heads) :, :, 0] = 1
+        return patterns.reshape(layers, WIDTH, size, size)
+
+    def _rows(self, features: WindowFeatures) -> Iterator[Rows]:
+        for heuristic in self.heuristics:
+            yield heuristic.attention(features)
+        parts = [oracle.parts(features) for oracle in self.oracles]
+        for noise in NOISES:
+            for part in parts:
+                yield noisy(part, noise)
+
+    def table(self, run: Result) -> pd.DataFrame:
+        """Tags of each head in a run of these patterns.
+
+        Returns:
+            A row per head: `kind` (`habit`, `unseen habit` or `oracle`), `name`, `noise`,
+            `relation` (the tags that it must earn and that this text has queries for), `verdict`,
+            `found`, `tags` and `false` (tags that are not true of it), each joined by `;`.
+        """
+        evidence = _with_ids(run.evidence)
+        of_head = dict(tuple(evidence.groupby(evidence["layer"] * WIDTH + evidence["head"])))
+        return pd.DataFrame(
+            {"kind": kind, "name": head.name, "noise": noise} | _earned(head, of_head[number])
+            for number, (kind, head, noise) in enumerate(self.heads)
+        )
+
+    def judged(self, run: Result) -> pd.DataFrame:
+        """A row per relation that a head could have earned.
+
+        Returns:
+            `relation`, and `habits`, the number of baseline heads of which it is not true.
+        """
+        counts = _with_ids(run.evidence).groupby("id", sort=False)["n"].max()
+        rows = [
+            (str(name), sum(not head.true(str(name)) for head in self.heuristics))
+            for name, n in counts.items()
+            if n >= MIN_QUERIES and run.rules[str(name)].taggable
+        ]
+        return pd.DataFrame(rows, columns=["relation", "habits"])
+
+
+def summary(heads: pd.DataFrame, judged: pd.DataFrame) -> str:
+    """False tags of baseline heads, and the share of annotation heads found, as text.
+
+    Annotation heads count if the text can tell their relation from a baseline.
+    """
+    false = heads.assign(false=heads["false"].str.split(";")).explode("false")
+    false = false[(false["false"] != "") & false["kind"].isin(HABITS)]
+    pairs = int(judged["habits"].sum())
+    held_back = (heads["kind"] == HABITS[1]).sum()
+    unseen = (false["kind"] == HABITS[1]).sum()
+    readers = heads[(heads["kind"] == "oracle") & (heads["relation"] != "")]
+    readers = readers[readers["verdict"] != "not identifiable"]
+    quiet = readers[readers["noise"] <= QUIET]
+    missed = heads[heads["kind"].isin(HABITS) & heads["found"].eq(False)]
+    lines = [
+        f"{heads['kind'].isin(HABITS).sum()} baseline heads",
+        f"{len(false)} false tags of {pairs:,} baseline head × relation ({len(false) / pairs:.2%})",
+        f"{unseen} of them of the {held_back} heads that were held back",
+        f"{quiet['found'].mean():.1%} of annotation heads found with noise up to {QUIET:g}",
+        *(f"{tag}: {name}" for tag, name in false[["false", "name"]].itertuples(index=False)),
+        *(f"without its own tag: {name}" for name in missed["name"]),
+    ]
+    return "\n".join(lines)
+
+
+def _with_ids(evidence: pd.DataFrame) -> pd.DataFrame:
+    verdict = evidence.get("verdict", "")
+    return evidence.assign(id=evidence["type"] + "/" + evidence["relation"], verdict=verdict)
+
+
+def _earned(head: KnownHead, evidence: pd.DataFrame) -> dict[str, Any]:
+    testable = evidence[evidence["id"].isin(head.earns) & (evidence["n"] >= MIN_QUERIES)]
+    tags = evidence.loc[evidence["tagged"].astype(bool), "id"].tolist()
+    return {
+        "relation": ";".join(testable["id"]),
+        "verdict": ";".join(filter(None, testable["verdict"])),
+        "found": bool(testable["tagged"].all()) if len(testable) else None,
+        "tags": ";".join(tags),
+        "false": ";".join(tag for tag in tags if not head.true(tag)),
+    }
+
+
+def _testable(windows: Sequence[Window], relations: Sequence[Relation]) -> set[str]:
+    """Relations with enough queries for a tag."""
+    queries = {
+        relation.id: sum(
+            len(relation.pairs(window).queries)
+            for window in windows
+            if window.stimulus in relation.stimuli
+        )
+        for relation in relations
+    }
+    return {name for name, count in queries.items() if count >= MIN_QUERIES}
+
+
+def _windows(kind: AttentionKind) -> list[Window]:
+    """Text and synthetic stimuli, as `classify` reads them."""
+    backend = load_tokenizer(MINI, mini_folder())
+    encoder = Tokenizer(backend, name=MINI, attention_kind=kind)
+    sizes: dict[str, Any] = {"max_length": MAX_LENGTH, "seed": 0}
+    return [
+        *TextWindows(shipped_corpora(), encoder, max_tokens=MAX_TOKENS, **sizes),
+        *repeat_windows(encoder.ordinary_tokens(len(backend)), encoder, **sizes),
+        *pair_windows(encoder, **sizes),
+        *fact_windows(encoder, count=DOCUMENTS, **sizes),
+        *word_windows(encoder, count=DOCUMENTS, **sizes),
+    ]
