@@ -303,7 +303,7 @@ def table_list() -> str:
 def encoder_table() -> str:
     """A line per command, and per option that is refused: what it does with an encoder."""
     alike = "as for causal models"
-    no_model = {"check models", "check data"}
+    no_model = {"check models"}
     rows = [
         (f"`headscope {name}`", "no" if name in REFUSED else "yes", reason)
         for name in (*commands(), *(task for task in REFUSED if " --" in task))

