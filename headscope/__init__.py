@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from headscope.studies.compare.side_by_side import compare as compare
     from headscope.studies.explain.explain_result import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
-    from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
-    from headscope.studies.function_vectors.vectors_result import FunctionVectors as FunctionVectors
+    from headscope.studies.function_vectors import function_vectors as function_vectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.headvis.headvis_result import HeadVis as HeadVis
     from headscope.studies.patch.patch_result import Patching as Patching

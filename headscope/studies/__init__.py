@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare.side_by_side import compare as compare
     from headscope.studies.explain.explanation import explain as explain
-    from headscope.studies.function_vectors.vector_heads import function_vectors as function_vectors
+    from headscope.studies.function_vectors import function_vectors as function_vectors
     from headscope.studies.headvis.headvis_folder import headvis as headvis
     from headscope.studies.patch.prompt_patching import patch as patch
     from headscope.studies.prune import prune as prune

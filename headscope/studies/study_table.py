@@ -300,8 +300,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="function_vectors",
-        function="function_vectors.vector_heads:function_vectors",
-        result="function_vectors.vectors_result:FunctionVectors",
+        function="function_vectors:function_vectors",
         group=STUDY,
         command="function-vectors",
         is_new=True,
@@ -311,15 +310,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study function-vectors runs/smollm2 --tasks antonym,plural,past "
             "--prompts 20",
         ),
-        tables=(
-            Table("function-vectors"),
-            Table("function-vectors-effects", "effects", suffix="effects"),
-            Table("function-vectors-tasks", "tasks", suffix="tasks"),
-            Table("function-vectors-ablation", "ablation", suffix="ablation"),
-        ),
-        out="Write each head to this .csv file, and FILE-effects.csv, FILE-tasks.csv and "
-        "FILE-ablation.csv beside it.",
-        lines="function_vectors.vectors_result:function_vectors_lines",
+        tables=(Table("function-vectors"),),
     ),
     StudyRow(
         name="collapse",

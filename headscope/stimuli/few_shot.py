@@ -1,7 +1,7 @@
-"""Prompts of a few examples of a task: as they are, with their answers shuffled, and without any.
+"""Few-shot prompts of a task: clean, with shuffled answers, and zero-shot.
 
 The form is that of Todd et al. 2024: `Q: hot`, `A: cold`, a blank line, and at the end a question
-whose answer is due.
+without its answer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headscope.stimuli.stimulus import TextTokenizer
 
 QUESTION, ANSWER, END = "Q: ", "\nA:", "\n\n"
 CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
-PARTS = 3
-"""Parts of a task's words: for mean outputs, for their effects, and for what ablation costs."""
+PARTS = 2
+"""Parts of a task's words: one for mean outputs, one for their effects."""
 TRIES = 200
 
 
@@ -50,7 +50,7 @@ class FewShot:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A task's words as a tokenizer spells them, in three parts that share no question."""
+    """A task's words as a tokenizer spells them, in parts that share no question."""
 
     name: str
     parts: tuple[tuple[Pair, ...], ...]
@@ -74,7 +74,7 @@ class Task:
 
 
 def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> Task:
-    """The pairs that can be asked, in random order and three equal parts.
+    """The pairs that can be asked, in random order and equal parts.
 
     Left out are those whose answer begins with the first token of another answer of the task, or
     with that of their own question, so that a copy of it would do.

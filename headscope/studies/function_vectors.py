@@ -1,0 +1,491 @@
+"""Function vectors: the heads whose outputs carry the task of few-shot examples.
+
+At the last token of a prompt that does not show the task, one head's output is set to its mean over
+prompts that do. The effect is the rise of the right answer's log-probability (the causal indirect
+effect of Todd et al. 2024, arXiv 2310.15213, section 2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from numpy import ndarray
+from scipy.special import stdtr
+from torch import Tensor, nn
+
+from headscope.arguments import NAME, either, takes, whole
+from headscope.corpus.controlled.tasks import chosen_tasks
+from headscope.errors import ModelError
+from headscope.measure.bootstrap import interval, ratio_error, resample
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.models.last_token import LastToken, LastTokenRunner
+from headscope.models.load import Model
+from headscope.models.model_kinds import refuse_encoder
+from headscope.runs.reopen_model import model_or_run
+from headscope.runs.resolve import A_MODEL, A_RUN, Named
+from headscope.statistics.conditions import MAX_Q
+from headscope.statistics.estimates import adjusted
+from headscope.stimuli.few_shot import (
+    CLEAN,
+    PARTS,
+    SHUFFLED,
+    ZERO_SHOT,
+    FewShot,
+    PromptSize,
+    Task,
+    few_shot_prompts,
+    spelled_task,
+)
+from headscope.stimuli.prompts import Spelling
+from headscope.views.study import StudyResult
+
+PROMPTS, SHOTS, MIN_PROMPTS = 12, 5, 6
+LONGEST = 256
+MEANS, EFFECTS = 0, 1
+"""The part of a task's words that mean outputs, and effects, are measured on."""
+UNINFORMED = (SHUFFLED, ZERO_SHOT)
+VALUES = 3
+"""A head's output is set to its mean over clean prompts, over shuffled prompts of the same task
+(control), and over clean prompts of another task (control)."""
+MIN_ACCURACY = 0.3
+MIN_TASKS = 6
+THRESHOLD = 0.05
+AMONG_ANSWERS = 1 / 3
+COLUMNS = [
+    *("layer", "head", "function_vector", "lift", "ci_low", "ci_high", "first_half", "second_half"),
+    *("among_answers", "among_answers_low", "held_in", "tasks", "on_answers", "chance"),
+]
+Means = Mapping[int, Float[Tensor, "head width"]]
+
+
+@takes(
+    model=either(A_RUN, A_MODEL), tasks=NAME, prompts=whole(MIN_PROMPTS), shots=whole(2, largest=64)
+)
+def function_vectors(
+    model: Any,
+    *,
+    tasks: str = "all",
+    prompts: int = PROMPTS,
+    shots: int = SHOTS,
+    seed: int = 0,
+    progress: Progress = True,
+    **options: Unpack[Named],
+) -> StudyResult:
+    """Find the heads that carry the task of few-shot examples to the last token.
+
+    The table has a row per head. `lift` is the effect of its mean output in nats, less the larger
+    control, averaged over tasks, with its 95 % interval over tasks; `first_half` and `second_half`
+    average every other task; `among_answers` is the lift of the log-probability among the task's
+    own answers; `held_in` counts the `tasks` in which the lift is significant; `on_answers` is the
+    attention from the last token to the examples' answers, against `chance` for a uniform head.
+
+    A head is tagged `function_vector` if the lift of both halves is at least 0.05 nats, its
+    interval is above 0, at least a third of it remains among the answers with an interval above 0,
+    and each half has a task with q < 0.01 over heads × tasks. At least 6 tasks must be scored.
+
+    Args:
+        model: a run or its folder, a name as for `classify`, or a loaded model.
+        tasks: `all`, names such as `antonym,capital`, or a .csv file with the columns
+            `task,question,answer`.
+        prompts: most prompts of each task and kind; each has another question.
+        shots: examples in each prompt.
+        seed: seeds the examples and the bootstrap.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the steps done and the steps in all.
+        options: `revision`, a branch, tag or commit on the hub; `device`, `cpu`, `cuda` or `auto`.
+
+    Raises:
+        ModelError: the model cannot be loaded, does not run under the fused engine, or its context
+            is too short for the examples.
+        ChoiceError: no such task.
+        CorpusError: the file of tasks cannot be read.
+    """
+    pairs = chosen_tasks(tasks)
+    size = PromptSize(shots, prompts, seed)
+    with progress_bar(progress, "patching heads", unit="steps") as bar:
+        loaded, _ = model_or_run(model, longest=LONGEST, **options)
+        refuse_encoder(loaded, "study function-vectors")
+        runner = LastTokenRunner(loaded)
+        spelling = Spelling(loaded.tokenizer)
+        spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
+        _check_length(loaded, spelled, size)
+        layers = loaded.attention_layers
+        steps = Steps(bar, (1 + 2 * len(layers)) * len(spelled))
+        readings = []
+        for task in spelled:
+            readings.append(read_task(runner, task, size))
+            steps.advance(1 if readings[-1].scored else 1 + 2 * len(layers))
+        scored = [reading for reading in readings if reading.scored]
+        if len(scored) < 2:
+            steps.advance(2 * len(layers) * len(scored))
+            layer, head = (index.ravel() for index in np.indices((len(layers), loaded.heads)))
+            table = pd.DataFrame({"layer": np.asarray(layers)[layer], "head": head})
+            table = table.reindex(columns=COLUMNS).assign(
+                function_vector=False, held_in=0, tasks=""
+            )
+        else:
+            effects = [
+                task_effects(runner, scored, number, size, steps.advance)
+                for number in range(len(scored))
+            ]
+            table = head_table(effect_table(scored, effects, layers, seed=seed), seed=seed)
+    tagged = int(table["function_vector"].sum())
+    not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if not r.scored]
+    return StudyResult(
+        title=f"{loaded.name}: {tagged} function-vector heads; lift in nats over {len(scored)} of "
+        f"{len(readings)} tasks",
+        table=table,
+        terminal_table=table.drop(columns=["tasks"]).head(max(12, tagged)),
+        summary=(
+            f"tasks scored: {', '.join(r.task.name for r in scored) or 'none'}",
+            f"not scored: {', '.join(not_scored) or 'none'}",
+        ),
+        notes=(f"fewer than {MIN_TASKS} tasks: no head is tagged",)
+        if len(scored) < MIN_TASKS
+        else (),
+        values={"scored": [r.task.name for r in scored]},
+        draw=_figure,
+    )
+
+
+def _check_length(model: Model, tasks: Sequence[Task], size: PromptSize) -> None:
+    longest = max(
+        (
+            len(prompt.tokens)
+            for task in tasks
+            for part in range(PARTS)
+            for prompt in few_shot_prompts(task, part, CLEAN, tokenizer=model.tokenizer, size=size)
+        ),
+        default=0,
+    )
+    if longest > model.context:
+        raise ModelError(
+            f"{model.name}: prompts of {size.shots} examples have up to {longest} tokens, and its "
+            f"context has {model.context}; fewer examples would do"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TaskReading:
+    """Mean outputs of a model's heads at the last tokens of a task's prompts."""
+
+    task: Task
+    verdict: str
+    """Empty if the model can do the task, else why the task is not scored."""
+    clean_mean: Means
+    shuffled_mean: Means
+    on_answers: Float[ndarray, "layer head"]
+    """Attention from the last token of clean prompts to the last tokens of the answers."""
+    chance: float
+    """The same for a head with uniform attention."""
+
+    @property
+    def scored(self) -> bool:
+        """True if the model can do the task."""
+        return not self.verdict
+
+
+def read_task(runner: LastTokenRunner, task: Task, size: PromptSize) -> TaskReading:
+    """Test if the model can do a task, and record its heads' mean outputs."""
+    tested = prompts_of(runner, task, EFFECTS, CLEAN, size)
+    if len(tested) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
+        reason = f"too few words: {task.size} usable pairs"
+        return TaskReading(task, reason, {}, {}, np.zeros((0, 0)), float("nan"))
+    clean = runner.read([prompt.tokens for prompt in tested], attention=True)
+    shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
+    right, logs = _answers(runner, clean, tested)
+    _, shuffled_logs = _answers(runner, runner.read([p.tokens for p in shuffled]), shuffled)
+    draws = resample(len(logs), np.random.default_rng(size.seed))
+    low = float(interval(logs - shuffled_logs, np.ones(len(logs)), draws)[0])
+    verdict = "" if low > 0 else "shuffled answers do as well"
+    if right.mean() < MIN_ACCURACY:
+        verdict = f"too hard: {right.mean():.0%} of the answers are right"
+    shares = [_on_answers(runner, run, prompt) for run, prompt in zip(clean, tested, strict=True)]
+    clean_mean, shuffled_mean = (
+        _means(runner, prompts_of(runner, task, MEANS, kind, size)) for kind in (CLEAN, SHUFFLED)
+    )
+    chance = float(np.mean([len(p.answers) / len(p.tokens) for p in tested]))
+    on_answers = np.mean(shares, axis=0)
+    return TaskReading(task, verdict, clean_mean, shuffled_mean, on_answers, chance)
+
+
+def prompts_of(
+    runner: LastTokenRunner, task: Task, part: int, kind: str, size: PromptSize
+) -> list[FewShot]:
+    """Prompts of one kind on one part of a task's words."""
+    return few_shot_prompts(task, part, kind, tokenizer=runner.model.tokenizer, size=size)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskEffects:
+    """Rise of the right answer's log-probability in nats, for each head, value and prompt."""
+
+    among_words: Float[ndarray, "layer head value kind prompt"]
+    """Among the words of all tasks."""
+    among_answers: Float[ndarray, "layer head value kind prompt"]
+    """Among the task's answers: a head that raises all of them alike adds nothing."""
+
+
+def task_effects(
+    runner: LastTokenRunner,
+    readings: Sequence[TaskReading],
+    number: int,
+    size: PromptSize,
+    advance: Callable[[], None],
+) -> TaskEffects:
+    """Effects of all heads on one of the tasks.
+
+    Args:
+        runner: the model.
+        readings: of all scored tasks, at least two.
+        number: of the task among them.
+        size: of its prompts.
+        advance: called after each layer.
+    """
+    reading, others = readings[number], [*readings[number + 1 :], *readings[:number]]
+    words = sorted({token for other in readings for token in other.task.words})
+    answers = np.searchsorted(words, reading.task.answers)
+    layers, heads = runner.model.attention_layers, runner.model.heads
+    effects: list[ndarray] = []
+    for kind in UNINFORMED:
+        prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
+        runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
+        scorer = _Scorer(runner.network, words, answers, [prompt.right for prompt in prompts])
+        before = scorer(torch.stack([run.state for run in runs])[:, None])
+        rises = []
+        for layer in layers:
+            values = _values(reading, others, layer, len(prompts))
+            states = _patched(runner, runs, layer, values)
+            rises.append((scorer(states) - before).reshape(2, len(runs), heads, VALUES))
+            advance()
+        effects.append(np.stack(rises))
+    # kind layer score prompt head value
+    words_first = np.stack(effects).transpose(2, 1, 4, 5, 0, 3)
+    return TaskEffects(words_first[0], words_first[1])
+
+
+class _Scorer:
+    """Log-probabilities of the right answers, among all words and among the task's answers."""
+
+    def __init__(
+        self, network: Any, words: Sequence[int], answers: Int[ndarray, " answer"], right: list[int]
+    ) -> None:
+        unembed = network.get_output_embeddings()
+        self._answers = torch.from_numpy(answers)
+        self._right = torch.from_numpy(np.searchsorted(words, right))
+        self._unembed: Callable[[Tensor], Tensor]
+        if type(unembed) is nn.Linear:
+            rows = unembed.weight.detach()[list(words)]
+            bias = None if unembed.bias is None else unembed.bias.detach()[list(words)]
+            self._unembed = lambda states: nn.functional.linear(states, rows, bias)
+        else:
+            self._unembed = lambda states: unembed(states)[..., list(words)]
+
+    @torch.inference_mode()
+    def __call__(
+        self, states: Float[Tensor, "prompt item d_model"]
+    ) -> Float[ndarray, "score prompt item"]:
+        """A score of each item: first among words, then among answers."""
+        logits = self._unembed(states).float().cpu()
+        right = logits.gather(-1, self._right[:, None, None].expand(*logits.shape[:2], 1))[..., 0]
+        scores = [right - part.logsumexp(-1) for part in (logits, logits[..., self._answers])]
+        return torch.stack(scores).double().numpy()
+
+
+def _values(
+    reading: TaskReading, others: Sequence[TaskReading], layer: int, prompts: int
+) -> Float[Tensor, "prompt head value width"]:
+    """The values that every head's output is set to in each prompt."""
+    rows = [
+        torch.stack(
+            [
+                reading.clean_mean[layer],
+                reading.shuffled_mean[layer],
+                others[i % len(others)].clean_mean[layer],
+            ],
+            dim=1,
+        )
+        for i in range(prompts)
+    ]
+    return torch.stack(rows)
+
+
+def _patched(
+    runner: LastTokenRunner,
+    runs: Sequence[LastToken],
+    layer: int,
+    values: Float[Tensor, "prompt head value width"],
+) -> Float[Tensor, "prompt item d_model"]:
+    """Last states with one head set to one value at a time."""
+    prompts, heads, kinds, width = values.shape
+    items = torch.arange(prompts).repeat_interleave(heads * kinds)
+    head = torch.arange(heads).repeat_interleave(kinds).repeat(prompts)
+    value = values.reshape(-1, width)
+    states = runner.states(runs, layer, prompt=items, head=head, value=value)
+    return states.reshape(prompts, heads * kinds, -1)
+
+
+def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
+    runs = runner.read([prompt.tokens for prompt in prompts])
+    return {
+        layer: torch.stack([run.z[layer] for run in runs]).mean(0)
+        for layer in runner.model.attention_layers
+    }
+
+
+@torch.inference_mode()
+def _answers(
+    runner: LastTokenRunner, runs: Sequence[LastToken], prompts: Sequence[FewShot]
+) -> tuple[ndarray, ndarray]:
+    """Whether each answer is right, and the log-probability of the right one."""
+    unembed = runner.network.get_output_embeddings()
+    logs = unembed(torch.stack([run.state for run in runs])).float().log_softmax(-1).cpu()
+    right = torch.tensor([prompt.right for prompt in prompts])
+    log_probability = logs.gather(-1, right[:, None])[:, 0]
+    return (logs.argmax(-1) == right).numpy(), log_probability.double().numpy()
+
+
+def _on_answers(
+    runner: LastTokenRunner, run: LastToken, prompt: FewShot
+) -> Float[ndarray, "layer head"]:
+    layers = runner.model.attention_layers
+    shares = [run.attention[layer][:, list(prompt.answers)].sum(-1) for layer in layers]
+    return torch.stack(shares).double().cpu().numpy()
+
+
+def effect_table(
+    readings: Sequence[TaskReading],
+    effects: Sequence[TaskEffects],
+    layers: Sequence[int],
+    *,
+    seed: int,
+) -> pd.DataFrame:
+    """Lifts with their tests: a row per head × task.
+
+    Effects are means over prompts, shuffled and zero-shot. `lift` is the effect less the larger
+    control, with its interval and one-sided test over prompts; `among_answers` is the same among
+    the task's answers. `holds` if both intervals are above 0 and q < 0.01 over all rows.
+    """
+    parts = [
+        _task_rows(reading, effect, layers, seed)
+        for reading, effect in zip(readings, effects, strict=True)
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    table["q_value"] = adjusted(table.pop("p_value").to_numpy())
+    sure = (table["ci_low"] > 0) & (table.pop("among_low") > 0)
+    table["holds"] = sure & (table["q_value"] < MAX_Q)
+    return table
+
+
+def _task_rows(
+    reading: TaskReading, effects: TaskEffects, layers: Sequence[int], seed: int
+) -> pd.DataFrame:
+    words, answers = (
+        part.mean(3).reshape(-1, VALUES, part.shape[-1])
+        for part in (effects.among_words, effects.among_answers)
+    )
+    larger = words[:, 1:].mean(-1).argmax(-1) + 1
+    rows = np.arange(len(words))
+    lift, among = (part[:, 0] - part[rows, larger] for part in (words, answers))
+    count = lift.shape[-1]
+    draws = resample(count, np.random.default_rng(seed))
+    low, high = interval(lift.T, np.ones(count), draws)
+    among_low, _ = interval(among.T, np.ones(count), draws)
+    layer, head = np.indices(effects.among_words.shape[:2])
+    return pd.DataFrame(
+        {
+            "layer": np.asarray(layers)[layer.ravel()],
+            "head": head.ravel(),
+            "task": reading.task.name,
+            "lift": lift.mean(-1),
+            "ci_low": low,
+            "ci_high": high,
+            "among_answers": among.mean(-1),
+            "among_low": among_low,
+            "on_answers": reading.on_answers.ravel(),
+            "chance": reading.chance,
+            "p_value": above_zero(lift.T),
+        }
+    )
+
+
+def above_zero(values: Float[ndarray, "item head"]) -> Float[ndarray, " head"]:
+    """One-sided p values of Student's t test that the mean over items is above 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = values.mean(0) / ratio_error(values, np.ones((len(values), 1)))
+    return np.asarray(stdtr(len(values) - 1, -np.nan_to_num(t)))
+
+
+def head_table(effects: pd.DataFrame, *, seed: int) -> pd.DataFrame:
+    """A row per head with `COLUMNS`, tagged heads first, then by lift."""
+    names = list(dict.fromkeys(effects["task"]))
+    by_task = effects.set_index(["task", "layer", "head"])
+    wide = {
+        name: by_task[name].unstack("task")[names]
+        for name in ("lift", "among_answers", "holds", "on_answers", "chance")
+    }
+    lift, among, holds = (wide[name].to_numpy() for name in ("lift", "among_answers", "holds"))
+    draws = resample(len(names), np.random.default_rng(seed))
+    low, high = interval(lift.T.astype(float), np.ones(len(names)), draws)
+    among_low, _ = interval(among.T.astype(float), np.ones(len(names)), draws)
+    halves = [lift[:, half::2].mean(1) for half in (0, 1)]
+    index = wide["lift"].index
+    table = pd.DataFrame(
+        {
+            "layer": index.get_level_values("layer"),
+            "head": index.get_level_values("head"),
+            "lift": lift.mean(1),
+            "ci_low": low,
+            "ci_high": high,
+            "first_half": halves[0],
+            "second_half": halves[1],
+            "among_answers": among.mean(1),
+            "among_answers_low": among_low,
+            "held_in": holds.sum(1),
+            "tasks": [";".join(np.array(names)[row.astype(bool)]) for row in holds],
+            "on_answers": wide["on_answers"].to_numpy().mean(1),
+            "chance": wide["chance"].to_numpy().mean(1),
+        }
+    )
+    both_halves = holds[:, 0::2].any(1) & holds[:, 1::2].any(1)
+    table["function_vector"] = (
+        (np.minimum(*halves) >= THRESHOLD)
+        & (table["ci_low"] > 0)
+        & (table["among_answers_low"] > 0)
+        & (table["among_answers"] >= AMONG_ANSWERS * table["lift"])
+        & both_halves
+        & (len(names) >= MIN_TASKS)
+    )
+    order = ["function_vector", "lift"]
+    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)[COLUMNS]
+
+
+def _figure(result: StudyResult) -> Figure:
+    """The lift of every head by layer; tagged heads are circled."""
+    heads = result.table
+    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    axes = figure.subplots()
+    if heads["lift"].notna().any():
+        wide = heads.pivot(index="head", columns="layer", values="lift")
+        largest = max(float(np.abs(wide.to_numpy()).max()), 1e-9)
+        image = axes.imshow(
+            wide.to_numpy(), aspect="auto", cmap="RdBu_r", vmin=-largest, vmax=largest
+        )
+        columns = {layer: column for column, layer in enumerate(wide.columns)}
+        for row in heads[heads["function_vector"].astype(bool)].itertuples():
+            axes.plot(columns[row.layer], row.head, "o", mfc="none", color="black", ms=6)
+        step = max(1, len(columns) // 8)
+        axes.set_xticks(range(0, len(columns), step), list(wide.columns)[::step], fontsize=7)
+        figure.colorbar(image, ax=axes, label="lift (nats); circles: tagged")
+    axes.set_xlabel("layer")
+    axes.set_ylabel("head")
+    axes.set_title(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
+    return figure
