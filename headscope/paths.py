@@ -31,6 +31,17 @@ def real_name(path: Path) -> str:
         return path.name
 
 
+def unusable(path: Path) -> str | None:
+    """What stands in place of a file, in words; None for a file, or if nothing is there."""
+    if path.is_symlink() and not exists(path):
+        return f"a link to {str(path.readlink())!r}, where nothing is"
+    if path.is_file() or not exists(path):
+        return None
+    if path.is_dir():
+        return "a folder"
+    return "a pipe" if path.is_fifo() else "a device or a socket"
+
+
 def exists(path: Path) -> bool:
     r"""True where something is there; never of a name that no file can have.
 

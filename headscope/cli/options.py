@@ -40,6 +40,22 @@ def corpus_path(text: str) -> Path:
     return Path(text)
 
 
+def local_model(name: str | None) -> str | None:
+    """A model's name, after its files were checked without importing torch."""
+    if name is not None:
+        from headscope.models.precheck import check_local_model
+
+        check_local_model(name)
+    return name
+
+
+def local_model_or_run(name: str | None) -> str | None:
+    """The same for what may also be a run folder."""
+    if name is not None and (Path(name) / "config.json").is_file():
+        local_model(name)
+    return name
+
+
 Run = Annotated[
     Path,
     typer.Argument(
@@ -50,6 +66,7 @@ Run = Annotated[
 Model = Annotated[
     str,
     typer.Argument(
+        callback=local_model,
         help="mini, smollm2 or minilm; a hub name such as gpt2, a folder, or a .gguf file.",
         autocompletion=complete.models,
     ),
@@ -57,6 +74,7 @@ Model = Annotated[
 ModelOrRun = Annotated[
     str,
     typer.Argument(
+        callback=local_model_or_run,
         help="A model as for classify, a run folder, or atlas:smollm2, minilm or mini.",
         autocompletion=complete.models_or_runs,
     ),

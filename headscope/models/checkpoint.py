@@ -20,7 +20,7 @@ from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError
 from headscope.models.gguf_files import gguf_shapes
 from headscope.models.packages import check_packages
-from headscope.paths import resolved
+from headscope.paths import resolved, unusable
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
@@ -111,6 +111,7 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
         check_packages(f"{name}: a GGUF file", ["gguf"])
         return Checkpoint(path, (path,))
+    check_file(name, path / CONFIG)
     if not (path / CONFIG).is_file():
         raise ModelError(
             f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
@@ -135,6 +136,8 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
             f"{name}: {foreign[0]} belongs to an adapter or a distributed checkpoint, which "
             "changes what is loaded; merge it into one model and save that, or take the file away"
         )
+    for file in (WEIGHTS, INDEX):
+        check_file(name, folder / file)
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     if (folder / INDEX).is_file():
@@ -146,6 +149,17 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
             "transformers reads; rename the file, or save the model again"
         )
     return ()
+
+
+def check_file(name: str, file: Path) -> None:
+    """Refuse a broken link, a folder or a pipe where a model's folder should have a file.
+
+    Raises:
+        ModelError: it is one of these.
+    """
+    reason = unusable(file)
+    if reason is not None:
+        raise ModelError(f"{name}: {file.name} is {reason}, and should be a file")
 
 
 def plain_name(key: str) -> str:
@@ -183,6 +197,8 @@ def _indexed(name: str, folder: Path) -> tuple[Path, ...]:
     for file in names:
         _check_inside(index, file)
     files = tuple(folder / file for file in names)
+    for path in files:
+        check_file(name, path)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise ModelError(

@@ -11,20 +11,51 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf, prod
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from headscope.errors import ModelError
 
 LARGEST_WHOLE = 2**63 - 1
-LARGEST = float(torch.finfo(torch.float32).max)
+LARGEST = 3.4028234663852886e38
 """Of numbers with a fraction: weights are multiplied by them in single precision at most."""
 UNBOUNDED = ("time_step_limit",)
 """Entries whose upper end is an infinity in published models (Mamba 2)."""
 QUANTISATION_GROUPS = ("quantization_config",)
 """Groups that `headscope.models.quantised` reads."""
+
+COUNTS = (
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "num_hidden_layers",
+    "block_count",
+    "n_head",
+    "n_heads",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_embd",
+    "d_model",
+    "hidden_size",
+    "head_dim",
+    "intermediate_size",
+    "n_inner",
+    "d_ff",
+    "d_kv",
+    "ffn_dim",
+    "vocab_size",
+    "n_positions",
+    "max_position_embeddings",
+    "max_seq_len",
+    "n_ctx",
+)
+"""Numbers of a configuration that are at least 1 wherever they are given."""
+_LAYERS, _POSITIONS = COUNTS[:5], COUNTS[-4:]
+CHECK = "does config.json belong to these weights, and is every file whole?"
+PRECISION = re.compile(r"auto|b?float\d+(?:_\w+)?|u?int\d+|half|double|bool|complex\d+")
+"""Names of precisions of torch."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +96,9 @@ def _is_precision(value: Any) -> bool:
     if isinstance(value, Mapping):  # one for each part of a model that also sees or hears
         return all(map(_is_precision, value.values()))
     name = str(value).removeprefix("torch.")
-    return isinstance(value, str | torch.dtype) and (
-        name == "auto" or isinstance(getattr(torch, name, None), torch.dtype)
+    # a configuration of transformers has a torch.dtype, which is not imported for its sake
+    return (isinstance(value, str) or type(value).__name__ == "dtype") and bool(
+        PRECISION.fullmatch(name)
     )
 
 
@@ -122,6 +154,44 @@ def check_values(source: str, entries: Mapping[Any, Any]) -> None:
             words = _number_wanted(name, value)
         if words is not None:
             raise ModelError(f"{source} gives {path} as {_short(value)}; it should be {words}")
+
+
+def check_counts(
+    name: str, config: Mapping[Any, Any], shapes: Mapping[str, tuple[int, ...]] | None
+) -> None:
+    """Refuse numbers that no model can have, before anything is built by them.
+
+    Args:
+        name: of the model, for messages.
+        config: a configuration as its file gives it; one within another is looked at, too.
+        shapes: of all tensors; None where there are none.
+
+    Raises:
+        ModelError: a count is not a whole number of at least 1, or there are more layers than
+            tensors to make them of, or it is more than all numbers in the weights.
+    """
+    numbers_in_all = inf if shapes is None else sum(map(prod, shapes.values()))
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            check_counts(name, value, shapes)
+        # a list gives a number for each layer
+        if key not in COUNTS or value is None or isinstance(value, list):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value!r:.40}; "
+                "it should be a whole number of at least 1"
+            )
+        if shapes is not None and key in _LAYERS and value > len(shapes):
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
+                f"{len(shapes):,} tensors, too few for as many layers; {CHECK}"
+            )
+        if key not in _POSITIONS and value > numbers_in_all:
+            raise ModelError(
+                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
+                f"{numbers_in_all:,} numbers in all; {CHECK}"
+            )
 
 
 def find_entry(entries: Mapping[Any, Any], value: Any) -> str | None:
@@ -186,3 +256,9 @@ def read_config_file(path: Path, what: str, *, advice: str, writer: str) -> dict
             f"braces, as save_pretrained of {writer} writes it"
         )
     return entries
+
+
+def read_entries(name: str, file: Path) -> dict[str, Any]:
+    """The entries of a model's config.json."""
+    advice = "download it again, or save the model with transformers' save_pretrained"
+    return read_config_file(file, f"{name}: {file.name}", advice=advice, writer="transformers")

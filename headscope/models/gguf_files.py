@@ -36,7 +36,7 @@ def gguf_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         ModelError: it is no GGUF file, not whole, holds no tensors, or lacks an entry that a
             model is built by.
     """
-    _check_header(path)
+    check_header(path)
     gguf = optional_package(f"{path}: a GGUF file", "gguf")
     try:
         reader = gguf.GGUFReader(path)
@@ -61,7 +61,12 @@ def gguf_matrix_bits(path: Path) -> int:
     return bits
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
+    """Refuse what is no GGUF file by its first bytes.
+
+    Raises:
+        ModelError: it is none, or is cut off within its header.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(HEADER)

@@ -193,7 +193,7 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
         layers=dimensions.layers,
         heads=dimensions.heads,
         key_value_heads=dimensions.key_value_heads,
-        context=dimensions.longest_input(name),
+        context=dimensions.longest_input(name, options.longest),
         vocabulary_size=rows,
         device=str(weight.device),
         dtype=dtype,

@@ -8,86 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import torch
 
 from headscope.errors import ModelError
 from headscope.models.checkpoint import Shapes, plain_name
+from headscope.models.config_values import CHECK
 from headscope.models.layout.model_layout import BUFFER
 
-COUNTS = (
-    "n_layer",
-    "n_layers",
-    "num_layers",
-    "num_hidden_layers",
-    "block_count",
-    "n_head",
-    "n_heads",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_embd",
-    "d_model",
-    "hidden_size",
-    "head_dim",
-    "intermediate_size",
-    "n_inner",
-    "d_ff",
-    "d_kv",
-    "ffn_dim",
-    "vocab_size",
-    "n_positions",
-    "max_position_embeddings",
-    "max_seq_len",
-    "n_ctx",
-)
-"""Numbers of a configuration that are at least 1 wherever they are given."""
-_LAYERS, _POSITIONS = COUNTS[:5], COUNTS[-4:]
 _NUMBERED = re.compile(r"(?:^|\.)([A-Za-z_]\w*)\.(\d+)\.")
 _LISTED = 3
 _RANDOM = "transformers would draw them at random"
-_CHECK = "does config.json belong to these weights, and is every file whole?"
 
 Mismatch = tuple[str, Collection[int], Collection[int]]
 """A tensor's name, its shape in the file, and its shape by the configuration."""
-
-
-def check_counts(name: str, config: Mapping[Any, Any], shapes: Shapes | None) -> None:
-    """Refuse numbers that no model can have, before anything is built by them.
-
-    Args:
-        name: of the model, for messages.
-        config: a configuration as its file gives it; one within another is looked at, too.
-        shapes: of all tensors; None where there are none.
-
-    Raises:
-        ModelError: a count is not a whole number of at least 1, or there are more layers than
-            tensors to make them of, or it is more than all numbers in the weights.
-    """
-    numbers_in_all = inf if shapes is None else sum(map(prod, shapes.values()))
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            check_counts(name, value, shapes)
-        # a list gives a number for each layer
-        if key not in COUNTS or value is None or isinstance(value, list):
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelError(
-                f"{name}: its configuration gives {key} as {value!r:.40}; "
-                "it should be a whole number of at least 1"
-            )
-        if shapes is not None and key in _LAYERS and value > len(shapes):
-            raise ModelError(
-                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
-                f"{len(shapes):,} tensors, too few for as many layers; {_CHECK}"
-            )
-        if key not in _POSITIONS and value > numbers_in_all:
-            raise ModelError(
-                f"{name}: its configuration gives {key} as {value:,}, but the weights are "
-                f"{numbers_in_all:,} numbers in all; {_CHECK}"
-            )
 
 
 def check_fit(
@@ -116,13 +52,13 @@ def check_fit(
         key, in_file, expected = mismatched[0]
         raise ModelError(
             f"{name}: {_count(mismatched)} not the shape that the configuration says: {key} is "
-            f"{_sides(in_file)} in the file and {_sides(expected)} by the configuration; {_CHECK}"
+            f"{_sides(in_file)} in the file and {_sides(expected)} by the configuration; {CHECK}"
         )
     missing = sorted(info["missing_keys"], key=_in_order)
     if missing:
         raise ModelError(
             f"{name}: {_count(missing)} not in the weights, and {_RANDOM}: {_listed(missing)}; "
-            f"{_CHECK}"
+            f"{CHECK}"
         )
     unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
     return _check_unread(name, unread, [plain_name(key) for key in shapes], tensor_names)
@@ -194,7 +130,7 @@ def check_size(name: str, shapes: Shapes, sizes: Mapping[str, int], layers: int)
     if numbers and max(numbers) >= layers:
         raise ModelError(
             f"{name}: the file says {layers} layers and holds tensors of layer {max(numbers)}, "
-            f"which would be left out; {_CHECK}"
+            f"which would be left out; {CHECK}"
         )
     in_file = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
     expected = sum(sizes.values())
@@ -223,7 +159,7 @@ def _check_unread(
     ):
         if wrong:
             first = _listed(sorted(wrong, key=_in_order))
-            raise ModelError(f"{name}: {_count(wrong)} of {owner}: {first}; {_CHECK}")
+            raise ModelError(f"{name}: {_count(wrong)} of {owner}: {first}; {CHECK}")
     listed = _listed(sorted(unread, key=_in_order))
     return [f"not read, because the model has no such part: {listed}"]
 

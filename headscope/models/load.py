@@ -26,11 +26,12 @@ from headscope.models.engines.one_stack import decoder_start, with_stacks
 from headscope.models.engines.probe import check_patterns
 from headscope.models.families import check_family, explain_unread
 from headscope.models.gguf_cache import cache_model, cached_folder
-from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions
+from headscope.models.layout.dimensions import AttentionDimensions, read_dimensions, text_config
 from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
 from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note, network_class
+from headscope.models.precheck import check_model_files
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.models.weights import examine, load_weights, quiet_logging, read_config
 
@@ -143,7 +144,7 @@ def load_model(name: str, **options: Any) -> Model:
     adapter = None if load_options.adapter is None else find_adapter(load_options.adapter)
     device = _device(load_options.device)
     path, commit = locate(name, load_options.revision)
-    checkpoint = find_checkpoint(name, path)
+    checkpoint = check_model_files(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
     for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):
@@ -228,11 +229,12 @@ def model_around(
         backend,
         name=name,
         bos=bos,
+        config_bos=getattr(text_config(name, network.config), "bos_token_id", None),
         rows=_embedding_rows(network),
         attention_kind=kind,
         chat=options.chat,
     )
-    context = dimensions.longest_input(name)
+    context = dimensions.longest_input(name, options.longest)
     longest = min(options.longest or context, context)
     with explain_unread(name, network.config.model_type):
         engine, engine_notes = choose_engine(
@@ -250,7 +252,12 @@ def model_around(
         vocabulary_size=_embedding_rows(network),
         attention_kind=kind,
         others=dimensions.others,
-        notes=(*notes, *engine_notes, *_notes(network, dimensions, options.longest, context)),
+        notes=(
+            *notes,
+            *tokenizer.notes,
+            *engine_notes,
+            *_notes(network, dimensions, options.longest, context),
+        ),
         **facts,
     )
     if dimensions.stack_layers:

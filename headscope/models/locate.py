@@ -27,7 +27,7 @@ from headscope.models.bounded_retries import GaveUpError, answer_of, bounded_ret
 from headscope.models.checkpoint import check_blob
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
-from headscope.paths import exists, real_name
+from headscope.paths import exists, real_name, unusable
 from headscope.printing import are_bars_wanted
 
 FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -76,6 +76,8 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
         raise ModelError(f"{name}: neither a file nor a folder")
     if local:
         return path, ""
+    if path.is_symlink():
+        raise ModelError(f"{name} is {unusable(path)}")
     if path.suffix.lower() in (".gguf", ".json"):
         raise ModelError(f"{name}: no such file")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:

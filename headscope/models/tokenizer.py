@@ -32,6 +32,7 @@ class Tokenizer:
         backend: a fast `transformers` tokenizer (only those know character offsets).
         name: the model's name, for messages.
         bos: text of the token to put before each document; the tokenizer's own when None.
+        config_bos: id of the model's BOS token, for a tokenizer that has none.
         rows: of the model's embedding; None where no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
         chat: whether documents stand in the tokenizer's own chat template.
@@ -47,6 +48,7 @@ class Tokenizer:
         *,
         name: str,
         bos: str | None = None,
+        config_bos: int | None = None,
         rows: int | None = None,
         attention_kind: AttentionKind = CAUSAL,
         chat: bool = False,
@@ -61,6 +63,15 @@ class Tokenizer:
         is_encoder = attention_kind.sees_future
         if is_encoder and bos is None:
             bos = backend.cls_token or backend.bos_token
+        self.notes: tuple[str, ...] = ()
+        """Which token is used as BOS, if the tokenizer has none."""
+        if not is_encoder and bos is None and backend.bos_token_id is None:
+            bos = _substitute_bos(backend, config_bos)
+            if bos is not None:
+                self.notes = (
+                    f"the tokenizer has no BOS token: {bos} is put before each document, and the "
+                    "model may not have been trained with it there; --bos names another token",
+                )
         self.bos_string, self.bos = _find_bos(backend, name, bos)
         self.frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
         """What closes each window, and whether its tokens see those after them."""
@@ -193,7 +204,7 @@ def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
         specials = [t for t in (backend.eos_token, backend.pad_token, backend.unk_token) if t]
         raise ModelError(
             f"{name}: its vocabulary has no beginning-of-text (BOS) token, and headscope puts one "
-            "before every document, as TransformerLens does. Name the token to use with --bos"
+            "before every document. Name the token to use with --bos"
             + (
                 f"; its special tokens are: {', '.join(dict.fromkeys(specials))}"
                 if specials
@@ -201,6 +212,18 @@ def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
             )
         )
     return backend.bos_token, int(backend.bos_token_id)
+
+
+def _substitute_bos(backend: Any, config_bos: int | None) -> str | None:
+    """The token that serves as BOS: the one that the model's configuration names, else EOS.
+
+    Qwen names its end-of-text token, which separated documents in training. TransformerLens also
+    takes EOS. A configuration's default may be an ordinary token, which cannot serve.
+    """
+    if config_bos in {*backend.all_special_ids, *backend.added_tokens_decoder}:
+        return str(backend.convert_ids_to_tokens(config_bos))
+    eos: str | None = backend.eos_token
+    return eos
 
 
 _MESSAGE = "a7message7of7one7word"
@@ -251,7 +274,7 @@ def load_tokenizer(name: str, path: Path) -> Any:
         source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:
         # without a word about it, transformers asks the user whether to run a tokenizer's own code
-        return AutoTokenizer.from_pretrained(
+        backend = AutoTokenizer.from_pretrained(
             **source, local_files_only=True, trust_remote_code=False
         )
     except ImportError as error:
@@ -264,3 +287,9 @@ def load_tokenizer(name: str, path: Path) -> Any:
             ) from error
         reason = first_line(error)
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error
+    if not ordinary_ids(backend):
+        files = ", ".join(dict.fromkeys(getattr(backend, "vocab_files_names", {}).values()))
+        raise ModelError(
+            f"{name}: its tokenizer has no vocabulary; is one of its files missing ({files})?"
+        )
+    return backend

@@ -19,9 +19,8 @@ from transformers.utils import logging as transformers_logging
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
 from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
-from headscope.models.config_values import check_values, find_entry, read_config_file
+from headscope.models.config_values import check_counts, check_values, find_entry, read_entries
 from headscope.models.integrity import (
-    check_counts,
     check_finite,
     check_fit,
     check_names,
@@ -133,7 +132,7 @@ def read_config(name: str, path: Path, *, shapes: Shapes | None = None) -> PreTr
     """
     file = path / CONFIG if path.is_dir() else path
     gguf = {"gguf_file": file.name} if file.suffix.lower() == ".gguf" else {}
-    stated = {} if gguf else _stated(name, file)
+    stated = {} if gguf else read_entries(name, file)
     with _one_sentence(name, "transformers cannot read its configuration", stated), quiet_logging():
         if not gguf:
             _check_weights_name(name, stated)
@@ -191,13 +190,6 @@ def _from_pretrained(
     if CAUSAL not in attention_kinds(config):
         info["missing_keys"] = [key for key in info["missing_keys"] if "pooler." not in key]
     return network, info
-
-
-def _stated(name: str, file: Path) -> dict[str, Any]:
-    """Content of a config.json."""
-    advice = "download it again, or save the model with transformers' save_pretrained"
-    what = f"{name}: {file.name}"
-    return read_config_file(file, what, advice=advice, writer="transformers")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import transformers
 
@@ -76,7 +78,13 @@ def test_the_context_has_many_names(kind, fields, expected):
 
 def test_a_context_that_is_not_stated_is_asked_for():
     with pytest.raises(ModelError, match=r"m: .* states no context \(none of max_position_embed"):
-        layout("BloomConfig").longest_input("m")
+        replace(layout("GPT2Config"), context=None).longest_input("m")
+
+
+def test_a_model_whose_positions_are_distances_reads_any_length():
+    dimensions = layout("BloomConfig")
+    assert (dimensions.longest_input("m"), dimensions.longest_input("m", 5000)) == (2048, 5000)
+    assert layout("BloomConfig", seq_length=100).longest_input("m", 5000) == 100
 
 
 def test_the_numbers_of_a_model_that_also_sees_are_those_of_its_text():

@@ -12,7 +12,7 @@ from typing import Any
 
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
 from headscope.errors import ChoiceError, ModelError
-from headscope.models.layout.table import find_layout
+from headscope.models.layout.table import UNBOUNDED, find_layout
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads")
@@ -49,6 +49,8 @@ STACK_LAYERS = {
     BIDIRECTIONAL: ("encoder_layers", "num_layers"),
     CAUSAL: ("decoder_layers", "num_decoder_layers"),
 }
+UNSTATED_CONTEXT = 2048
+"""Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 STACK_HEADS = ("encoder_attention_heads", "decoder_attention_heads")
 
@@ -72,6 +74,8 @@ class AttentionDimensions:
     """That of its stack, or of each of several."""
     stack_layers: tuple[int, ...] = ()
     """Layers of the stack of each kind, where there are several; `layers` are those of all."""
+    unbounded: bool = False
+    """Its positions are distances alone, so that it reads texts of any length."""
     others: tuple[int, ...] = ()
     """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
     which these are, not the configuration."""
@@ -115,12 +119,16 @@ class AttentionDimensions:
                 f"to {length} are read"
             )
 
-    def longest_input(self, name: str) -> int:
+    def longest_input(self, name: str, requested: int | None = None) -> int:
         """The context in tokens.
+
+        A model whose positions are distances has none: the requested length, or 2,048.
 
         Raises:
             ModelError: the configuration states none.
         """
+        if self.context is None and self.unbounded:
+            return requested or UNSTATED_CONTEXT
         if self.context is None:
             raise ModelError(
                 f"{name}: its configuration states no context (none of {', '.join(CONTEXT)}); "
@@ -159,6 +167,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         windows=_windows(name, text),
         attention_kinds=attention_kinds(config),
         stack_layers=stack_layers,
+        unbounded=text.model_type in UNBOUNDED,
     )
 
 

@@ -329,6 +329,9 @@ ENCODER_DECODERS = tuple(
     row.model_type for row in LAYOUTS if row.attention_kinds == ENCODER_DECODER
 )
 
+UNBOUNDED = ("bloom",)
+"""Model types whose positions are distances (ALiBi) and whose configurations state no context."""
+
 
 def find_layout(model_type: str) -> ModelLayout | None:
     """The row of a model type; None if there is none.

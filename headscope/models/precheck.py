@@ -1,0 +1,77 @@
+"""Checks of a model's files without torch or transformers, which take seconds to import."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from headscope.errors import ModelError
+from headscope.models.checkpoint import CONFIG, Checkpoint, check_file, find_checkpoint
+from headscope.models.config_values import check_counts, check_values, read_entries
+from headscope.models.families import check_family
+from headscope.models.gguf_files import check_header
+from headscope.models.packaged import local_path
+from headscope.paths import exists
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "tiktoken.model",
+    "tekken.json",
+    "bpe.codes",
+    "dict.txt",
+)
+"""Files that hold the vocabulary of some tokenizer of transformers."""
+
+
+def check_local_model(name: str) -> None:
+    """Check the files of a model on this disk; a name on the hub passes.
+
+    Raises:
+        ModelError: the files cannot be a model that headscope reads.
+    """
+    with suppress(RuntimeError):  # a home that nobody has: `locate` says so
+        path = local_path(name)
+        if path is not None and exists(path) and (path.is_dir() or path.is_file()):
+            check_model_files(name, path)
+
+
+def check_model_files(name: str, path: Path) -> Checkpoint:
+    """Check the configuration, the headers of the weights, and the names of tokenizer files.
+
+    Args:
+        name: of the model, for messages.
+        path: its folder, or its `.gguf` file.
+
+    Raises:
+        ModelError: a file is missing or damaged, or headscope does not read this family.
+    """
+    checkpoint = find_checkpoint(name, path)
+    if checkpoint.is_gguf:
+        check_header(path)
+        return checkpoint
+    entries = read_entries(name, path / CONFIG)
+    check_counts(name, entries, checkpoint.shapes)
+    check_values(f"{name}: its configuration", entries)
+    check_family(name, entries)
+    _check_tokenizer(name, path)
+    return checkpoint
+
+
+def _check_tokenizer(name: str, folder: Path) -> None:
+    files = [folder / file for file in TOKENIZER_FILES]
+    for file in files:
+        check_file(name, file)
+    if not any(file.is_file() for file in files):
+        raise ModelError(
+            f"{name}: no tokenizer files in this folder, such as tokenizer.json or "
+            "tokenizer.model; copy them from the published model, or write them with "
+            "tokenizer.save_pretrained(folder)"
+        )
