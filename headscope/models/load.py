@@ -32,7 +32,7 @@ from headscope.models.load_options import DTYPES, LoadOptions, check_device_map,
 from headscope.models.locate import locate
 from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note, network_class
 from headscope.models.precheck import check_model_files
-from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import examine, load_weights, quiet_logging, read_config
 
 
@@ -225,11 +225,14 @@ def model_around(
     else:
         dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     kind = dimensions.attention_kind
+    bos_notes: tuple[str, ...] = ()
+    if bos is None and kind.predicts_next:
+        config_bos = getattr(text_config(name, network.config), "bos_token_id", None)
+        bos, bos_notes = substitute_bos(backend, config_bos)
     tokenizer = Tokenizer(
         backend,
         name=name,
         bos=bos,
-        config_bos=getattr(text_config(name, network.config), "bos_token_id", None),
         rows=_embedding_rows(network),
         attention_kind=kind,
         chat=options.chat,
@@ -254,7 +257,7 @@ def model_around(
         others=dimensions.others,
         notes=(
             *notes,
-            *tokenizer.notes,
+            *bos_notes,
             *engine_notes,
             *_notes(network, dimensions, options.longest, context),
         ),

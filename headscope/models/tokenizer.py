@@ -32,7 +32,6 @@ class Tokenizer:
         backend: a fast `transformers` tokenizer (only those know character offsets).
         name: the model's name, for messages.
         bos: text of the token to put before each document; the tokenizer's own when None.
-        config_bos: id of the model's BOS token, for a tokenizer that has none.
         rows: of the model's embedding; None where no model belongs to it.
         attention_kind: of the model; an encoder's texts stand between two special tokens.
         chat: whether documents stand in the tokenizer's own chat template.
@@ -48,7 +47,6 @@ class Tokenizer:
         *,
         name: str,
         bos: str | None = None,
-        config_bos: int | None = None,
         rows: int | None = None,
         attention_kind: AttentionKind = CAUSAL,
         chat: bool = False,
@@ -63,15 +61,6 @@ class Tokenizer:
         is_encoder = attention_kind.sees_future
         if is_encoder and bos is None:
             bos = backend.cls_token or backend.bos_token
-        self.notes: tuple[str, ...] = ()
-        """Which token is used as BOS, if the tokenizer has none."""
-        if not is_encoder and bos is None and backend.bos_token_id is None:
-            bos = _substitute_bos(backend, config_bos)
-            if bos is not None:
-                self.notes = (
-                    f"the tokenizer has no BOS token: {bos} is put before each document, and the "
-                    "model may not have been trained with it there; --bos names another token",
-                )
         self.bos_string, self.bos = _find_bos(backend, name, bos)
         self.frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
         """What closes each window, and whether its tokens see those after them."""
@@ -214,16 +203,32 @@ def _find_bos(backend: Any, name: str, text: str | None) -> tuple[str, int]:
     return backend.bos_token, int(backend.bos_token_id)
 
 
-def _substitute_bos(backend: Any, config_bos: int | None) -> str | None:
-    """The token that serves as BOS: the one that the model's configuration names, else EOS.
+def substitute_bos(backend: Any, config_bos: Any) -> tuple[str | None, tuple[str, ...]]:
+    """The token that serves as BOS if a decoder's tokenizer has none, and a note on it.
 
-    Qwen names its end-of-text token, which separated documents in training. TransformerLens also
-    takes EOS. A configuration's default may be an ordinary token, which cannot serve.
+    It is the one that the model's configuration names, else EOS, which TransformerLens takes. Qwen
+    names its end-of-text token, which separated documents in training. A configuration's default
+    may be an ordinary token, which cannot serve.
+
+    Args:
+        backend: a tokenizer of transformers.
+        config_bos: `bos_token_id` of the model's configuration.
     """
-    if config_bos in {*backend.all_special_ids, *backend.added_tokens_decoder}:
-        return str(backend.convert_ids_to_tokens(config_bos))
-    eos: str | None = backend.eos_token
-    return eos
+    if backend.bos_token_id is not None:
+        return None, ()
+    bos: str | None = backend.eos_token
+    # some configurations list several
+    if isinstance(config_bos, int) and config_bos in {
+        *backend.all_special_ids,
+        *backend.added_tokens_decoder,
+    }:
+        bos = str(backend.convert_ids_to_tokens(config_bos))
+    if bos is None:
+        return None, ()
+    return bos, (
+        f"the tokenizer has no BOS token: {bos} is put before each document, and the model may not "
+        "have been trained with it there; --bos names another token",
+    )
 
 
 _MESSAGE = "a7message7of7one7word"

@@ -105,7 +105,6 @@ def test_a_model_that_transformerlens_cannot_wrap_is_named(gpt2_folder, tmp_path
 def test_a_vocabulary_without_bos_is_refused_and_told_the_way_on(gpt2_folder, tokenizer):
     class NoBos:
         is_fast, bos_token_id, eos_token, pad_token, unk_token = True, None, None, "<pad>", None
-        all_special_ids = added_tokens_decoder = ()
 
     with pytest.raises(ModelError, match="Name the token to use with --bos; its special tokens"):
         Tokenizer(NoBos(), name="m")
