@@ -202,24 +202,13 @@ def anatomy(
 ) -> None:
     """Count a model's parameters, by formula and as they are, and its key/value cache."""
     if model is None or published:
-        options = {name: call.arguments[name] for name in ("check", "revision", "device")}
-        _refuse(model, [f"--{name}" for name, value in options.items() if value not in _DEFAULTS])
+        if model is not None or call.arguments["revision"] is not None:
+            given = "--revision" if model is None else f"{model} and --published"
+            raise HeadscopeError(f"{given}: the list of published shapes takes no model")
         _print_published(context, batch, call)
         return
     anatomies = call.result(batch=1 if batch is None else batch)
     call.show(anatomies, [])
-    if not anatomies.holds:
-        raise typer.Exit(1)
-
-
-_DEFAULTS = (False, None, "auto")
-
-
-def _refuse(model: str | None, given_options: list[str]) -> None:
-    """The list of published shapes has nothing to do with a model."""
-    arguments = [f"{model} and --published"] if model is not None else given_options
-    if arguments:
-        raise HeadscopeError(f"{arguments[0]}: the list of published shapes takes no model")
 
 
 def _print_published(context: int | None, batch: int | None, call: StudyCall) -> None:

@@ -122,7 +122,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "study patch": "it moves the logit of the next token, and an encoder predicts none",
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
-        "study anatomy --check": _NO_VIEW,
         "ablate --only edges": "all its tokens see each other, and none can be run again by itself",
         "ablate --only writes": _NO_LOGITS,
         "classify --writes": _NO_LOGITS,

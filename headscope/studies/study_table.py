@@ -166,7 +166,7 @@ STUDIES: tuple[StudyRow, ...] = (
         group=STUDY,
         question="How many parameters, and how large a key/value cache?",
         examples=(
-            "headscope study anatomy mini --check",
+            "headscope study anatomy mini",
             "headscope study anatomy",
             "headscope study anatomy gpt2 --context 4096 --format csv",
         ),

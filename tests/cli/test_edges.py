@@ -190,7 +190,7 @@ def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
 
 @pytest.mark.parametrize(
     "line",
-    ["show mini 0.0 a", "study collapse mini", "study prune mini", "study function-vectors mini", "study weights mini", "study anatomy mini --check",
+    ["show mini 0.0 a", "study collapse mini", "study prune mini", "study function-vectors mini", "study weights mini",
      "classify mini --out new"],
 )  # fmt: skip
 def test_a_device_and_a_revision_that_are_not_to_be_had_are_refused(line, tmp_path, monkeypatch):

@@ -97,8 +97,8 @@ def test_an_option_reaches_its_function(called):
     assert "relations" not in explained
     weighed = called("study", "weights", "mini", "--table", "related", "-q")
     assert (weighed["related"], weighed["device"]) == (True, "cpu")
-    counted = called("study", "anatomy", "gpt-2-s", "--batch", "3", "-q")
-    assert (counted["batch"], counted["context"], counted["check"]) == (3, None, False)
+    counted = called("study", "anatomy", "gpt-2-s", "--batch", "3")
+    assert (counted["batch"], counted["context"]) == (3, None)
 
 
 def test_every_study_of_a_group_is_a_command_with_its_examples():

@@ -106,7 +106,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("load", hs.load, {"folder": desk.run}, ("with_tally",)),
         Call("show", hs.show, {"model": "mini", "head": "0.0", "text": "a"}, ("device", "revision")),
         Call("compare", lambda first: hs.compare(first, desk.run), {"first": desk.given}),
-        Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "check", "revision", "device")),
+        Call("anatomy", hs.anatomy, {"model": "mini"}, ("context", "batch", "dtype", "revision")),
         Call("classify", hs.classify, on_model,
              ("settings", "relations", "out", "overwrite", "progress", "tell", "backend", "types", "max_length", "bos",
               "twin", "examples", "keep_every", "engine", "dtype", "device_map", "colour", *shared)),

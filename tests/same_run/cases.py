@@ -84,7 +84,7 @@ CASES = (
     _study(
         "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"
     ),
-    _study("anatomy", "study anatomy mini --check --format csv", files=("anatomy.out",)),
+    _study("anatomy", "study anatomy mini --format csv", files=("anatomy.out",)),
     _study(
         "headvis",
         "export headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "

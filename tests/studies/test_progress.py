@@ -207,7 +207,6 @@ STUDIES = {
     "ablate": lambda run, model, text, out, **how: hs.ablate(
         with_a_tag(run), only="edges", queries=2, **how
     ),
-    "anatomy": lambda run, model, text, out, **how: hs.anatomy(model, check=True, **how),
     "classify": lambda run, model, text, out, **how: hs.classify(model, text, **SMALL, **how),
     "collapse": lambda run, model, text, out, **how: hs.collapse(model, text, **how),
     "compare": lambda run, model, text, out, **how: hs.compare(run, run, **how),
@@ -244,7 +243,7 @@ STUDIES = {
     "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
 }  # fmt: skip
 """A small call of each; None of those that take long or need a published model."""
-INSTANT = {"emergence", "load", "windows"}
+INSTANT = {"anatomy", "emergence", "load", "windows"}
 """Functions that read a folder or a text, and run nothing."""
 
 

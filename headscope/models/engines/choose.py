@@ -59,8 +59,8 @@ def choose_engine(
     probed = probe(name, hf_model, dimensions)
     if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
         raise ModelError(
-            f"{name}: an encoder is read by the fused engine alone; --engine lens, study weights "
-            f"and study anatomy --check do not take it: {REFUSED['study weights']}"
+            f"{name}: an encoder is read by the fused engine alone; --engine lens and study "
+            f"weights do not take it: {REFUSED['study weights']}"
         )
     if engine_name == "lens" and dimensions.others:
         raise ModelError(f"{name}: {told_of(dimensions.others)}; {ONLY_FUSED}")

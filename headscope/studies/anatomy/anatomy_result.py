@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -21,26 +20,9 @@ _IN_LAYERS = ("attention weights", "feed-forward weights")
 _SUMS = ("total", "all layers")
 
 
-@dataclass(frozen=True)
-class AnatomyCheck:
-    """One thing asked of a model, and how far it was from holding."""
-
-    name: str
-    layer: int | None
-    """None for a check of the whole model."""
-    difference: float
-    """The largest that was found."""
-    tolerance: float
-
-    @property
-    def holds(self) -> bool:
-        """NaN holds nothing."""
-        return self.difference <= self.tolerance
-
-
 @dataclass(frozen=True, eq=False)
 class Anatomy(Study):
-    """A model's dimensions, parameters and key/value cache, and the checks if asked for."""
+    """A model's dimensions, parameters and key/value cache."""
 
     model: str
     counted_from: str
@@ -50,15 +32,14 @@ class Anatomy(Study):
     context: int
     batch: int
     dtype: str
-    checks: tuple[AnatomyCheck, ...]
     notes: tuple[str, ...]
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per number, in four sections: dimensions, parameters, cache and checks.
+        """A row per number, in three sections: dimensions, parameters and cache.
 
-        `value` is a dimension, a size by formula, bytes, or a check's largest difference; `holds`
-        says whether formula and count agree, or whether the check holds.
+        `value` is a dimension, a size by formula, or bytes; `holds` is True if formula and count
+        agree.
         """
         numbers = asdict(self.dimensions)
         del numbers["tensors"]
@@ -73,10 +54,6 @@ class Anatomy(Study):
         rows += [
             ("cache", r.variant, "", f"{r.key_value_heads} KV heads, {setting}", r.bytes, "", "")
             for r in self.cache_rows
-        ]
-        rows += [
-            ("checks", c.name, c.layer, f"at most {c.tolerance:g}", c.difference, "", c.holds)
-            for c in self.checks
         ]
         return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
@@ -96,16 +73,8 @@ class Anatomy(Study):
         """Formula and count are equal wherever both are known."""
         return all(row.agrees is not False for row in self.parameter_rows)
 
-    @property
-    def holds(self) -> bool:
-        """Every check that was made holds."""
-        return all(check.holds for check in self.checks)
-
     def json(self) -> str:
-        """A JSON object with a list per section.
-
-        JSON knows no NaN: a difference that is no number is null, and holds nothing.
-        """
+        """A JSON object with a list per section."""
         settings = {"context": self.context, "batch": self.batch, "dtype": self.dtype}
         content = {
             "model": self.model,
@@ -113,12 +82,6 @@ class Anatomy(Study):
             "dimensions": asdict(self.dimensions),
             "parameters": self._parameters(),
             "cache": settings | {"sizes": [asdict(row) for row in self.cache_rows]},
-            "checks": [
-                asdict(check)
-                | {"difference": check.difference if isfinite(check.difference) else None}
-                | {"holds": check.holds}
-                for check in self.checks
-            ],
             "notes": list(self.notes),
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

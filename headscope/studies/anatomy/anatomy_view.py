@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from math import isnan
 
 import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.studies.anatomy.anatomy_result import Anatomy, AnatomyCheck
+from headscope.studies.anatomy.anatomy_result import Anatomy
 from headscope.studies.anatomy.parameters import Parameters
 from headscope.views.tables import plain_table
 
@@ -32,7 +31,7 @@ _NAMES = {"own": "its own", "single": "a single one", "full": "as many as heads"
 
 
 def anatomy_lines(anatomy: Anatomy) -> RenderableType:
-    """Dimensions, parameters by formula and as counted, the cache, the checks, and notes."""
+    """Dimensions, parameters by formula and as counted, the cache, and notes."""
     parts: list[RenderableType] = [
         Text(f"{anatomy.model}: {_headline(anatomy)}", style="bold"),
         Text(_dimensions(anatomy)),
@@ -41,8 +40,6 @@ def anatomy_lines(anatomy: Anatomy) -> RenderableType:
         Text(),
         _cache(anatomy),
     ]
-    if anatomy.checks:
-        parts += [Text(), _checks(anatomy.checks)]
     if not anatomy.agrees:
         apart = dict.fromkeys(r.part for r in anatomy.parameter_rows if r.agrees is False)
         message = f"\nformula and tensors DISAGREE on: {', '.join(apart)}"
@@ -131,23 +128,6 @@ def _cache(anatomy: Anatomy) -> Table:
             f"{row.bytes / full:.3g}",
             style="bold" if row.variant == "own" else None,
         )
-    return table
-
-
-def _checks(checks: Sequence[AnatomyCheck]) -> Table:
-    """A line per check: its layers together, unless one of them fails."""
-    titles = ("check", "layers", "largest difference", "at most", "holds")
-    table = plain_table(*titles, right=titles[2:4], unwrapped=titles[:1])
-    for (name, holds), group in groupby(checks, key=lambda check: (check.name, check.holds)):
-        same_check = list(group)
-        worst = max(same_check, key=lambda c: (isnan(c.difference), c.difference))
-        layers = [str(check.layer) for check in same_check if check.layer is not None]
-        layer_range = (
-            layers[0] if len(layers) == 1 else f"{layers[0]}-{layers[-1]}" if layers else "all"
-        )
-        verdict = Text("yes") if holds else Text("NO", style="bold red")
-        difference, tolerance = f"{worst.difference:.2g}", f"{worst.tolerance:g}"
-        table.add_row(f"  {name}", layer_range, difference, tolerance, verdict)
     return table
 
 

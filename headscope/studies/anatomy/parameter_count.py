@@ -1,26 +1,20 @@
-"""`anatomy`: what a model is made of, by its configuration and by its tensors; from what a user
-names to both, without loading a weight.
-"""
+"""Counts of a model's parameters, by its configuration and by its tensors; no weight is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from headscope.arguments import PATH, Kind, takes
-from headscope.errors import HeadscopeError, ModelError
-from headscope.measure.progress import Progress, progress_bar
-from headscope.measure.progress_steps import Steps
+from headscope.errors import ModelError
 from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, plain_name, weight_files
 from headscope.models.layout.dimensions import read_dimensions
-from headscope.models.locate import FILES, locate
-from headscope.runs.resolve import Named
+from headscope.models.locate import locate
 from headscope.studies.anatomy.anatomy_dimensions import Dimensions, cache_sizes, dimensions_of
-from headscope.studies.anatomy.anatomy_result import Anatomy, AnatomyCheck
-from headscope.studies.anatomy.parameters import Parameters, parameter_rows, remarks
+from headscope.studies.anatomy.anatomy_result import Anatomy
+from headscope.studies.anatomy.parameters import parameter_rows, remarks
 from headscope.studies.anatomy.published import SHAPES, Shape, find_shape, transformers_config
 from headscope.studies.anatomy.tensor_counts import count
 
@@ -37,13 +31,11 @@ def anatomy(
     context: int | None = None,
     batch: int = 1,
     dtype: str = "float16",
-    check: bool = False,
-    progress: Progress = True,
-    **load_options: Unpack[Named],
+    revision: str | None = None,
 ) -> Anatomy:
     """Count a model's parameters, by formula and from its tensors, and its key/value cache.
 
-    Nothing is loaded, unless `check` asks for it.
+    No weight is loaded.
 
     Args:
         model: `mini`, a folder in Hugging Face layout (without weights, transformers builds an
@@ -52,37 +44,25 @@ def anatomy(
         context: tokens in the cache; the longest input of the model when None.
         batch: sequences in the cache.
         dtype: of the cache: `float16`, `float32` or `bfloat16`.
-        check: run the model and check what its layers compute. It is loaded in float32.
-        progress: of a check: True for a bar where a person waits, False for none, or a function
-            that is called with the steps done and the steps in all.
-        load_options: `revision`, a branch, tag or commit on the hub, for a hub name; `device`,
-            where a check runs, and where `auto`, the default, takes a GPU when there is one.
+        revision: branch, tag or commit on the hub, for a hub name.
 
     Raises:
-        ModelError: the model cannot be found or read, or has no weights to check.
+        ModelError: the model cannot be found or read.
         HeadscopeError: a context or batch below 1.
         ChoiceError: no such dtype.
     """
     model = str(model)
-    if (device := load_options.get("device", "auto")) != "auto" and not check:
-        raise HeadscopeError(f"device is {device!r}, but only a check runs the model; ask for one")
-    # what is fetched without a check is a configuration, which takes no bar
-    with progress_bar(progress if check else False, "checking layers", unit="steps") as bar:
-        source = find_source(model, weights=check, revision=load_options.get("revision"))
-        dimensions = source.dimensions
-        tokens = context if context is not None else dimensions.context or CONTEXT
-        caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
-        counts = count(source.shapes, dimensions)
-        rows = parameter_rows(dimensions, counts)
-        notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
-        notes += _cache_remarks(source, tokens)
-        checks: tuple[AnatomyCheck, ...] = ()
-        if check:
-            loading = (load_options, Steps(bar, 2).advance)
-            checks = _checks(model, source, rows, notes, loading)
+    source = find_source(model, revision=revision)
+    dimensions = source.dimensions
+    tokens = context if context is not None else dimensions.context or CONTEXT
+    caches = cache_sizes(dimensions, context=tokens, batch=batch, dtype=dtype)
+    counts = count(source.shapes, dimensions)
+    rows = parameter_rows(dimensions, counts)
+    notes = [*source.notes, *remarks(dimensions, counts, source.model_type)]
+    notes += _cache_remarks(source, tokens)
     cache_options = (tokens, batch, dtype)
     return Anatomy(
-        model, source.counted_from, dimensions, rows, caches, *cache_options, checks, tuple(notes)
+        model, source.counted_from, dimensions, rows, caches, *cache_options, tuple(notes)
     )
 
 
@@ -99,39 +79,6 @@ def _cache_remarks(source: Source, tokens: int) -> list[str]:
     return lines
 
 
-def _checks(
-    model: str,
-    source: Source,
-    rows: tuple[Parameters, ...],
-    notes: list[str],
-    loading: tuple[Named, Callable[[], None]],
-) -> tuple[AnatomyCheck, ...]:
-    load_options, advance = loading
-    if not source.has_weights:
-        raise ModelError(
-            f"{model}: a check runs the model, and there are no weights here; give mini, a folder "
-            "with .safetensors, or a .gguf file"
-        )
-    from headscope.models.load import load_model
-    from headscope.studies.anatomy.checks import check_layers, check_reference
-
-    apart = [
-        abs(row.counted - row.by_formula)
-        for row in rows
-        if row.counted is not None and row.by_formula is not None
-    ]
-    by_count = AnatomyCheck(
-        "parameters as counted = by formula", None, float(max(apart, default=0)), 0.0
-    )
-    checks = [by_count, *check_layers(load_model(model, engine="lens", **load_options))]
-    advance()
-    try:
-        checks += check_reference(load_model(model, **load_options))
-    except ModelError as error:
-        notes.append(f"not recomputed by hand: {error}")
-    return tuple(checks)
-
-
 EMPTY = "counted from the empty model that transformers builds"
 
 
@@ -144,21 +91,18 @@ class Source:
     shapes: Shapes
     counted_from: str
     """One line for the reader."""
-    has_weights: bool
     sliding_window: int | None
     """Tokens that a layer with a sliding window keeps; None where there is none."""
     notes: tuple[str, ...] = ()
     """On tensors that a model leaves unread, or reads under another name."""
 
 
-def find_source(name: str, *, weights: bool = False, revision: str | None = None) -> Source:
+def find_source(name: str, *, revision: str | None = None) -> Source:
     """Resolve a name: a published shape, a configuration, or a model with weights.
 
     Args:
         name: `mini`, `smollm2`, a folder with or without weights, a `config.json`, a `.gguf` file,
             a hub name, or a published shape such as `gpt-2-s`; what lies on disk comes first.
-        weights: fetch the weights of a hub model too; otherwise its configuration is enough, and
-            weights are counted only if they are in the cache.
         revision: branch, tag or commit on the hub, for a hub name.
 
     Raises:
@@ -168,7 +112,7 @@ def find_source(name: str, *, weights: bool = False, revision: str | None = None
     if shape is not None and revision is None:
         return _published(shape)
     try:
-        path, _ = locate(name, revision, files=FILES if weights else [CONFIG])
+        path, _ = locate(name, revision, files=[CONFIG])
     except ModelError as error:
         near = get_close_matches(name.lower().split("/")[-1], [shape.key for shape in SHAPES], 1)
         if not near:
@@ -191,7 +135,7 @@ def _published(shape: Shape) -> Source:
     config = AutoConfig.for_model(**fields)
     counted_from = f"{shape.source}; {EMPTY}"
     built = _empty_shapes(shape.name, config)
-    return Source(fields["model_type"], shape.dimensions, built, counted_from, False, None)
+    return Source(fields["model_type"], shape.dimensions, built, counted_from, None)
 
 
 def _read(name: str, path: Path) -> Source:
@@ -213,30 +157,27 @@ def _read(name: str, path: Path) -> Source:
         files = (path,)
     if not files:
         config = read_config(name, path)
-        return _source(
-            name, config, _empty_shapes(name, config), f"no weights here: {EMPTY}", weights=False
-        )
+        return _source(name, config, _empty_shapes(name, config), f"no weights here: {EMPTY}")
     if (
         path.is_dir()
         and (quantisation := quantised(name, config := read_config(name, path))) is not None
     ):
         counted_from = f"weights are quantised ({quantisation}) and packed: {EMPTY}"
-        return _source(name, config, _empty_shapes(name, config), counted_from, weights=False)
+        return _source(name, config, _empty_shapes(name, config), counted_from)
     checkpoint = Checkpoint(path, files)
     config, notes = examine(name, checkpoint)
     shapes = {plain_name(key): shape for key, shape in checkpoint.shapes.items()}
     file_label = files[0].name if len(files) == 1 else f"{len(files)} safetensors files"
-    source = _source(name, config, shapes, f"counted from {file_label}", weights=True)
+    source = _source(name, config, shapes, f"counted from {file_label}")
     return replace(source, notes=notes)
 
 
-def _source(name: str, config: Any, shapes: Shapes, counted_from: str, *, weights: bool) -> Source:
+def _source(name: str, config: Any, shapes: Shapes, counted_from: str) -> Source:
     return Source(
         model_type=config.model_type,
         dimensions=dimensions_of(name, config),
         shapes=shapes,
         counted_from=counted_from,
-        has_weights=weights,
         sliding_window=min(read_dimensions(name, config).windows, default=None),
     )
 
