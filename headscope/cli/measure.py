@@ -203,8 +203,8 @@ def anatomy(
     """Count a model's parameters, by formula and as they are, and its key/value cache."""
     if model is None or published:
         if model is not None or call.arguments["revision"] is not None:
-            given = "--revision" if model is None else f"{model} and --published"
-            raise HeadscopeError(f"{given}: the list of published shapes takes no model")
+            option = "--revision" if model is None else f"{model} and --published"
+            raise HeadscopeError(f"{option}: the list of published shapes takes no model")
         _print_published(context, batch, call)
         return
     anatomies = call.result(batch=1 if batch is None else batch)
