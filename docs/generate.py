@@ -28,7 +28,6 @@ from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, function_homes, home, imported
 from headscope.studies.validation.published_scores import NO_COUNTERPART, PUBLISHED
 from headscope.studies.validation.published_stimulus import MATRICES, PublishedStimulus
-from headscope.studies.validation.short_prompts import BEGINNING
 from headscope.views.families import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
@@ -330,17 +329,12 @@ def published_table() -> str:
         for name, metric in MATRICES.items()
     ]
     ranked = [
-        (f"`{name}`", compared_by(name), f"`{score.relation}`", score.stimulus)
+        (f"`{name}`", "rank only", f"`{score.relation}`", score.stimulus)
         for name, score in PUBLISHED.items()
     ]
     none = [(f"`{name}`", "none", "", why) for name, why in NO_COUNTERPART.items()]
     head = ("score, or the beginning of its name", "compared", "with", "what differs, or why not")
     return "\n".join(table(head, [*same, *ranked, *none]))
-
-
-def compared_by(name: str) -> str:
-    """How a score is compared whose stimulus no run has."""
-    return "same with `--prompts`, else rank only" if name.startswith(BEGINNING) else "rank only"
 
 
 def stimulus_words(stimulus: PublishedStimulus) -> str:

@@ -250,7 +250,6 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope verify runs/gpt2",
             "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
             "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
-            "headscope verify runs/gpt2 --prompts LLMVis/scripts/analyze_heads.py",
         ),
         lines="validation.verify_result:verification_lines",
         shared=MappingProxyType({"model": "published"}),

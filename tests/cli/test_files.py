@@ -67,8 +67,6 @@ def test_every_output_is_known():
         "file",
         "heads_file",
         "pairs",
-        "prompts",
-        "related",
         "run",
         "runs",
         "scores",

@@ -12,11 +12,10 @@ from headscope.corpus.controlled.minimal_pairs import read_minimal_pairs
 from headscope.errors import HeadscopeError
 from headscope.runs.user_file import given_file
 from headscope.studies.sweep.spec import read_spec
-from headscope.studies.validation.published_scores import read_related, read_scores
+from headscope.studies.validation.published_scores import read_scores
 
 READERS = {
     "pairs": read_minimal_pairs,
-    "related": read_related,
     "scores": read_scores,
     "file": read_spec,
     "corpus": lambda path: list(hs.read_corpus(path)),

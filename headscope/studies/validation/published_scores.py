@@ -3,11 +3,6 @@
 The stimuli are others than a run's, so that values are not compared: ranks are, and which heads
 come first. Heads of one depth are alike, so the control exchanges heads within their layers only.
 
-MAPS (Elhelo and Geva 2024, arXiv 2412.11965) publishes the heads that make words of words, of each
-relation those with the largest scores, measured on prompts and with lists of its own. Ours are from
-weights alone (`headscope study weights --table related`): heads are taken in the order of
-`but_itself`, since MAPS does not mind either that a head raises the word itself.
-
 Neuronpedia publishes `scatter_data.json` of each model that it has attention heads of
 (`ID/headvis/TEXT` among its exports), measured on the Pile by its `compute-head-metrics.py`.
 """
@@ -15,7 +10,7 @@ Neuronpedia publishes `scatter_data.json` of each model that it has attention he
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -55,7 +50,6 @@ RANK_COLUMNS = [
     "best",
 ]
 _HEAD = ["layer", "head"]
-_RELATED_COLUMNS = ["layer", "head", "relation", "sign", "but_itself"]
 
 
 @dataclass(frozen=True)
@@ -219,31 +213,11 @@ NO_COUNTERPART = {
     "that heads that follow what repeats score too; its scoring was not read to the end",
     "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
     "duo_attention_gate_": "learned gates of key/value heads, which no run measures",
-    "maps_": "a list of the first heads: verify --related, where a list of ours is like it",
+    "maps_": "a list of the first heads, without scores of the others",
     "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
     "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
 }
 """Published scores that nothing here is held against, by the beginning of their names: why."""
-_LISTS = {
-    "adj_antonym": "antonym",
-    "adj_comparative": "comparative",
-    "adj_superlative": "superlative",
-    "country_to_capital_wikidata": "capital",
-    "country_to_official_language_wikidata": "people",
-    "object_superclass": "kind",
-    "verb_past_tense": "past",
-}
-"""MAPS' names and ours. Its other lists (copying, letters, pronouns, …) have no like here."""
-PUBLISHED_LISTS = {
-    f"{begin}{maps_name}": Published(
-        f"related/{relation}",
-        sign,
-        "MAPS' own lists and prompts (Elhelo and Geva 2024); ours: other words, no text",
-    )
-    for begin, sign in (("maps_writes_", "raises"), ("maps_suppresses_", "lowers"))
-    for maps_name, relation in _LISTS.items()
-}
-"""Likewise of lists of the first heads alone; the quantity is the sign of what they write."""
 
 
 def read_scores(path: Path, model: str = "") -> pd.DataFrame:
@@ -261,8 +235,18 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
     """
     if path.suffix == ".json":
         return _read_scatter(path, model)
-    what, columns = "table of published scores", ", ".join(COLUMNS)
-    table = _read_table(path, COLUMNS, "value", what, f"a {what}: {columns}", f"expected {columns}")
+    columns = ", ".join(COLUMNS)
+    raw = given_file(path, f"a table of published scores: {columns}")
+    kinds = dict.fromkeys(COLUMNS, "str") | {"layer": "int64", "head": "int64", "value": "float64"}
+    try:
+        table = pd.read_csv(BytesIO(raw), dtype=kinds)
+    except (ValueError, OverflowError) as error:
+        raise RunError(f"{path}: no table of published scores: {error!s:.200}") from error
+    if missing := [name for name in COLUMNS if name not in table]:
+        raise RunError(
+            f"{path}: no table of published scores: it has no column {', '.join(missing)}; "
+            f"expected {columns}"
+        )
     if not np.isfinite(table["value"]).all() or (table[["layer", "head"]] < 0).any(axis=None):
         raise RunError(f"{path}: a score is no finite number, or a head has no place")
     return table.fillna({"revision": "main"})
@@ -314,36 +298,6 @@ def shipped_name(model: str) -> str | None:
     return model_in(sources, short)
 
 
-def read_related(path: Path) -> pd.DataFrame:
-    """Read the table that `headscope study weights --table related --out` wrote.
-
-    Raises:
-        HeadscopeError: there is no such file, or it holds something else.
-    """
-    what = "table of related words"
-    command = "headscope study weights MODEL --table related --out FILE"
-    would_do = (f"what {command} wrote", f"{command} writes one")
-    table = _read_table(path, _RELATED_COLUMNS, "but_itself", what, *would_do)
-    if not table["but_itself"].between(0, 1).all():
-        raise RunError(f"{path}: no {what}: but_itself is no share; {would_do[1]}")
-    return table
-
-
-def _read_table(
-    path: Path, columns: Sequence[str], number: str, what: str, would_do: str, expected: str
-) -> pd.DataFrame:
-    """A table of heads from a CSV file; all columns but heads and one number hold text."""
-    kinds = {"layer": "int64", "head": "int64", number: "float64"}
-    raw = given_file(path, would_do)
-    try:
-        table = pd.read_csv(BytesIO(raw), dtype={**dict.fromkeys(columns, "str"), **kinds})
-    except (ValueError, OverflowError) as error:
-        raise RunError(f"{path}: no {what}: {error!s:.200}") from error
-    if missing := [name for name in columns if name not in table]:
-        raise RunError(f"{path}: no {what}: it has no column {', '.join(missing)}; {expected}")
-    return table
-
-
 def model_in(scores: pd.DataFrame, name: str) -> str | None:
     """The model of the table that a name means: that name, or one that ends in it behind a `/`."""
     names = sorted(set(scores["model"]))
@@ -372,7 +326,7 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
     """
     shape, rows = run_shape(run), []
     heads = run.heads[_HEAD].sort_values(_HEAD).to_numpy()
-    for metric, about, unsorted in _metrics(run, scores, name, PUBLISHED):
+    for metric, about, unsorted in _metrics(run, scores, name):
         table = unsorted.sort_values(_HEAD)
         if not np.array_equal(table[_HEAD], heads):
             least = [int(table[axis].max()) + 1 for axis in _HEAD]
@@ -389,60 +343,15 @@ def compare_ranks(run: Result, scores: pd.DataFrame, name: str, *, seed: int = 0
     return pd.DataFrame(rows, columns=RANK_COLUMNS)
 
 
-def compare_lists(
-    run: Result, scores: pd.DataFrame, name: str, related: pd.DataFrame, *, seed: int = 0
-) -> pd.DataFrame:
-    """A row per published list that has a like here, as `compare_ranks` gives them.
-
-    `top` is how many heads are published, `shared` how many of them are among as many of ours that
-    come first; there is no correlation, as the scores of the other heads are not published.
-
-    Args:
-        run: the run, for the number of its layers and heads.
-        scores: from `read_scores`.
-        name: the model's name in it.
-        related: from `read_related`.
-        seed: seeds the permutations.
-
-    Raises:
-        RunError: the table or the list is of another number of layers or heads than the run.
-    """
-    shape, rows = run_shape(run), []
-    for metric, about, table in _metrics(run, scores, name, PUBLISHED_LISTS):
-        relation = about.relation.removeprefix("related/")
-        of_run = related[(related["relation"] == relation) & (related["sign"] == about.quantity)]
-        if of_run.empty:
-            continue
-        for what, listed in (
-            (f"{metric} of {name}", table),
-            ("the table of related words", of_run),
-        ):
-            if (listed[["layer", "head"]].max().to_numpy() >= shape).any():
-                raise RunError(
-                    f"this run has {shape[0]} layers × {shape[1]} heads, and {what} has a head "
-                    f"{head_name(int(listed['layer'].max()), int(listed['head'].max()))}"
-                )
-        if len(of_run) != shape[0] * shape[1]:
-            raise RunError(
-                f"the table of related words has {len(of_run)} heads for {relation}, "
-                f"and this run {shape[0] * shape[1]}"
-            )
-        first = set((table["layer"] * shape[1] + table["head"]).tolist())
-        facts = (metric, revision_of(run, table), about)
-        values = by_layer(of_run, "but_itself", shape)
-        rows.append(_row(facts, table, values, first, lambda _: np.nan, seed))
-    return pd.DataFrame(rows, columns=RANK_COLUMNS)
-
-
 def _metrics(
-    run: Result, scores: pd.DataFrame, name: str, known: dict[str, Published]
+    run: Result, scores: pd.DataFrame, name: str
 ) -> Iterator[tuple[str, Published, pd.DataFrame]]:
     """Each known metric of a model with its rows, of the run's revision."""
     of_model = scores[scores["model"] == name]
     of_revision = of_model[of_model["revision"] == revision_of(run, of_model)]
     for metric, table in of_revision.groupby("metric"):
-        if metric in known:
-            yield str(metric), known[str(metric)], table
+        if metric in PUBLISHED:
+            yield str(metric), PUBLISHED[str(metric)], table
 
 
 def _row(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 from numpy import ndarray
 
-from headscope.arguments import FLAG, NAME, PATH, Default, maybe, takes
+from headscope.arguments import FLAG, NAME, PATH, maybe, takes
 from headscope.corpus.shipped import ALIASES, data_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
 from headscope.heads import head_name
@@ -20,17 +20,13 @@ from headscope.runs.reopen_model import Again
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
 from headscope.studies.validation.published_scores import (
-    PUBLISHED,
-    PUBLISHED_LISTS,
     RANK_COLUMNS,
     by_layer,
-    compare_lists,
     compare_ranks,
     left_out,
     masses_of,
     model_in,
     not_scored,
-    read_related,
     read_scores,
     revision_of,
     run_shape,
@@ -38,13 +34,6 @@ from headscope.studies.validation.published_scores import (
     shipped_scores,
 )
 from headscope.studies.validation.published_stimulus import MATRICES, diagonal_scores
-from headscope.studies.validation.short_prompts import (
-    ACCEPTED,
-    BEGINNING,
-    STRONG,
-    prompt_scores,
-    read_prompts,
-)
 from headscope.studies.validation.verify_result import Verification
 
 FUZZY = {("gpt2-small", 5, 8), ("gpt2-small", 5, 9), ("gpt2-small", 0, 10)}
@@ -59,20 +48,11 @@ ELSEWHERE = {
 """What is to be known of scores that no run repeats."""
 
 
-class VerifyOptions(Again, total=False):
-    """What `verify` may be asked beside the scores."""
-
-    prompts: Annotated[str | Path | None, maybe(PATH), Default(None)]
-    """LLMVis' `scripts/analyze_heads.py`, which its scores of seven models are of: the model reads
-    its prompts, and values are compared, not ranks alone."""
-
-
 @takes(
     run=A_RUN,
     model=maybe(NAME),
     measure=FLAG,
     scores=maybe(PATH),
-    related=maybe(PATH),
 )
 def verify(
     run: Result | str | Path,
@@ -80,9 +60,8 @@ def verify(
     model: str | None = None,
     measure: bool = True,
     scores: str | Path | None = None,
-    related: str | Path | None = None,
     progress: Progress = True,
-    **options: Unpack[VerifyOptions],
+    **again: Unpack[Again],
 ) -> Verification:
     """Compare a run with published heads and scores of the same model.
 
@@ -95,24 +74,19 @@ def verify(
         scores: a CSV of published scores, `model,revision,metric,layer,head,value`, or
             Neuronpedia's `scatter_data.json` of the model; those of 60 models that ship when None.
             The ranks of all heads are compared (`compare_ranks`).
-        related: with `--scores`: what `headscope study weights --table related` wrote of the
-            model, for published lists of heads that make words of words. See `compare_lists`.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the stimuli done and the stimuli in all.
-        options: see `VerifyOptions`.
+        again: `source`, the run's model, or where it is now if it is not where it was; `device`,
+            where it runs.
 
     Raises:
         ChoiceError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, or the
             file holds no scores.
     """
-    run, prompts = the_run(run), options.pop("prompts", None)
-    again: Again = options  # the model's
-    if prompts is not None and not measure:
-        raise RunError(f"{prompts}: the model has to read these prompts; leave out --no-measure")
-    lists = None if prompts is None else read_prompts(Path(prompts))
+    run = the_run(run)
     model_name = model or str(run.info["model"]["name"])
-    ranks, ranked, notes = _ranked(run, scores, model_name, related)
+    ranks, ranked, notes = _ranked(run, scores, model_name)
     known = pd.read_csv(data_folder() / "known_heads.csv")
     matrices = pd.read_csv(data_folder() / "published_scores.csv")
     name = ALIASES.get(model_name, model_name)
@@ -133,25 +107,15 @@ def verify(
             "published scores have 100 or 50 tokens and none"
         )
     heads, compared = _recall(run, known), _compare(run, matrices, measured)
-    if lists is not None:
-        with progress_bar(progress, "reading the published prompts", unit="prompts") as bar:
-            rows = _compare_on_prompts(run, model_name, lists, again, bar)
-        compared = pd.concat([item for item in (compared, rows) if len(item)], ignore_index=True)
     name = name if name in names else str(ranked)
-    is_measured = measured is not None or lists is not None
-    return Verification(name, heads, compared, is_measured, tuple(notes), ranks)
+    return Verification(name, heads, compared, measured is not None, tuple(notes), ranks)
 
 
 def _ranked(
-    run: Result, scores: str | Path | None, model_name: str, related: str | Path | None
+    run: Result, scores: str | Path | None, model_name: str
 ) -> tuple[pd.DataFrame, str | None, list[str]]:
     """Ranks of the run's heads by a file of published scores, the model's name in it, and notes."""
     if scores is None:
-        if related is not None:
-            raise RunError(
-                f"{related}: words of words are compared with published lists, and no file of "
-                "scores came; add --scores FILE"
-            )
         name = shipped_name(model_name)
         if name is None:
             return pd.DataFrame(columns=RANK_COLUMNS), None, []
@@ -162,10 +126,7 @@ def _ranked(
     if name is None:
         raise ChoiceError("published model in that file", model_name, sorted(set(table["model"])))
     ranks = compare_ranks(run, table, name)
-    if related is not None:
-        lists = compare_lists(run, table, name, read_related(Path(related)))
-        ranks = pd.concat([item for item in (ranks, lists) if len(item)] or [ranks])
-    others = [item for item in left_out(table, name) if item not in set(ranks["metric"])]
+    others = left_out(table, name)
     notes = ["published ranks are of another stimulus than this run's"]
     of_model = table[table["model"] == name]
     revision = revision_of(run, of_model)
@@ -175,18 +136,13 @@ def _ranked(
             f"not compared: the scores of {name} are of revision {revisions}, and this run's is "
             f"{revision}"
         )
-    if related is None and set(others) & set(PUBLISHED_LISTS):
-        notes.append(
-            "lists of heads that make words of words are compared with --related FILE, which "
-            "headscope study weights --table related --out FILE writes"
-        )
     notes += [
         f"{metric} is not compared: this run has not scored {relation}, which is held against it"
         for metric, relation in not_scored(run, table, name).items()
     ]
     if others:
         notes.append(f"not compared, for nothing here is like it: {', '.join(others)}")
-    return ranks.reset_index(drop=True), name, notes
+    return ranks, name, notes
 
 
 def _check_shape(run: Result, name: str, known: pd.DataFrame, scores: pd.DataFrame) -> None:
@@ -286,26 +242,6 @@ def _compare(
         published = by_layer(table, "value", matrix.shape)
         accepted = metric.accepted_elsewhere if measured is None else metric.accepted
         rows.append(_score_row((name, metric.relation), matrix, published, accepted, metric.strong))
-    return pd.DataFrame(rows, columns=_SCORE_COLUMNS)
-
-
-def _compare_on_prompts(
-    run: Result, model_name: str, lists: tuple[list[str], list[str]], again: Again, bar: OnProgress
-) -> pd.DataFrame:
-    """A row per score of LLMVis, as this run's model gives it on the same prompts."""
-    from headscope.runs.reopen_model import model_of
-
-    table = shipped_scores()
-    table = table[table["metric"].str.startswith(BEGINNING)]
-    published = table[table["model"] == shipped_name(model_name)]
-    if published.empty:
-        raise ChoiceError("model with LLMVis' scores", model_name, sorted(set(table["model"])))
-    _check_shape(run, model_name, published.iloc[:0], published)
-    rows = []
-    for metric, matrix in prompt_scores(model_of(run, **again), *lists, bar).items():
-        of_metric = by_layer(published[published["metric"] == metric], "value", matrix.shape)
-        names = (metric, PUBLISHED[metric].relation)
-        rows.append(_score_row(names, matrix, of_metric, ACCEPTED, STRONG))
     return pd.DataFrame(rows, columns=_SCORE_COLUMNS)
 
 

@@ -114,7 +114,7 @@ def verification_lines(result: Verification) -> RenderableType:
             f"{row.metric} ({row.revision})",
             row.relation,
             f"{row.quantity}, other stimulus: {row.stimulus}",
-            _correlation(row.spearman, row.spearman_control),
+            f"{row.spearman:+.2f}, within layers {row.spearman_control:+.2f}",
             f"{row.shared} of {row.top} the same, by chance {row.shared_control:.1f}",
             f"{row.p_value:.3f}",
         )
@@ -124,9 +124,3 @@ def verification_lines(result: Verification) -> RenderableType:
     tables = [table for table in (heads, scores, ranks) if table.row_count]
     title = Text(f"{result.model}: {recall}", style="bold")
     return Group(title, *(part for table in tables for part in (table, Text())), *notes)
-
-
-def _correlation(spearman: float, control: float) -> str:
-    if pd.isna(spearman):
-        return "a list of the first alone"
-    return f"{spearman:+.2f}, within layers {control:+.2f}"

@@ -13,7 +13,6 @@ from headscope.corpus.shipped import data_folder
 from headscope.studies.validation.published_scores import (
     NO_COUNTERPART,
     PUBLISHED,
-    PUBLISHED_LISTS,
     SHIPPED,
     SOURCES,
     masses_of,
@@ -60,7 +59,6 @@ def test_every_metric_is_ranked_or_has_a_reason_why_not_and_not_both(scores):
     assert set(PUBLISHED).isdisjoint(MATRICES)
     for begin in NO_COUNTERPART:
         assert scores["metric"].str.startswith(begin).any(), begin
-    assert all(name.startswith("maps_") for name in PUBLISHED_LISTS)
 
 
 def test_what_is_ranked_has_a_value_for_every_head(scores):
