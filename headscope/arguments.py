@@ -260,7 +260,6 @@ MODEL = Kind(
     "TransformerBridge",
     _model,
 )
-MODEL_NAME = Kind("the name or path of a model, as text or pathlib.Path", _path)
 FLAG = Kind("True or False", _flag)
 CALL = Kind("a function", _call)
 PROGRESS = Kind(

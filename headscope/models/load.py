@@ -30,10 +30,10 @@ from headscope.models.layout.dimensions import AttentionDimensions, read_dimensi
 from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
-from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note, network_class
+from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note
 from headscope.models.precheck import check_model_files
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
-from headscope.models.weights import examine, load_weights, quiet_logging, read_config
+from headscope.models.weights import load_weights, quiet_logging, read_config
 
 
 @dataclass(frozen=True)
@@ -276,29 +276,6 @@ def _notes(
     """The devices of its parts, the layers that are not read, and the cut of its texts."""
     devices, layers = device_map_note(network), hybrid_note(dimensions.others)
     return (*devices, *layers, *cut_note(dimensions, longest, context))
-
-
-def save_reinitialised(name: str, folder: Path, *, seed: int, revision: str | None = None) -> Path:
-    """Write a model of the same architecture and tokenizer with newly drawn weights.
-
-    Args:
-        name: as for `load_model`.
-        folder: where to write, in Hugging Face layout.
-        seed: seeds the weights, which are drawn as the architecture's own code draws them.
-        revision: branch, tag or commit on the hub, for a hub name.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-    """
-    path, _ = locate(name, revision)
-    config, _ = examine(name, find_checkpoint(name, path))
-    with quiet_logging():
-        if getattr(config, "quantization_config", None) is not None:
-            del config.quantization_config
-        torch.manual_seed(seed)
-        network_class(name, config).from_config(config).save_pretrained(folder)
-        load_tokenizer(name, path).save_pretrained(folder)
-    return folder
 
 
 def _embedding_rows(hf_model: Any) -> int:

@@ -25,10 +25,11 @@ from headscope.measure.loss_check import (
     draw_targets,
     token_losses,
 )
-from headscope.models.load import load_model, save_reinitialised
+from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
 from headscope.views.summary import summary
+from tests.oracles.network import save_random
 
 
 def slow_losses(folder, targets) -> list[float]:
@@ -153,7 +154,7 @@ QUICK = {
 @pytest.fixture(scope="module")
 def random_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("random")
-    save_reinitialised("mini", folder / "model", seed=0)
+    save_random("mini", folder / "model", seed=0)
     out = folder / "run"
     hs.classify(str(folder / "model"), out=out, **QUICK)
     return out

@@ -21,13 +21,13 @@ from headscope.corpus.controlled.lists import IN_ORDER
 from headscope.corpus.controlled.prompts import draws
 from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.word_pairs import shipped_pairs
-from headscope.models.load import save_reinitialised
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
 from headscope.stimuli.stimulus import MAX_DOCUMENTS
 from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
 from tests.oracles.known_heads import score_known_heads, summary
+from tests.oracles.network import save_random
 from tests.oracles.planted import HEADS, LAYOUTS, PlantedHead, by_place, save_planted
 from tests.oracles.words import sentence_texts, vocabulary
 
@@ -101,7 +101,7 @@ def random_tags(
     tags = []
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
-            fresh = save_reinitialised(model, Path(folder) / "model", seed=seed)
+            fresh = save_random(model, Path(folder) / "model", seed=seed)
             settings: dict[str, Any] = {"max_tokens": max_tokens, "max_length": MAX_LENGTH}
             run = classify(str(fresh), corpus, examples=False, writes=writes, **settings)
         table = run.effects if writes else run.evidence

@@ -13,15 +13,14 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.models.checkpoint import find_checkpoint
 from headscope.models.layout.dimensions import read_dimensions
 from headscope.models.layout.modules import attention_by_layer, layer_list, projection_modules
-from headscope.models.layout.projections import (
-    output_matrix,
-    output_projection,
-    projection_biases,
-    projections,
-)
-from headscope.models.weights import quiet_logging
+from headscope.models.layout.projections import output_matrix, output_projection, projections
+from headscope.models.locate import locate
+from headscope.models.model_kinds import network_class
+from headscope.models.tokenizer import load_tokenizer
+from headscope.models.weights import examine, quiet_logging
 
 NORMS = {"gpt2": "ln_1", "gpt_neox": "input_layernorm", "llama": "input_layernorm"}
 """The norm before a layer's attention, by layout."""
@@ -131,6 +130,17 @@ def save_network(
         network.save_pretrained(folder)
 
 
+def save_random(name: str, folder: Path, *, seed: int) -> Path:
+    """Write a model of the same architecture and tokenizer with newly drawn weights."""
+    path, _ = locate(name, None)
+    config, _ = examine(name, find_checkpoint(name, path))
+    torch.manual_seed(seed)
+    with quiet_logging():
+        network_class(name, config).from_config(config).save_pretrained(folder)
+        load_tokenizer(name, path).save_pretrained(folder)
+    return folder
+
+
 def _fill_attention(network: Any, maps: Sequence[HeadMaps]) -> None:
     dimensions = read_dimensions(network.config.model_type, network.config)
     *inputs, output = maps
@@ -138,10 +148,11 @@ def _fill_attention(network: Any, maps: Sequence[HeadMaps]) -> None:
         matrices = projections(attention, dimensions)[:3]
         for head_maps, matrix in zip(inputs, matrices, strict=True):
             _fill(matrix, head_maps.weight[layer].transpose(0, 2, 1))
-        biases = projection_biases(attention, dimensions)
-        if biases is not None:
-            for head_maps, bias in zip(inputs, biases, strict=True):
-                _fill(bias, head_maps.bias[layer])
+        biases = np.stack([head_maps.bias[layer] for head_maps in inputs])
+        if network.config.model_type == "gpt2":
+            _fill(attention.c_attn.bias.data, biases)
+        elif network.config.model_type == "gpt_neox":  # head by head
+            _fill(attention.query_key_value.bias.data, biases.swapaxes(0, 1))
         _fill(output_matrix(output_projection(attention)), output.weight[layer])
 
 

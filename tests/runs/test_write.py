@@ -142,7 +142,6 @@ ELSEWHERE = {
     # into a folder of the system's for temporary files
     ("runs/atlas.py", "write_bytes"),
     ("models/engines/choose.py", "save_pretrained"),
-    ("models/load.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
     ("models/gguf_cache.py", "save_pretrained"), ("models/gguf_cache.py", "write_text"),
     ("studies/validation/translator.py", "save_pretrained"),

@@ -46,19 +46,6 @@ def projections(attention: nn.Module, dimensions: AttentionDimensions) -> _Matri
     return matrices
 
 
-def projection_biases(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices | None:
-    """The biases of Q, K and V as views, split as `projections` splits the matrices; None if none.
-
-    Raises:
-        ModelError: no layout is known that keeps these matrices there.
-    """
-    linears, output, split = _linears(attention)
-    if any(linear.bias is None for linear in linears):
-        return None
-    rows = [linear.bias.data[:, None] for linear in linears]
-    return split([*linears, output], rows, dimensions)
-
-
 def attention_weight_views(attention: nn.Module, dimensions: AttentionDimensions) -> _Matrices:
     """The matrices of an attention module that the null model shuffles, as views into its weights.
 
