@@ -46,9 +46,9 @@ def scores(folder: str) -> Iterator[dict[str, Any]]:
     """A row per column and label of a run."""
     run = hs.load(folder)
     heads = run.heads[["layer", "head", "primary"]]
-    heads = heads.merge(hs.studies.writes(folder, progress=False).heads.drop(columns="primary"))
+    heads = heads.merge(hs.studies.writes(folder, progress=False).table.drop(columns="primary"))
     try:
-        weights = hs.studies.weights(folder, progress=False).heads
+        weights = hs.studies.weights(folder, progress=False).table
         heads = heads.merge(weights[["layer", "head", "qk_rank", "ov_rank"]])
     except ModelError as error:
         print(f"{folder}: no ranks: {error}")

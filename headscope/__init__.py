@@ -76,8 +76,7 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.sweep_result import emergence as emergence
     from headscope.studies.validation.verify import verify as verify
     from headscope.studies.validation.verify_result import Verification as Verification
-    from headscope.studies.weights.head_weights import weights as weights
-    from headscope.studies.weights.weights_result import WeightEvidence as WeightEvidence
+    from headscope.studies.weights import weights as weights
     # end of studies
 
 _HOMES = {

@@ -10,22 +10,16 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import command
-from headscope.cli.files import check_targets, say_written
 from headscope.cli.options import (
     Corpus,
-    Device,
     Format,
     Model,
-    ModelOrRun,
-    Overwrite,
-    Printed,
     Quiet,
     takes_settings,
 )
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
 from headscope.errors import HeadscopeError
-from headscope.runs.write import write_file
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
 
@@ -96,78 +90,6 @@ class WeightTable(StrEnum):
     composition = "composition"
     writes = "writes"
     related = "related"
-
-
-@body("weights")
-def weights(
-    call: StudyCall,
-    model: ModelOrRun,
-    table: Annotated[
-        WeightTable,
-        typer.Option(
-            help="A row per head, the pairs by K-composition or by writes, or (related) what heads "
-            "make of words: opposites, past tenses, capitals, …"
-        ),
-    ] = WeightTable.heads,
-    format: Printed = Format.table,
-    out: Annotated[
-        Path | None, typer.Option(help="Write a .csv or .json file instead of printing.")
-    ] = None,
-    keep: Annotated[
-        bool,
-        typer.Option(
-            "--keep",
-            help="Of a run: put whose writes each head's keys read most into RUN/keys_from.csv; "
-            "the report draws it.",
-        ),
-    ] = False,
-    overwrite: Overwrite = False,
-    device: Device = "cpu",
-) -> None:
-    """Say what each head's weights show, without text: OV copying, K-composition, writes.
-
-    Evidence, not labels: copying alone is no label. GPT-2's negative head L11H10, which lowers the
-    logit of what it attends to, has a published copying score of +0.996. Give a run folder to see
-    the patterns' evidence beside it.
-    """
-    check_targets((out, (".csv", ".json")), overwrite=overwrite)
-    suffix = "" if out is None else out.suffix.lower().removeprefix(".")
-    if format not in (Format.table, suffix or format):
-        raise HeadscopeError(f"{out}: this name asks for {suffix}, and --format for {format}")
-    from headscope.run import Run, load
-    from headscope.runs.listing import write_heads
-    from headscope.runs.run_tables import KEYS_FROM_TABLE
-    from headscope.runs.study_tables import save_study_table
-    from headscope.studies.weights.weights_result import weight_lines
-
-    folder = _kept_in(model, overwrite=overwrite) if keep else None
-    composition = call.result(related=table is WeightTable.related)
-    rows = getattr(composition, table.value)
-    if out is not None:
-        write_file(out, write_heads(rows, suffix).encode("utf-8"), overwrite=overwrite)
-        say_written([out])
-    elif format is Format.table:
-        print_rich(weight_lines(composition, table.value))
-    else:
-        put(write_heads(rows, format.value))
-    if folder is not None:
-        known = Run.of(composition.put_into(load(folder)))
-        kept_file = save_study_table(
-            known, folder, KEYS_FROM_TABLE, report=known.report, overwrite=overwrite
-        )
-        say_written([kept_file])
-
-
-def _kept_in(model: str, *, overwrite: bool) -> Path:
-    from headscope.runs.atlas import is_stored
-    from headscope.runs.run_tables import KEYS_FROM_TABLE
-    from headscope.runs.study_tables import check_study_table
-
-    folder = Path(model)
-    if not is_stored(folder):
-        raise HeadscopeError(f"--keep puts a table into a run's folder, and {model} is no run")
-    check_study_table(folder, KEYS_FROM_TABLE, overwrite=overwrite)
-    return folder
 
 
 Shape = Annotated[

@@ -17,10 +17,9 @@ REPORT = "report.html"
 CAUSES = "causal.csv"
 RULES = "rules.csv"
 EFFECTS = "effects.csv"
-KEYS_FROM = "keys_from.csv"
 PATTERNS, INDEX = "patterns/examples.safetensors", "patterns/examples.json"
 MEANS = "patterns/mean.safetensors"
-CHECKED = (EVIDENCE, HEADS, SUMS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS, KEYS_FROM)
+CHECKED = (EVIDENCE, HEADS, SUMS, TALLY, PATTERNS, INDEX, CAUSES, RULES, EFFECTS, MEANS)
 """What is read back, and therefore has its sha256 in `run.json`. The report is only an output."""
 RUN_FILES = (RUN, *CHECKED, REPORT)
 """All that headscope writes into a run folder; whatever else lies there is the user's."""
@@ -39,7 +38,6 @@ _MOST_BYTES = {
     RULES: 64 * 2**20,
     EFFECTS: 256 * 2**20,
     MEANS: 256 * 2**20,
-    KEYS_FROM: 16 * 2**20,
 }
 
 

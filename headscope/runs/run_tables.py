@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.heads import HeadNames, head_name
-from headscope.runs.folder import CAUSES, EFFECTS, KEYS_FROM, RULES, readable_path
+from headscope.runs.folder import CAUSES, EFFECTS, RULES, readable_path
 from headscope.runs.tables import unguard
 from headscope.statistics.causes import (
     BEHAVIOURS,
@@ -24,7 +23,7 @@ from headscope.statistics.causes import (
     UNTESTED,
     VERDICTS,
 )
-from headscope.statistics.columns import EFFECT_COLUMNS, KEYS_FROM_COLUMNS, RULE_COLUMNS
+from headscope.statistics.columns import EFFECT_COLUMNS, RULE_COLUMNS
 from headscope.statistics.write_tags import effect_ids
 
 Check = Callable[[pd.DataFrame, pd.DataFrame, Mapping[str, Any]], pd.DataFrame]
@@ -131,21 +130,6 @@ def _check_effects(
     return table
 
 
-def _check_keys_from(
-    table: pd.DataFrame, heads: pd.DataFrame, info: Mapping[str, Any]
-) -> pd.DataFrame:
-    """Every head is one of the run, and reads a head of an earlier layer or none."""
-    names = HeadNames.of(info["model"].get("stacks"))
-    known = {head_name(row.layer, row.head, names): row.layer for row in heads.itertuples()}
-    for row in table.itertuples():
-        name = head_name(row.layer, row.head, names)
-        if name not in known:
-            raise ValueError(f"the run has no {name}")
-        if row.k_from and not known.get(row.k_from, row.layer) < row.layer:
-            raise ValueError(f"{row.k_from!r:.40} is no head of an earlier layer than {name}'s")
-    return table
-
-
 CAUSE_TABLE = RunTable(
     file=CAUSES,
     attribute="causes",
@@ -191,14 +175,4 @@ EFFECT_TABLE = RunTable(
     fault="an effect is no finite number",
     check=_check_effects,
 )
-KEYS_FROM_TABLE = RunTable(
-    file=KEYS_FROM,
-    attribute="keys_from",
-    columns=KEYS_FROM_COLUMNS,
-    kinds={"layer": "int64", "head": "int64", "k_from": "str"},
-    check=_check_keys_from,
-    title="whose writes keys read",
-    study="weights",
-    done="weighed",
-)
-RUN_TABLES = (CAUSE_TABLE, RULE_TABLE, EFFECT_TABLE, KEYS_FROM_TABLE)
+RUN_TABLES = (CAUSE_TABLE, RULE_TABLE, EFFECT_TABLE)

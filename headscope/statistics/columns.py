@@ -66,8 +66,6 @@ EFFECT_COLUMNS = [
 """A row per head and effect."""
 EFFECT_NAMES = {"relation": "effect", "mass": "on"}
 """What the table of effects calls columns of the evidence."""
-KEYS_FROM_COLUMNS = ["layer", "head", "k_from", "k_composition", "k_random_p999"]
-"""A row per head: the earlier head whose writes its keys read most."""
 RULE_COLUMNS = [
     "layer",
     "head",

@@ -54,9 +54,6 @@ class Result:
     means: Float[ndarray, "layer head query key"] | None = None
     """The heads' mean patterns on the first tokens of texts; see
     `headscope.measure.mean_pattern.mean_patterns`. None in runs of an older headscope."""
-    keys_from: pd.DataFrame | None = None
-    """Of each head the earlier head whose writes its keys read most, by K-composition. None before
-    `headscope study weights RUN --keep`."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
     pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.languages.classify_languages import languages as languages
     from headscope.studies.sweep.run_cells import sweep as sweep
     from headscope.studies.sweep.sweep_result import emergence as emergence
-    from headscope.studies.weights.head_weights import weights as weights
+    from headscope.studies.weights import weights as weights
     # end of functions
 
 __all__ = offer_functions(

@@ -49,12 +49,9 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
     for table in ("heads", "relations", "correlation", "depth"):
         shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")
-    for table in ("heads", "composition", "writes"):
-        shell("study", "weights", runs[0], "--table", table, "--out", home / f"weights {table}.csv")
-    shell("study", "weights", "mini", "--table", "related", "--out", home / "weights related.csv")
+    shell("study", "weights", runs[0], "--out", home / "weights.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")
-    shell("study", "weights", runs[0], "--keep")
     shell("study", "prune", gpt2_folder, *few, "--run", runs[0], "--out", home / "prune.csv")
     tasks = save_tasks_file(home / "tasks.csv")
     pd.read_csv(tasks).query("task < 't3'").to_csv(tasks, index=False)
@@ -80,7 +77,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             shell(*study.words.split(), *words)
     places = {
         "heads.csv": runs[0], "evidence.csv": runs[0], "causal.csv": runs[0],
-        "rules.csv": runs[0], "effects.csv": runs[0], "keys_from.csv": runs[0],
+        "rules.csv": runs[0], "effects.csv": runs[0],
         "sweep.csv": home / "sweep", "runs.csv": home / "gallery",
         "languages.csv": home / "spoken", "relations.csv": home / "spoken", "agreement.csv": home / "spoken",
     }  # fmt: skip
@@ -100,7 +97,7 @@ WRITTEN_OTHERWISE = {
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
-TABLES = ["heads.csv", "evidence.csv", "effects.csv", "keys_from.csv", "runs.csv"]
+TABLES = ["heads.csv", "evidence.csv", "effects.csv", "runs.csv"]
 TABLES += [table.name for study in STUDIES for table in study.tables]
 NOT_TABLES = {
     "run.json", "sums.npz", "tally.safetensors", "patterns/examples.safetensors",
@@ -111,7 +108,7 @@ NOT_TABLES = {
 def by_type(column: str) -> str:
     """Columns that there are one of for each type go by one name on the page."""
     for name in (*hs.head_types(), *NO_TYPE):
-        if column in (name, f"kept_{name}"):
+        if column == name:
             return column.replace(name, "TYPE")
     return column
 

@@ -80,8 +80,8 @@ def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_fol
 
 def test_studies_take_a_pair(gpt2_folder, text):
     pair = pair_of(gpt2_folder)
-    weights = hs.weights(str(gpt2_folder)).heads
-    assert np.allclose(hs.weights(pair).heads["ov_copying"], weights["ov_copying"], atol=1e-5)
+    weights = hs.weights(str(gpt2_folder)).table
+    assert np.allclose(hs.weights(pair).table["ov_copying"], weights["ov_copying"], atol=1e-5)
     losses = hs.collapse(str(gpt2_folder), text, max_tokens=300)
     assert hs.collapse(pair, text, max_tokens=300).table.equals(losses.table)
 

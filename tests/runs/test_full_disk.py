@@ -14,7 +14,7 @@ from headscope.errors import RunError
 from headscope.models import batching
 from headscope.runs import study_tables as beside
 from headscope.runs.fallback import fallback_folders
-from headscope.runs.run_tables import KEYS_FROM_TABLE
+from headscope.runs.run_tables import RULE_TABLE
 from headscope.runs.study_tables import save_study_table
 from headscope.runs.workplace import CHECKPOINT
 from tests.helpers.disks import disk, fill
@@ -153,20 +153,19 @@ def test_a_run_without_room_for_its_sums_is_refused_before_it_is_read(
         assert content(large / "run") == content(whole)
 
 
-def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(
-    whole, gpt2_folder, tmp_path, monkeypatch
-):
+def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(whole, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with disk(tmp_path / "small", "size=64m") as small:
         out = shutil.copytree(whole, small / "run")
         before = content(out)
-        run = hs.Run.of(hs.weights(str(out), source=str(gpt2_folder)).put_into(hs.load(out)))
+        explained = hs.explain(str(out), windows=8, each="none", twin=False)
+        run = hs.Run.of(explained.put_into(hs.load(out)))
         fill(small)
         # the disk had room when it was checked
         monkeypatch.setattr(beside, "check_study_table", lambda *_, **__: None)
         with pytest.raises(RunError, match="what was to be written there is kept in ") as error:
-            save_study_table(run, out, KEYS_FROM_TABLE, report=run.report)
+            save_study_table(run, out, RULE_TABLE, report=run.report)
         kept = Path(str(error.value).rpartition(" is kept in ")[2])
-        assert (kept / "keys_from.csv").read_text().startswith("layer,head,")
+        assert (kept / "rules.csv").read_text().startswith("layer,head,")
         assert content(out) == before

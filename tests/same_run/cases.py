@@ -73,13 +73,7 @@ CASES = (
     _study("verify", "verify mini --scores @scores --as mini --out verify.csv --overwrite"),
     _study("prune", "study prune mini --run mini --max-tokens 2048 --out prune.csv --overwrite --quiet"),
     _study("explain", "explain mini --windows 8 --out explain.csv --overwrite --quiet"),
-    _study(
-        "weights",
-        "study weights mini --out weights.csv --overwrite",
-        "study weights mini --table composition --out weights-composition.csv --overwrite",
-        "study weights mini --table writes --out weights-writes.csv --overwrite",
-        "study weights mini --table related --out weights-related.csv --overwrite",
-    ),
+    _study("weights", "study weights mini --out weights.csv --overwrite"),
     _study("redundancy", "study redundancy mini --windows 8 --out redundancy.csv --overwrite --quiet"),
     _study(
         "collapse", "study collapse mini --mixing --max-tokens 2048 --out collapse.csv --overwrite --quiet"

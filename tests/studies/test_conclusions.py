@@ -13,7 +13,6 @@ from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
 from headscope.studies.sweep.sweep_result import emergence_lines
-from headscope.studies.weights.weights_result import WeightEvidence, weight_lines
 
 
 def printed(what: object) -> str:
@@ -53,36 +52,6 @@ def test_an_ablation_counts_its_verdicts():
     )
     assert f"of 1 heads: 0 “{BREAKS}”" in said
     assert "types" not in said
-
-
-def weights_of_two_heads() -> WeightEvidence:
-    numbers = dict.fromkeys(["ov_norm", "write_norm", "write_dim", "write_cosine"], 1.0)
-    own = {
-        "ov_copying": 0.5, "ov_copying_mlp0": float("nan"), "write_alike": "", "k_random_p999": 0.1,
-        "k_random_mean": 0.05, "mass": 0.05,
-    }  # fmt: skip
-    first = {"layer": 0, "head": 0, "k_from": "", "k_composition": float("nan")}
-    first |= {"primary": "unclassified", "relation": "first-token", "k_from_relation": ""}
-    second = {"layer": 1, "head": 0, "k_from": "L0H0", "k_composition": 0.3}
-    second |= {"primary": "induction", "relation": "repeat", "k_from_relation": "first-token"}
-    second |= {"ov_copying_mlp0": -0.2}
-    heads = pd.DataFrame([numbers | own | first, numbers | own | second])
-    return WeightEvidence("m", heads, heads, heads, (), None)
-
-
-def test_weights_say_of_a_head_without_a_tag_that_it_has_none():
-    said = printed(weight_lines(weights_of_two_heads(), "heads"))
-    first, second = (line for line in said.splitlines() if line.startswith(("L0H0", "L1H0")))
-    assert "unclassified  no tag, closest to first-token" in first
-    # its own relation is a tag, and that of the head that it reads is none
-    assert "no tag, closest to first-token  induction     repeat" in second
-
-
-def test_weights_say_how_many_heads_copy_and_read_earlier_ones():
-    said = printed(weight_lines(weights_of_two_heads(), "heads"))
-    assert "1 of 2 heads copy: they raise the logits of the tokens that they attend to; " in said
-    assert "the keys of 1 read an earlier head more than 99.9 % of random" in said
-    assert "K-composition: L1H0 reads L0H0" in said
 
 
 def languages(lift: float, *, decidable: bool) -> Languages:

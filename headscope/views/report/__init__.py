@@ -29,7 +29,6 @@ SCRIPTS = (
     "save.js",
     "findings.js",
     "coverage.js",
-    "lines.js",
     "atlas.js",
     "arcs.js",
     "heat.js",

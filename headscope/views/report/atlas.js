@@ -11,11 +11,11 @@ function atlasPage() {
     onclick: () => { shownType = shownType === type ? null : type; setState("type", shownType); applyFilter(); },
   }, el("span", { class: "letter" }, letter(type) || "·"), ` ${type} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
-    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))), linesButton());
+    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
     findings(), runFacts(), lossLine(), filters,
     el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), thresholdsView());
-  setTimeout(() => { applyFilter(); drawLines(); });
+  setTimeout(() => { applyFilter(); });
   return page;
 }
 
@@ -48,8 +48,8 @@ function cell(row) {
     href: `#${name}`, class: `cell type-${typeClass(row.primary)}`, "data-head": name, "data-primary": row.primary,
     "data-tags": tags.join(" "), style: `--strength:${strength.toFixed(2)}`,
     "aria-label": `${name}, ${tags.join(", ") || row.primary}, lift ${number(row.lift)}`,
-    onmouseenter: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onmouseleave: () => { showTip(""); drawLines(); },
-    onfocus: (event) => { showTip(describe(row), event.currentTarget); drawLines(row); }, onblur: () => { showTip(""); drawLines(); },
+    onmouseenter: (event) => { showTip(describe(row), event.currentTarget); }, onmouseleave: () => { showTip(""); },
+    onfocus: (event) => { showTip(describe(row), event.currentTarget); }, onblur: () => { showTip(""); },
   }, thumb(row), THUMB ? sinkBar(row) : null, el("span", { class: "letter", "aria-hidden": "true" }, letter(row.primary)),
   more.length ? el("span", { class: "more", "aria-hidden": "true" }, more.map((tag) => el("i", { class: `type-${typeClass(tag)}` }))) : null);
 }

@@ -21,7 +21,7 @@ from headscope.settings import not_default
 from headscope.statistics.causes import cause_lines
 from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.ranking import best_heads, strongest
-from headscope.statistics.result import Result, by_name, layers_of
+from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.threshold_sensitivity import (
     THRESHOLDS,
@@ -176,29 +176,16 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in untold.iterrows()
     }
-    keys, lines = _keys_from(run), head_sentences(run)
+    lines = head_sentences(run)
     return [
         {
             **row,
-            "keys_from": keys.get(str(name)),
             "undecided": sentences.get(name),
             "deeds": lines[row["layer"], row["head"]],
             "causes": _sentences(run, row),
         }
         for name, row in zip(run.heads.index, _records(run.heads), strict=True)
     ]
-
-
-def _keys_from(run: Result) -> dict[str, list[Any]]:
-    """By the names of heads: the head whose writes its keys read most, how much, and by chance."""
-    if run.keys_from is None:
-        return {}
-    rows = by_name(run.keys_from, run.head_names)
-    return {
-        str(name): [row.k_from, _short(row.k_composition), _short(row.k_random_p999)]
-        for name, row in zip(rows.index, rows.itertuples(), strict=True)
-        if row.k_from
-    }
 
 
 def _thresholds(run: Result) -> dict[str, Any]:

@@ -11,7 +11,7 @@ function headPage(row) {
       row.causes.length ? el("details", {}, el("summary", {}, "Effects of silencing it, with all numbers"), el("ul", { class: "causes small" }, row.causes.map((line) => el("li", {}, line)))) : "")),
     examplesOf(row, examples),
     el("h3", {}, "Relations"), bars(index), ladders(row),
-    el("h3", {}, "Its shape"), keysLine(row), facts(row), ordinaryOf(row, examples));
+    el("h3", {}, "Its shape"), facts(row), ordinaryOf(row, examples));
 }
 
 function largeThumb(row) {

@@ -10,8 +10,13 @@ import torch
 
 import headscope as hs
 from headscope.models.load import load_model
-from headscope.studies.weights.composition import compositions, k_composition, random_composition
-from headscope.studies.weights.factors import HeadFactors, head_factors
+from headscope.studies.weights import (
+    HeadFactors,
+    compositions,
+    head_factors,
+    k_composition,
+    random_composition,
+)
 from tests.oracles.planted import HEADS, LAYOUTS, save_planted
 
 
@@ -105,7 +110,7 @@ def test_the_planted_induction_head_finds_its_keys_by_the_planted_previous_token
     for layer in (0, 1):
         for head, planted in enumerate(h for h in HEADS if h.layer == layer):
             place[planted.name] = (layer, head)
-    best = found.composition.iloc[0]
-    assert (best["earlier_layer"], best["earlier_head"]) == place["previous token"]
+    best = found.table.loc[found.table["k_composition"].idxmax()]
+    assert best["k_from"] == "L{}H{}".format(*place["previous token"])
     assert (best["layer"], best["head"]) == place["induction"]
     assert best["k_composition"] > 2 * best["k_random_p999"]

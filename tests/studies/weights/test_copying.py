@@ -9,8 +9,13 @@ from transformers import AutoModelForCausalLM
 import headscope as hs
 from headscope.errors import ModelError
 from headscope.models.load import load_model
-from headscope.studies.weights.copying import copying_scores, effective_embedding, token_map
-from headscope.studies.weights.factors import HeadFactors, head_factors
+from headscope.studies.weights import (
+    HeadFactors,
+    copying_scores,
+    effective_embedding,
+    head_factors,
+    token_map,
+)
 from tests.helpers.models import save_model
 
 
@@ -107,13 +112,6 @@ def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(norm
     rows = rows / rows.square().mean(-1, keepdim=True).sqrt()
     assert not torch.allclose(rows, embed.weight, atol=0.1)
     torch.testing.assert_close(found, rows, atol=1e-4, rtol=1e-3)
-
-
-def test_the_effective_embedding_of_some_tokens_is_theirs_of_all(gpt2_folder):
-    model = load_model(str(gpt2_folder), engine="lens")
-    some = torch.tensor([7, 3, 7, 90])
-    whole = effective_embedding(model)
-    torch.testing.assert_close(effective_embedding(model, some), whole[some])
 
 
 def test_reading_the_effective_embedding_leaves_the_model_as_it_was(gpt2_folder):

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
 
 from headscope.errors import ModelError
 from headscope.models.load import load_model
-from headscope.studies.weights.factors import head_factors
+from headscope.studies.weights import head_factors
 
 
 def test_they_are_transformer_lens_own_processed_weights(normed_folder):

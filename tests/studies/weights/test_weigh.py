@@ -16,11 +16,12 @@ from headscope.cli import app, main
 from headscope.corpus.shipped import MINI, data_folder
 from headscope.errors import ModelError, RunError
 from headscope.models.load import load_model
+from headscope.studies.weights import head_factors, k_composition
 from tests.helpers.models import save_model
 
 COLUMNS = (
-    "layer head ov_copying ov_copying_mlp0 ov_norm write_norm write_dim qk_rank ov_rank "
-    "write_alike write_cosine k_from k_composition k_random_mean k_random_p999"
+    "layer head ov_copying ov_copying_mlp0 qk_rank ov_rank k_from k_composition k_random_mean "
+    "k_random_p999"
 ).split()
 BESIDE = ["primary", "relation", "mass", "k_from_relation"]
 
@@ -30,33 +31,28 @@ def mini():
     return hs.weights(MINI)
 
 
-def test_a_row_per_head_and_one_per_pair_for_every_layout(normed_folder):
+def test_a_row_per_head_for_every_layout(normed_folder):
     found = hs.weights(str(normed_folder))
-    assert found.heads.columns.tolist() == COLUMNS
-    assert list(zip(found.heads["layer"], found.heads["head"], strict=True)) == [
+    assert found.table.columns.tolist() == COLUMNS
+    assert list(zip(found.table["layer"], found.table["head"], strict=True)) == [
         (layer, head) for layer in range(2) for head in range(4)
     ]
-    assert len(found.composition) == 16
-    assert len(found.writes) == 2 * 6
-    first, second = found.heads.iloc[:4], found.heads.iloc[4:]
+    first, second = found.table.iloc[:4], found.table.iloc[4:]
     assert first["ov_copying_mlp0"].isna().all()
     assert (first["k_from"] == "").all()
-    assert second.drop(columns=["write_alike"]).notna().all(axis=None)
+    assert second.notna().all(axis=None)
     # bounds of the scores
-    assert found.heads["ov_copying"].abs().max() <= 1
-    assert found.heads["write_dim"].between(1, 8).all()
-    assert found.composition["k_composition"].between(0, 1).all()
+    assert found.table["ov_copying"].abs().max() <= 1
+    assert second["k_composition"].between(0, 1).all()
 
 
-def test_the_best_earlier_head_is_the_one_of_the_composition_table(mini):
-    for row in mini.heads.query("layer > 0").itertuples():
-        own = mini.composition.query("layer == @row.layer and head == @row.head")
-        best = own.loc[own["k_composition"].idxmax()]
-        assert row.k_from == f"L{best['earlier_layer']:.0f}H{best['earlier_head']:.0f}"
-        assert row.k_composition == best["k_composition"]
-    for row in mini.heads.itertuples():
-        own = mini.writes.query("layer == @row.layer and (head == @row.head or other == @row.head)")
-        assert row.write_cosine == own["write_cosine"].max()
+def test_the_best_earlier_head_has_the_largest_score(mini):
+    scores = k_composition(head_factors(load_model(MINI, device="cpu", engine="lens")))
+    for row in mini.table.query("layer > 0").itertuples():
+        own = scores[: row.layer, :, row.layer, row.head]
+        assert row.k_composition == own.max().item()
+        earlier = divmod(int(own.argmax()), own.shape[1])
+        assert row.k_from == "L{}H{}".format(*earlier)
 
 
 def test_minis_induction_heads_compose_with_its_previous_token_head_and_copy_behind_the_first_mlp(
@@ -65,7 +61,7 @@ def test_minis_induction_heads_compose_with_its_previous_token_head_and_copy_beh
     """Which heads those are, patterns alone say: the last checkpoint's masses."""
     masses = pd.read_csv(data_folder() / "mini" / "emergence.csv")
     masses = masses[masses["step"] == masses["step"].max()]
-    found = mini.heads.merge(masses, on=["layer", "head"])
+    found = mini.table.merge(masses, on=["layer", "head"])
     previous = found.loc[found["previous"].idxmax()]
     induction = found[found["induction"] > 0.6]
     others = found[found["layer"].isin(induction["layer"]) & (found["induction"] < 0.2)]
@@ -80,14 +76,14 @@ def test_minis_induction_heads_compose_with_its_previous_token_head_and_copy_beh
 
 def test_minis_embedding_itself_shows_no_copying(mini):
     """Its first MLP recodes tokens: what reads the plain embedding misjudges every later head."""
-    assert (mini.heads.query("layer > 0")["ov_copying"] < 0.2).all()
+    assert (mini.table.query("layer > 0")["ov_copying"] < 0.2).all()
 
 
 def test_a_loaded_model_and_its_name_give_the_same_and_the_seed_moves_the_baseline_alone(mini):
     again = hs.weights(load_model(MINI, device="cpu", engine="lens"), seed=1)
     baseline = ["k_random_mean", "k_random_p999"]
-    pd.testing.assert_frame_equal(mini.heads.drop(columns=baseline), again.heads[COLUMNS[:-2]])
-    assert (mini.heads["k_random_p999"] != again.heads["k_random_p999"]).all()
+    pd.testing.assert_frame_equal(mini.table.drop(columns=baseline), again.table[COLUMNS[:-2]])
+    assert (mini.table["k_random_p999"] != again.table["k_random_p999"]).all()
 
 
 def test_one_layer_of_one_head_has_no_pairs(tokenizer, tmp_path):
@@ -98,11 +94,9 @@ def test_one_layer_of_one_head_has_no_pairs(tokenizer, tmp_path):
     GPT2LMHeadModel(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     found = hs.weights(str(tmp_path))
-    assert found.heads.columns.tolist() == COLUMNS
-    assert found.heads[["k_from", "write_alike"]].to_numpy().tolist() == [["", ""]]
-    assert found.heads[["k_composition", "write_cosine"]].isna().all(axis=None)
-    assert found.composition.empty
-    assert found.writes.empty
+    assert found.table.columns.tolist() == COLUMNS
+    assert found.table["k_from"].tolist() == [""]
+    assert found.table["k_composition"].isna().all()
 
 
 def test_rotary_and_grouped_models_say_what_their_scores_leave_out(normed_folder, layout):
@@ -122,10 +116,10 @@ def tiny_run(tokenizer, tmp_path_factory):
 
 
 def test_the_patterns_of_a_run_stand_beside_the_weights(tiny_run):
-    found = hs.weights(tiny_run).heads
+    found = hs.weights(tiny_run).table
     assert found.columns.tolist() == [*COLUMNS, *BESIDE]
     run = hs.load(tiny_run)
-    patterns = run.heads.set_index(["layer", "head"])
+    patterns = run.table.set_index(["layer", "head"])
     for row in found.itertuples():
         own = patterns.loc[(row.layer, row.head)]
         assert (row.primary, row.relation) == (own["primary"], own["relation"])
@@ -133,9 +127,9 @@ def test_the_patterns_of_a_run_stand_beside_the_weights(tiny_run):
         if row.layer == 1:
             source = patterns.loc[(0, int(row.k_from.removeprefix("L0H")))]
             assert row.k_from_relation == source["relation"]
-    pd.testing.assert_frame_equal(found, hs.weights(run).heads)
+    pd.testing.assert_frame_equal(found, hs.weights(run).table)
     plain = hs.weights(run.info["places"]["model"])
-    pd.testing.assert_frame_equal(found[COLUMNS], plain.heads)
+    pd.testing.assert_frame_equal(found[COLUMNS], plain.table)
 
 
 def test_a_run_whose_model_has_changed_or_that_never_had_one_is_refused(tiny_run):
@@ -151,35 +145,26 @@ def test_a_run_whose_model_has_changed_or_that_never_had_one_is_refused(tiny_run
         hs.weights(tiny_run, revision="main")
 
 
-def test_the_command_prints_each_table_with_the_warning(tiny_run):
-    for table, word in (("heads", "K-comp."), ("composition", "earlier"), ("writes", "cosine")):
-        result = CliRunner().invoke(app, ["study", "weights", str(tiny_run), "--table", table])
-        assert result.exit_code == 0, result.output
-        assert word in result.output
-        assert "copying alone is no label" in result.output
-    shown = CliRunner().invoke(app, ["study", "weights", "--help"]).output
-    assert "copying alone is no label" in " ".join(shown.split())
-
-
-def test_the_command_exports_what_the_library_returns(tiny_run, tmp_path):
+def test_the_command_prints_and_writes_what_the_library_returns(tiny_run, tmp_path):
     found = hs.weights(tiny_run)
+    out = tmp_path / "new" / "weights.csv"
+    done = CliRunner().invoke(app, ["study", "weights", str(tiny_run), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "copying alone is no label" in done.output
+    pd.testing.assert_frame_equal(
+        pd.read_csv(out)[COLUMNS], found.table[COLUMNS], rtol=1e-4, check_dtype=False
+    )
     printed = CliRunner().invoke(app, ["study", "weights", str(tiny_run), "--format", "json"])
-    rows = json.loads(printed.output)
-    assert len(rows) == 8
+    rows = json.loads(printed.output)["table"]
     assert list(rows[0]) == [*COLUMNS, *BESIDE]
     assert rows[0]["ov_copying_mlp0"] is None
-    out = tmp_path / "new" / "pairs.csv"
-    arguments = ["study", "weights", str(tiny_run), "--table", "composition", "--out", str(out)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
-    pd.testing.assert_frame_equal(pd.read_csv(out), found.composition, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["./nowhere"], "no such folder"),
-        (["mini", "--out", "heads.txt"], "choose .csv, .json"),
-        (["mini", "--out", "heads.csv", "--format", "json"], "asks for csv, and --format for json"),
+        (["mini", "--out", "heads.txt"], "choose .csv"),
         (["mini", "--revision", "main"], "is a local model"),
     ],
 )

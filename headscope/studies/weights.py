@@ -1,0 +1,433 @@
+"""Evidence on heads from the weights alone: OV copying, effective ranks and K-composition.
+
+Layer norms are folded into the weights on copies, as TransformerLens does (`fold_ln`,
+`center_writing_weights` and `center_unembed`). Biases, the division by the length of the input and
+norms of queries and keys belong to no matrix and are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+from headscope.arguments import either, takes
+from headscope.errors import ModelError
+from headscope.heads import head_name
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.models.load import Model
+from headscope.runs.reopen_model import Again, model_of
+from headscope.runs.resolve import A_MODEL, A_RUN, run_named, the_model
+from headscope.views.study import StudyResult
+
+LAYER_NORMS, RMS_NORMS = ("LN", "LNPre"), ("RMS", "RMSPre")
+DRAWS = 64
+CHUNK = 4096
+WARNING = (
+    "copying alone is no label: GPT-2's negative head L11H10, which lowers the logit of the token "
+    "it attends to, has a published copying score of +0.996"
+)
+ROTARY = "rotary embedding: K-composition is computed at distance 0"
+GROUPS = "query heads of one group share their keys and values, and so part of their scores"
+QK_NORM = "K-composition leaves out the norms of queries and keys"
+COPYING = {"ov_copying": "embedding", "ov_copying_mlp0": "after the first MLP"}
+
+
+@takes(model=either(A_RUN, A_MODEL))
+def weights(
+    model: Any,
+    *,
+    revision: str | None = None,
+    bos: str | None = None,
+    seed: int = 0,
+    progress: Progress = True,
+    **again: Unpack[Again],
+) -> StudyResult:
+    """Read OV copying, effective ranks and K-composition of every head from its weights.
+
+    The table has a row per head: `ov_copying` in [−1, 1] by the embedding, and `ov_copying_mlp0` by
+    the token after the first MLP (NaN in layer 0); the effective ranks `qk_rank` and `ov_rank` in
+    [1, d_head]; `k_from`, the earlier head with the largest `k_composition`, with the mean and the
+    99.9th percentile for random matrices. For a run also `primary`, `relation` and `mass` of the
+    head, and `k_from_relation`, the relation of `k_from`.
+
+    Args:
+        model: a name as for `classify`, a run or its folder, or a model loaded with
+            `engine="lens"`.
+        revision: branch, tag or commit on the hub.
+        bos: as for `classify`, for a model without a BOS token. No text is read.
+        seed: seeds the random matrices of the baseline.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the steps done and the steps in all.
+        again: `source`, the run's model or its new path; `device`, `cpu` (the default), `cuda` or
+            `auto`.
+
+    Raises:
+        ModelError: the model cannot be loaded, or its norms cannot be folded.
+        RunError: the run has no model, or its weights have changed since.
+    """
+    source, device = again.get("source"), again.get("device", "cpu")
+    run = run_named(model, revision=revision, source=source)
+    with progress_bar(progress, "reading weights", unit="steps") as bar:
+        if run is not None:
+            loaded = model_of(run, source=source, engine="lens", device=device)
+        elif isinstance(model, Model):
+            loaded = the_model(model, revision=revision)
+        else:
+            device = device if isinstance(model, str) else "auto"  # a model in memory stays there
+            loaded = the_model(model, revision=revision, device=device, bos=bos, engine="lens")
+        advance = Steps(bar, 4).advance
+        factors = head_factors(loaded)
+        advance()
+        chance = random_composition(factors, seed=seed)
+        advance()
+        pairs = k_composition(factors)
+        advance()
+        table = _table(loaded, factors, pairs, chance)
+        advance()
+    if run is not None:
+        patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
+        names = map(head_name, patterns["layer"], patterns["head"])
+        relation_of = dict(zip(names, patterns["relation"], strict=True))
+        table = table.merge(patterns, how="left")
+        table = table.assign(k_from_relation=table["k_from"].map(relation_of).fillna(""))
+    above = int((pairs > chance.p999).sum())
+    total = int(pairs.isfinite().sum())
+    return StudyResult(
+        title=f"{loaded.name}: evidence on {len(table)} heads from the weights",
+        table=table,
+        summary=(f"{above} of {total} pairs exceed the 99.9th percentile of random K-composition",),
+        notes=_notes(loaded),
+        draw=_figure,
+    )
+
+
+def _table(model: Model, factors: HeadFactors, pairs: Tensor, chance: Chance) -> pd.DataFrame:
+    after = copying_scores(factors, token_map(model, after_mlp=True))
+    after[0] = torch.nan  # block 0 reads the embedding, before its MLP
+    query_key, value_output = effective_ranks(factors)
+    layer, head = (index.ravel() for index in np.indices(after.shape))
+    columns = {
+        "ov_copying": copying_scores(factors, token_map(model)),
+        "ov_copying_mlp0": after,
+        "qk_rank": query_key,
+        "ov_rank": value_output,
+    }
+    table = pd.DataFrame(
+        {"layer": layer, "head": head}
+        | {name: values.double().numpy().ravel() for name, values in columns.items()}
+    )
+    # earlier heads first, so that the first of equal ones is taken
+    scores = pairs.double().numpy().reshape(len(table), len(table)).T
+    best = np.nan_to_num(scores, nan=-1).argmax(1)
+    found = np.isfinite(scores).any(1)
+    names = [head_name(*place) for place in zip(layer.tolist(), head.tolist(), strict=True)]
+    return table.assign(
+        k_from=[names[index] if known else "" for index, known in zip(best, found, strict=True)],
+        k_composition=np.where(found, scores[np.arange(len(table)), best], np.nan),
+        k_random_mean=chance.mean,
+        k_random_p999=chance.p999,
+    )
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    rotary = getattr(model.bridge.cfg, "positional_embedding_type", None) == "rotary"
+    normed = any("q_norm" in block.attn._modules for block in model.bridge.blocks)
+    grouped = model.key_value_heads < model.heads
+    conditions = ((True, WARNING), (rotary, ROTARY), (grouped, GROUPS), (normed, QK_NORM))
+    return tuple(note for holds, note in conditions if holds)
+
+
+@dataclass(frozen=True)
+class HeadFactors:
+    """The folded matrices of all query heads, in float32 on the CPU.
+
+    A row vector x of the residual stream gives the query `x @ query`, the key `x @ key` and the
+    output `x @ value @ output`. Query heads of a group have the group's keys and values.
+    """
+
+    query: Float[Tensor, "layer head d_model d_head"]
+    key: Float[Tensor, "layer head d_model d_head"]
+    value: Float[Tensor, "layer head d_model d_value"]
+    output: Float[Tensor, "layer head d_value d_model"]
+    free: int
+    """Dimensions of the residual stream: d_model, or d_model − 1 if the mean is taken out."""
+
+    def writes(self) -> Float[Tensor, "layer head d_value d_model"]:
+        """R W_O with W_V = QR, which has the same Frobenius norms and products as W_V W_O."""
+        small: Tensor = torch.linalg.qr(self.value, mode="r").R
+        return small @ self.output
+
+    def key_reads(self) -> Float[Tensor, "layer head d_model d_head"]:
+        """W_K Rᵀ with W_Q = QR, which has the same norms and products as W_K W_Qᵀ."""
+        small: Tensor = torch.linalg.qr(self.query, mode="r").R
+        return self.key @ small.transpose(-1, -2)
+
+
+def head_factors(model: Model) -> HeadFactors:
+    """The folded matrices of a model.
+
+    Raises:
+        ModelError: its norms cannot be folded into its matrices, or a layer has no Q, K, V and O.
+    """
+    check_foldable(model)
+    parts = [_layer(model, layer) for layer in range(model.layers)]
+    query, key, value, output = (torch.stack(matrices) for matrices in zip(*parts, strict=True))
+    return HeadFactors(query, key, value, output, query.shape[-2] - writes_centred(model))
+
+
+def check_foldable(model: Model) -> None:
+    kind = getattr(model.bridge.cfg, "normalization_type", None)
+    if kind not in LAYER_NORMS + RMS_NORMS:
+        raise ModelError(
+            f"{model.name}: its norms are of the kind {kind!r}; the weights are read through "
+            f"{', '.join(LAYER_NORMS + RMS_NORMS)} only"
+        )
+    blocks = [block._modules for block in model.bridge.blocks]
+    placed = all("ln1" in block and "ln1_post" not in block for block in blocks)
+    folds = getattr(model.bridge.adapter, "supports_fold_ln", True)
+    if not (placed and folds and "ln_final" in model.bridge._modules):
+        raise ModelError(
+            f"{model.name}: the norms of a {model.architecture} do not fold into its heads' "
+            "matrices: that takes a norm before attention, none behind it, and an architecture for "
+            "which TransformerLens folds; headscope classify needs no folding"
+        )
+
+
+def reads_centred(model: Model) -> bool:
+    return model.bridge.cfg.normalization_type in LAYER_NORMS
+
+
+def writes_centred(model: Model) -> bool:
+    # TransformerLens calls the last norm of models with RMSNorm throughout `final_rms` too
+    return reads_centred(model) and not getattr(model.bridge.cfg, "final_rms", False)
+
+
+def gain(model: Model, norm: Any) -> Float[Tensor, " d_model"] | float:
+    weight = getattr(norm, "weight", None)
+    if weight is None:
+        return 1.0
+    offset = 1.0 if getattr(model.bridge.cfg, "rmsnorm_uses_offset", False) else 0.0
+    return plain(weight) + offset
+
+
+def plain(weight: Tensor) -> Tensor:
+    """A weight as float32 on the CPU, without gradients."""
+    return weight.detach().to("cpu", torch.float32)
+
+
+def centre(weight: Tensor, dim: int) -> Tensor:
+    """A weight less its mean along one dimension."""
+    return weight - weight.mean(dim, keepdim=True)
+
+
+def _layer(model: Model, layer: int) -> tuple[Tensor, ...]:
+    """Q, K, V [head d_model d_head] and O [head d_head d_model] of one layer."""
+    block = model.bridge.blocks[layer]
+    candidates = [getattr(block.attn, f"W_{name}", None) for name in "QKVO"]
+    matrices = [plain(matrix) for matrix in candidates if isinstance(matrix, Tensor)]
+    if len(matrices) < len(candidates) or any(matrix.ndim != 3 for matrix in matrices):
+        raise ModelError(f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head")
+    scale = gain(model, block.ln1)
+    scale = scale[:, None] if isinstance(scale, Tensor) else scale
+    reads = [scale * matrix for matrix in matrices[:3]]
+    if reads_centred(model):
+        reads = [centre(matrix, -2) for matrix in reads]
+    output = centre(matrices[3], -1) if writes_centred(model) else matrices[3]
+    return (*(_per_query_head(model, layer, matrix) for matrix in reads), output)
+
+
+def _per_query_head(model: Model, layer: int, matrix: Tensor) -> Tensor:
+    """Query head h reads the key/value head h // (heads per group)."""
+    groups = matrix.shape[0]
+    if model.heads % groups:
+        raise ModelError(
+            f"{model.name}: layer {layer} has {groups} key/value heads, which do not divide its "
+            f"{model.heads} query heads"
+        )
+    return matrix.repeat_interleave(model.heads // groups, 0)
+
+
+def copying_scores(
+    factors: HeadFactors, tokens: Float[Tensor, "out in"]
+) -> Float[Tensor, "layer head"]:
+    """Re(Σλ) / Σ|λ| over the eigenvalues of each head's full OV circuit, in [−1, 1].
+
+    1 for a head that raises the tokens it attends to, −1 for one that lowers them (Elhage et al.
+    2021, "Detecting Copying Behavior"); NaN for a head without output. W_O W_U W_E W_V has the same
+    nonzero eigenvalues as the circuit, whose size is vocabulary × vocabulary.
+
+    Args:
+        factors: the folded matrices.
+        tokens: W_U W_E, from `token_map`.
+    """
+    circuit = factors.output.double() @ tokens.double() @ factors.value.double()
+    values: Tensor = torch.linalg.eigvals(circuit)
+    return values.sum(-1).real / values.abs().sum(-1)
+
+
+def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in"]:
+    """W_U W_E, summed over the vocabulary, with W_U folded and centred.
+
+    Args:
+        model: a loaded model.
+        after_mlp: use the residual stream after block 0; see `effective_embedding`.
+
+    Raises:
+        ModelError: its norms do not fold, or it embeds and unembeds different vocabularies.
+    """
+    check_foldable(model)
+    unembedding = folded_unembedding(model)
+    embedding = effective_embedding(model) if after_mlp else plain(model.bridge.W_E)
+    if len(embedding) != unembedding.shape[1]:
+        raise ModelError(
+            f"{model.name}: it embeds {len(embedding)} tokens and unembeds "
+            f"{unembedding.shape[1]}; copying needs the same ones"
+        )
+    total = torch.zeros(unembedding.shape[0], embedding.shape[1], dtype=torch.float64)
+    for start in range(0, len(embedding), CHUNK):
+        some = slice(start, start + CHUNK)
+        total += unembedding[:, some].double() @ embedding[some].double()
+    return total
+
+
+@torch.inference_mode()
+def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
+    """The normalised residual stream after block 0, with its attention and positions set to 0.
+
+    Wang et al. 2022 (section 3.1) measure copying after the first MLP, because in GPT-2 that MLP
+    recodes the embedding.
+    """
+    bridge = model.bridge
+    token_ids = torch.arange(model.vocabulary_size)
+    blocks: list[Tensor] = []
+
+    def erase(activation: Tensor, hook: Any) -> Tensor:
+        return torch.zeros_like(activation)
+
+    def take(residual: Tensor, hook: Any) -> None:
+        blocks.append(plain(residual[:, 0]))
+        raise StopAtLayerException(residual)
+
+    hooks = [("blocks.0.attn.hook_out", erase), ("blocks.0.hook_out", take)]
+    if "pos_embed" in bridge._modules:
+        hooks.insert(0, ("pos_embed.hook_out", erase))
+    for start in range(0, len(token_ids), CHUNK):
+        some = token_ids[start : start + CHUNK]
+        bridge.run_with_hooks(
+            some[:, None].to(model.device), fwd_hooks=hooks, return_type=None, use_cache=False
+        )
+    rows = torch.cat(blocks)
+    if reads_centred(model):
+        rows = centre(rows, -1)
+    # padding of the vocabulary has rows of zeros
+    return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
+
+
+def folded_unembedding(model: Model) -> Float[Tensor, "d_model token"]:
+    scale = gain(model, model.bridge.ln_final)
+    weight = plain(model.bridge.W_U)
+    weight = weight * (scale[:, None] if isinstance(scale, Tensor) else scale)
+    if writes_centred(model):
+        weight = centre(weight, 0)
+    return centre(weight, 1)
+
+
+class Chance(NamedTuple):
+    """K-composition of heads with random matrices."""
+
+    mean: float
+    p999: float
+
+
+def k_composition(factors: HeadFactors) -> Float[Tensor, "earlier source layer head"]:
+    """‖W_OV¹ W_QK²ᵀ‖ / (‖W_OV¹‖ ‖W_QK²‖) for each head 2 and earlier head 1, in [0, 1]; else NaN.
+
+    W_OV = W_V W_O, W_QK = W_Q W_Kᵀ, Frobenius norms (Elhage et al. 2021, "Three Kinds of
+    Composition"; TransformerLens' `all_composition_scores("K")`). Two unrelated heads score about
+    1/√d_model. Rotary embeddings are as at distance 0.
+    """
+    writes, reads = factors.writes(), factors.key_reads()
+    layers, heads = writes.shape[:2]
+    scores = torch.full((layers, heads, layers, heads), torch.nan)
+    for later in range(layers):
+        for earlier in range(later):
+            scores[earlier, :, later] = compositions(writes[earlier], reads[later])
+    return scores
+
+
+def compositions(
+    writes: Float[Tensor, "source d_value d_model"], reads: Float[Tensor, "head d_model d_head"]
+) -> Float[Tensor, "source head"]:
+    """‖write read‖ / (‖write‖ ‖read‖) for every pair; NaN if one of them is 0."""
+    (source, d_value, _), (head, _, d_head) = writes.shape, reads.shape
+    product = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)
+    norms = product.reshape(source, d_value, head, d_head).square().sum((1, 3)).sqrt()
+    return norms / torch.outer(torch.linalg.matrix_norm(writes), torch.linalg.matrix_norm(reads))
+
+
+def random_composition(factors: HeadFactors, *, seed: int = 0) -> Chance:
+    """K-composition of heads of the same shapes with normal random matrices.
+
+    A low bar: a third of the pairs of `mini` exceed its 99.9th percentile, since all trained heads
+    prefer some directions.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    d_head, d_value = factors.query.shape[-1], factors.value.shape[-1]
+
+    def draw(columns: int) -> Tensor:
+        return torch.randn(1, DRAWS, factors.free, columns, generator=generator)
+
+    value, output = draw(d_value), draw(d_value).transpose(-1, -2)
+    random = HeadFactors(draw(d_head), draw(d_head), value, output, factors.free)
+    scores = compositions(random.writes()[0], random.key_reads()[0]).double()
+    return Chance(float(scores.mean()), float(scores.quantile(0.999)))
+
+
+def effective_ranks(factors: HeadFactors) -> tuple[Tensor, Tensor]:
+    """Effective ranks of the QK and OV circuits, `[layer head]` each, in [1, d_head].
+
+    exp(−Σ p log p) of the singular values' shares p of their sum (Roy and Vetterli 2007, definition
+    1), without rotary positions. NaN for a circuit that is 0.
+    """
+    return (
+        _effective_rank(factors.query, factors.key),
+        _effective_rank(factors.value, factors.output.transpose(-1, -2)),
+    )
+
+
+def _effective_rank(
+    read: Float[Tensor, "layer head d_model d_head"],
+    write: Float[Tensor, "layer head d_model d_head"],
+) -> Float[Tensor, "layer head"]:
+    # the triangles of the QR decompositions have the singular values of read @ writeᵀ
+    triangles = [torch.linalg.qr(side.double(), mode="r").R for side in (read, write)]
+    values = torch.linalg.svdvals(triangles[0] @ triangles[1].transpose(-1, -2))
+    shares = values / values.sum(-1, keepdim=True)
+    rank: Tensor = torch.special.entr(shares).sum(-1).exp()
+    return rank
+
+
+def _figure(result: StudyResult) -> Figure:
+    """OV copying by layer and head: red if a head raises the tokens it attends to."""
+    table = result.table
+    layers, heads = (int(table[axis].max()) + 1 for axis in ("layer", "head"))
+    figure = Figure(figsize=(2.4 + 0.6 * heads, 1.6 + 0.28 * layers), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (column, title) in zip(panels, COPYING.items(), strict=True):
+        values = table.pivot(index="layer", columns="head", values=column).to_numpy(float)
+        image = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("head")
+    panels[0].set_ylabel("layer")
+    figure.colorbar(image, ax=panels, label="OV copying")
+    figure.suptitle(result.title.split(":")[0].replace("$", r"\$"), fontsize=9)
+    return figure
