@@ -72,7 +72,6 @@ def oracles(windows: Sequence[Window], relations: Collection[str]) -> tuple[Orac
         heads.append(_oracle(f"coreference/{name}", partial(referring, rule=rule)))
     for name in PAIRS:
         heads.append(_oracle(f"semantic/{name}", partial(related_words, name=name)))
-    heads += [Oracle(name, (name,), _POINTED, partners=pointed) for name in _POINTED]
     return tuple(oracle for oracle in heads if oracle.name in relations)
 
 
@@ -122,17 +121,6 @@ def related_words(reading: WindowFeatures, name: str) -> Table:
     table = np.array([[key in listed.get(query, ()) for key in lemmas] for query in lemmas], bool)
     table = table.reshape(len(words), len(words)) & (noun[:, None] == noun[None, :])
     return np.asarray(table & known & reading.seen)
-
-
-def pointed(reading: WindowFeatures) -> Table:
-    """The words that arrows point to: of a question, in whatever format, to what it asks for."""
-    words, arrows = reading.words, reading.window.arrows.take(reading.window.arrows.right)
-    table = np.zeros((len(words),) * 2, bool)
-    table[np.searchsorted(words.last, arrows.query), np.searchsorted(words.last, arrows.last)] = 1
-    return table
-
-
-_POINTED = ("filter/inline", "filter/lines", "binding/held")
 
 
 def _anaphor(mentions: MentionTable) -> _Mentions:
