@@ -128,11 +128,13 @@ def _table(model: Model, factors: HeadFactors, pairs: Tensor, chance: Chance) ->
     # earlier heads first, so that the first of equal ones is taken
     scores = pairs.double().numpy().reshape(len(table), len(table)).T
     best = np.nan_to_num(scores, nan=-1).argmax(1)
-    found = np.isfinite(scores).any(1)
-    names = [head_name(*place) for place in zip(layer.tolist(), head.tolist(), strict=True)]
+    has_source = np.isfinite(scores).any(1)
+    names = list(map(head_name, layer.tolist(), head.tolist()))
     return table.assign(
-        k_from=[names[index] if known else "" for index, known in zip(best, found, strict=True)],
-        k_composition=np.where(found, scores[np.arange(len(table)), best], np.nan),
+        k_from=[
+            names[index] if known else "" for index, known in zip(best, has_source, strict=True)
+        ],
+        k_composition=np.where(has_source, scores[np.arange(len(table)), best], np.nan),
         k_random_mean=chance.mean,
         k_random_p999=chance.p999,
     )
