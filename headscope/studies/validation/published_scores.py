@@ -205,19 +205,6 @@ PUBLISHED = {
     **_ATLAS,
 }
 """By the name of the metric. All of them have another stimulus than a run."""
-NO_COUNTERPART = {
-    "end_token_random": "looks as many tokens ahead as a word has pieces, where there is no word",
-    "headkv_retrieval": "the code that made these was not found: their definition is not known",
-    "sec_retrieval_head_wu24_2048": "copies while decoding; published for some of the heads alone",
-    "rha_needle_": "looks at a number between marks, asked for in the very words beside it, so "
-    "that heads that follow what repeats score too; its scoring was not read to the end",
-    "filter_aie": "a causal effect of patching, on tasks of filtering lists, which no run has",
-    "duo_attention_gate_": "learned gates of key/value heads, which no run measures",
-    "maps_": "a list of the first heads, without scores of the others",
-    "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
-    "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
-}
-"""Published scores that nothing here is held against, by the beginning of their names: why."""
 
 
 def read_scores(path: Path, model: str = "") -> pd.DataFrame:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from docs.generate import NO_COUNTERPART
 from headscope.corpus.shipped import data_folder
 from headscope.studies.validation.published_scores import (
-    NO_COUNTERPART,
     PUBLISHED,
     SHIPPED,
     SOURCES,
