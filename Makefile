@@ -2,7 +2,7 @@
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
-# make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery film".
+# make pictures: the pictures of the documentation, by a headless browser, or NAMES="gallery live".
 # make pages: the documentation's pages of measured models, after make atlas; RUNS=FOLDER adds one of a run.
 # make lists: the lists that stand in README.md and elsewhere as the code has them.
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.

@@ -1,9 +1,8 @@
 """Makes the pictures of these pages anew: `make pictures`, or `python -m docs.pictures NAME…`.
 
 Those of pages are taken by a headless browser, with the atlases that ship: nothing of a model is
-measured for them. `live` loads SmolLM2, `film` classifies five small models. Two figures are made
-by hand: `languages.png` shows planted heads of the tests, and `docs/effects.md` has the command of
-`label-free.png`, with `--figure`.
+measured for them. `live` loads SmolLM2. Two figures are made by hand: `languages.png` shows planted
+heads of the tests, and `docs/effects.md` has the command of `label-free.png`, with `--figure`.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ INDUCTION_HEAD = "L18H6"
 """Of SmolLM2, with the largest lift of its induction heads."""
 OBJECT_HEAD = "L10H1"
 """Of SmolLM2, the one that README tells of."""
-SHARES = (0.0, 0.3, 0.5, 0.75, 1.0)
-"""Of mini's weights in each model of the film; the rest is random."""
 A4 = (794, 1123)
 """Pixels of a sheet at 96 to an inch."""
 
@@ -109,23 +106,6 @@ def live(out: Path) -> None:
 
 
 @picture
-def film(out: Path) -> None:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        revisions = [stage.name for stage in _between(folder / "mini")]
-        headscope(
-            *("sweep", "run", "--models", folder / "mini", "--out", folder / "stages"),
-            *("--revisions", ",".join(revisions), "--max-tokens", "4000", "--no-twin"),
-            *("--no-examples", "--quiet"),
-        )
-        page_file = folder / "stages.html"
-        headscope("sweep", "emergence", folder / "stages", "--film", page_file)
-        with _page(page_file, width=1000) as page:
-            page.read(f"go({len(SHARES) - 1})")
-            shot(page, out, height=620)
-
-
-@picture
 def thresholds(out: Path) -> None:
     headscope("draw", "atlas", "atlas:mini", "--kind", "thresholds", "--out", out, "--overwrite")
 
@@ -171,30 +151,6 @@ def _opened(
     with opened_at(address, Path(folder), width=width, scheme=scheme) as page:
         page.scheme(scheme)
         yield page
-
-
-def _between(folder: Path) -> Iterator[Path]:
-    """Folders of models on the way from random weights to those of mini."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    from headscope.corpus.shipped import data_folder
-
-    source = data_folder() / "mini"
-    weights = load_file(source / "model.safetensors")
-    generator = torch.Generator().manual_seed(0)
-    for share in SHARES:
-        stage = folder / f"step{round(4000 * share)}"
-        stage.mkdir(parents=True)
-        for file in source.iterdir():
-            if file.suffix in (".json", ".txt"):
-                (stage / file.name).write_bytes(file.read_bytes())
-        mixed = {
-            name: share * value + (1 - share) * 0.02 * torch.randn(value.shape, generator=generator)
-            for name, value in weights.items()
-        }
-        save_file(mixed, stage / "model.safetensors", metadata={"format": "pt"})
-        yield stage
 
 
 def main() -> None:

@@ -71,8 +71,8 @@ MORE = {
     "languages": ("--types", "positional"),
 }
 OF_MINI = ("classify", "sweep", "function_vectors")
-"""Commands that are asked of `mini` too, which is larger: one, what films are made of, and one that
-needs a model of words."""
+"""Commands that are asked of `mini` too, which is larger: two, and one that needs a model of
+words."""
 NEVER = ("serve",)
 """Commands that never end if their input is sound: they get bad input."""
 
@@ -154,7 +154,7 @@ def save_adapter(folder: Path) -> None:
 def command_lines(desk: Desk) -> Iterator[list[str]]:
     """Every command on every kind of model, text and run that it takes, each written elsewhere."""
     arguments = sound(desk)
-    for name in sorted(FUNCTIONS, key="film".__eq__):  # a film is of a sweep that was made before
+    for name in FUNCTIONS:
         words = [*arguments[name], *MORE.get(name, ())]
         if name in NEVER:
             yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))

@@ -102,24 +102,15 @@ def emergence(
     call: StudyCall,
     sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
     width: Width = None,
-    film: Annotated[
-        Path | None,
-        typer.Option(help="The atlas along the revisions with a slider: a .html file, no network."),
-    ] = None,
     format: Printed = Format.table,
 ) -> None:
     """Say how many heads of each type exist at each revision of a sweep."""
     call.check()
-    check_targets((film, HTML), overwrite=call.overwrite)
-    from headscope.runs.folder import encoded
     from headscope.runs.listing import write_heads
-    from headscope.studies.sweep.film import film_html
-    from headscope.studies.sweep.sweep_cells import read_sweep_cells
     from headscope.studies.sweep.sweep_result import emergence_lines
 
     counts = call.result()
-    page = {} if film is None else {film: encoded(film_html(sweep, read_sweep_cells(sweep)))}
-    files = call.write(counts, page)
+    files = call.write(counts)
     if format is Format.table:
         print_rich(emergence_lines(counts.counts))
         say_written(files)

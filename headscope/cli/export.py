@@ -10,7 +10,7 @@ import typer
 
 from headscope.cli import complete
 from headscope.cli.app import command
-from headscope.cli.files import HTML, PICTURES, check_targets, draw, say_written
+from headscope.cli.files import PICTURES, check_targets, draw, say_written
 from headscope.cli.options import Overwrite, Quiet, Run, Width
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import shown_progress
@@ -66,29 +66,6 @@ def atlas(
     inches = width_of(width)
     figure = load(run).figure(kind.value, width=inches, head=head, x=x, y=y)
     write_file(out, draw(figure, out), overwrite=overwrite)
-    say_written([out])
-
-
-@command(
-    DRAW,
-    "How do heads change along the revisions of a sweep?",
-    "headscope draw film runs/stages --out stages.html",
-    is_new=True,
-)
-def film(
-    sweep: Annotated[Path, typer.Argument(help="A sweep's folder.")],
-    out: Annotated[Path, typer.Option(help="A .html file, which asks no network.")] = Path(
-        "film.html"
-    ),
-    overwrite: Overwrite = False,
-) -> None:
-    """Draw the atlas along the revisions of a sweep, as one page with a slider."""
-    check_targets((out, HTML), overwrite=overwrite)
-    from headscope.runs.folder import encoded
-    from headscope.studies.sweep.film import film_html
-    from headscope.studies.sweep.sweep_cells import read_sweep_cells
-
-    write_file(out, encoded(film_html(sweep, read_sweep_cells(sweep))), overwrite=overwrite)
     say_written([out])
 
 

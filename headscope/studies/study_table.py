@@ -210,7 +210,6 @@ STUDIES: tuple[StudyRow, ...] = (
         question="At which revision do heads of each type appear?",
         examples=(
             "headscope sweep emergence runs/stages --figure stages.pdf",
-            "headscope sweep emergence runs/stages --film stages.html",
             "headscope sweep emergence runs/stages --format csv",
         ),
         tables=(Table("emergence"),),

@@ -26,7 +26,6 @@ FOLDERS = {"classify", "sweep", "languages", "headvis"}
 OTHERS = {
     "gallery": "",
     "pack": "",
-    "film": ".html",
     "atlas": ".pdf",
     "show": ".html",
     "report": ".html",

@@ -122,7 +122,7 @@ def test_a_path_that_names_no_file_is_refused_in_every_command_that_writes_one(d
     files = [
         (name, each)
         for name, each in options(Path)
-        if each.name in ("out", "figure", "html", "film") and (name, each.name) not in
+        if each.name in ("out", "figure", "html") and (name, each.name) not in
         {(folder, "out") for folder in FOLDERS}
     ]  # fmt: skip
     for name, option in files:

@@ -35,7 +35,7 @@ LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 """Any text may be a token's, and flags have no values."""
 PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
 """What fails for a cell of a sweep is named in its table, and the other cells go on: exit code 1."""
-SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html", "film": ".html"}
+SUFFIXES = {"out": ".csv", "figure": ".png", "html": ".html"}
 CORPORA = ["bad.conllu", "wide.txt"]
 
 
@@ -50,7 +50,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
-        "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"], "film": ["swept"],
+        "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],

@@ -164,7 +164,6 @@ TAKEN = {
     "explain": "MODEL --corpus TEXT --windows 8 --rank 0 --each none --no-twin --out rules.csv",
     "verify": "RUN --as bert-base",
     "draw atlas": "RUN --out atlas.png",
-    "draw film": "SWEEP",
     "export gallery": "RUN --light",
     "export atlas": "RUN",
     "export headvis": "RUN --heads L0H3 --sequences 4",

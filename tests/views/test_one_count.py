@@ -23,7 +23,6 @@ from headscope.serve.live import Live
 from headscope.serve.live_page import _data
 from headscope.statistics.tags import countable_types
 from headscope.studies.compare.compare_result import compare_html
-from headscope.studies.sweep.film import film_frame
 from headscope.studies.sweep.sweep_cells import (
     COMPLETE,
     PLAN,
@@ -202,8 +201,7 @@ def of_a_sweep(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     cell = counted(Cell("m", "step1", (), "run"), run.heads, types)
     (row,) = cell_table([cell]).to_dict("records")
     assert {name: cell.primary[name] for name in (NI, UN)} == {name: row[name] for name in (NI, UN)}
-    frame = film_frame(run)
-    return dict(Counter(frame["types"]))
+    return {name: cell.primary[name] for name in (NI, UN)}
 
 
 def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:

@@ -97,16 +97,6 @@ class Sweep(Study):
         """
         return Emergence(by_revision(self.cells))
 
-    def film(self) -> str:
-        """Its atlases along the revisions as one HTML page with a slider.
-
-        Raises:
-            RunError: no run is complete, or revisions have different shapes.
-        """
-        from headscope.studies.sweep.film import film_html
-
-        return film_html(self.out, self.cells)
-
     def figure(self) -> Figure:
         """As that of `emergence`."""
         return self.emergence().figure()
