@@ -313,8 +313,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="patch",
-        function="patch.prompt_patching:patch",
-        result="patch.patch_result:Patching",
+        function="patch:patch",
         group=STUDY,
         is_new=True,
         question="Which heads and edges decide between two prompts?",
@@ -324,9 +323,7 @@ STUDIES: tuple[StudyRow, ...] = (
             "headscope study patch atlas:smollm2 --clean 'The keys are' --corrupt 'The key is' "
             "--answer ' lost' --wrong ' missing' --heads all --out patches.csv",
         ),
-        tables=(Table("patch", "patches"),),
-        lines="patch.patch_result:patch_lines",
-        python_only=("metric",),
+        tables=(Table("patch"),),
     ),
     StudyRow(
         name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"

@@ -1,1 +1,0 @@
-"""Effects of single heads and edges on one prompt, by activations from another."""
