@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
     from headscope.studies.anatomy.published import published_shapes as published_shapes
-    from headscope.studies.validation.translator import save_translator as save_translator
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import Study as Study

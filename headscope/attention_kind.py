@@ -1,7 +1,7 @@
 """Kinds of attention: which keys a query may see, and what follows from that.
 
-A window, a tokenizer's frame, a model and its engine carry a kind, and ask it whatever differs
-between a decoder, an encoder and attention from one text to another.
+A window, a tokenizer's frame, a model and its engine carry a kind, which describes whatever differs
+between a decoder and an encoder.
 """
 
 from __future__ import annotations
@@ -32,28 +32,14 @@ class AttentionKind:
     """
 
     name: str
-    stack: str
-    """Name of the stack that has it in a model with an encoder and a decoder."""
-    letter: str
-    """Letter of that stack in the names of its heads, such as `D2H3`."""
     sees_future: bool = False
-    """True where a query sees keys after it."""
-    sees_source: bool = False
-    """True where the queries are a target's and the keys those of its source; both stand in one
-    window, the source before the target."""
-
-    @property
-    def two_sided(self) -> bool:
-        """True where keys stand on both sides of a query's own place.
-
-        Distances count in both directions there, and padding must be hidden from queries.
-        """
-        return self.sees_future or self.sees_source
+    """True if a query sees keys after it: distances then count in both directions, and padding must
+    be hidden from queries."""
 
     @property
     def predicts_next(self) -> bool:
-        """True where a position may be asked for the token after it, which it has not seen."""
-        return not self.two_sided
+        """True if a position can predict the token after it, which it has not seen."""
+        return not self.sees_future
 
     def row_end(self, query: Positions, length: int) -> Int[ndarray, ...]:
         """The number of keys in each query's row: those before this position, and no others.
@@ -109,12 +95,11 @@ class AttentionKind:
         return np.asarray((key[1] < query[0]) | after)
 
 
-CAUSAL = AttentionKind("causal", "decoder", "D")
-BIDIRECTIONAL = AttentionKind("bidirectional", "encoder", "E", sees_future=True)
-CROSS = AttentionKind("cross", "cross-attention", "X", sees_source=True)
+CAUSAL = AttentionKind("causal")
+BIDIRECTIONAL = AttentionKind("bidirectional", sees_future=True)
 
-KINDS = {kind.name: kind for kind in (BIDIRECTIONAL, CAUSAL, CROSS)}
-"""Every kind by name, in the order in which the stacks of a model with several come."""
+KINDS = {kind.name: kind for kind in (BIDIRECTIONAL, CAUSAL)}
+"""Every kind by name."""
 
 
 def kind_of(attention_kind: AttentionKind | str) -> AttentionKind:

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.arguments import MODEL, Kind, made_by, maybe, takes
-from headscope.attention_kind import AttentionKind
-from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
-from headscope.errors import NothingAskedError
 from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
-from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar, silent
+from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar
 from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.readable import readable
 from headscope.measure.run_windows import BASELINE_TOKENS, RunWindows, run_windows
@@ -30,8 +27,8 @@ from headscope.relations.effects import effects_of
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.checkpoint import RunCheckpoint
-from headscope.runs.finish import finish, finish_joined, resume, run_facts
-from headscope.runs.provenance import describe_input, join_readings
+from headscope.runs.finish import finish, resume, run_facts
+from headscope.runs.provenance import describe_input
 from headscope.runs.recorded_paths import shorten_paths
 from headscope.runs.room import check_stated_room
 from headscope.runs.workplace import CHECKPOINT, check_free, workplace
@@ -112,10 +109,7 @@ def classify(
     ):
         task = _Task(model, corpora, settings, own_relations, backend or InProcess(), bar)
         target = None if out is None or work is None else _Target(Path(out), work, overwrite)
-        opened = _open(task, target)
-        if opened.parts:
-            return _write(_join(task, opened), target)
-        result, prepared = _classify(task, opened, target, tell)
+        result, prepared = _classify(task, _open(task, target), target, tell)
         return _write(result, prepared.target, prepared.checkpoint)
 
 
@@ -200,7 +194,7 @@ def _open(task: _Task, target: _Target | None) -> Model:
         check_free(target.folder, overwrite=target.overwrite or unfinished)
         check_stated_room(target.folder, task.model, task.settings, task.relations)
     model = task.backend.open(task.model, **task.settings.loading())
-    if task.settings.writes and not model.parts:  # of a pair the decoder predicts
+    if task.settings.writes:
         refuse_encoder(model, "classify --writes")
     return model
 
@@ -208,7 +202,7 @@ def _open(task: _Task, target: _Target | None) -> Model:
 def _classify(
     task: _Task, model: Model, target: _Target | None, on_message: OnMessage
 ) -> tuple[Result, _Prepared]:
-    """The result of a model with one kind of attention, and what it was prepared from."""
+    """The result, and what it was prepared from."""
     loaded = _choose(task, model)
     windows = run_windows(model, loaded.relations, loaded.effects, task.corpora, loaded.settings)
     task.clock.lap("survey")
@@ -224,8 +218,7 @@ def _choose(task: _Task, model: Model) -> _Loaded:
     settings = replace(task.settings, max_length=longest)
     relations = _relations(task, model)
     task.clock.lap("load")
-    # of an encoder with a decoder, the decoder's heads alone
-    writes = settings.writes and model.attention_kind.predicts_next and not task.relations
+    writes = settings.writes and not task.relations
     effects = effects_of(settings.types, relations) if writes else []
     return _Loaded(model, settings, relations, effects)
 
@@ -253,7 +246,6 @@ def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loa
     if loaded.effects:
         return replace(loaded, precision=PrecisionCheck(WIDE, "what heads write is measured"))
     if not isinstance(task.model, str | Path):
-        # the stacks of an encoder with a decoder are such, and share a network
         return replace(loaded, precision=PrecisionCheck(loaded.model.dtype, IN_MEMORY))
     if reason := reason_for_wide(loaded.model):
         return replace(loaded, precision=PrecisionCheck(WIDE, reason))
@@ -348,8 +340,7 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
     task.clock.lap("twin" if settings.twin else "measure")
     text_loss, loss_notes = check_loss(
         counts,
-        # most text that one side of a translation is read of is none
-        () if loaded.model.side else sample.windows,
+        sample.windows,
         task.backend.token_losses,
         vocabulary=loaded.model.vocabulary_size,
         seed=settings.seed,
@@ -418,43 +409,9 @@ def _judge(task: _Task, loaded: _Loaded, prepared: _Prepared, measured: _Measure
     return replace(result, info=info, source=loaded.model.origin)
 
 
-def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint | None = None) -> Run:
+def _write(result: Result, target: _Target | None, checkpoint: RunCheckpoint) -> Run:
     """The run, written to its folder where there is one."""
     run = Run.of(result)
     if target is not None:
-        folder, overwrite = target.folder, target.overwrite
-        if checkpoint is None:
-            finish_joined(target.work, run, folder, report=run.report, overwrite=overwrite)
-        else:
-            finish(checkpoint, run, folder, report=run.report, overwrite=overwrite)
+        finish(checkpoint, run, target.folder, report=run.report, overwrite=target.overwrite)
     return run
-
-
-def _join(task: _Task, model: Model) -> Result:
-    """Classify the readings of a model one by one, and join them.
-
-    The encoder reads the text as an encoder does, with keys on both sides. The decoder reads it as
-    a causal model does, with the same text as its source. Across, each sentence of an aligned
-    corpus is read with its translation. Of such a corpus the encoder reads the source and the
-    decoder the target.
-
-    Raises:
-        NothingAskedError: nothing can be asked of any reading.
-    """
-    results: dict[AttentionKind, Result | str] = {}
-    all_relations: list[Relation] = []
-    for reading in model.readings:
-        kind, relations = reading.attention_kind, _relations(task, reading)
-        all_relations += relations
-        if not relations:
-            results[kind] = f"nothing was asked of the {kind.stack}"
-            continue
-        corpora = asked_corpora(
-            readable(side_of(task.corpora, reading.side), seed=task.settings.seed)
-        )
-        part = _Task(reading, corpora, task.settings, relations, task.backend, task.progress)
-        try:
-            results[kind], _ = _classify(part, task.backend.open(reading), None, silent)
-        except NothingAskedError as error:
-            results[kind] = f"the text holds nothing to ask: {error}"
-    return join_readings(model, results, all_relations, task.corpora, task.settings)

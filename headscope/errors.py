@@ -29,11 +29,7 @@ class ModelError(HeadscopeError):
 
 
 class CorpusError(HeadscopeError):
-    """A corpus file cannot be read; the message names the file and the line."""
-
-
-class NothingAskedError(CorpusError):
-    """A corpus can be read and holds nothing that the relations ask about."""
+    """A corpus file cannot be read, or has no text for any relation; the message names the file."""
 
 
 class PatternError(HeadscopeError):

@@ -22,7 +22,7 @@ from headscope.arguments import (
 from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
 from headscope.errors import HeadscopeError
 from headscope.runs import store
-from headscope.runs.listing import list_heads
+from headscope.runs.listing import list_heads, selected_heads
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
@@ -72,7 +72,7 @@ class Run(Result):
         Raises:
             ChoiceError: the run scored no such type.
         """
-        return by_name(list_heads(self, type), self.head_names)
+        return by_name(list_heads(self, type))
 
     @takes(head=maybe(KINDS["head"]), text=maybe(TEXT), layer=maybe(whole(0)))
     def show(
@@ -81,7 +81,6 @@ class Run(Result):
         text: str | None = None,
         *,
         layer: int | None = None,
-        target: str | None = None,
         device: str = "auto",
         source: Any = None,
     ) -> AttentionView | LayerView:
@@ -101,7 +100,7 @@ class Run(Result):
         # what draws is slow to import
         from headscope.views.show import show
 
-        return show(self, head, text, target=target, device=device, source=source)
+        return show(self, head, text, device=device, source=source)
 
     def report(self, *, light: bool = False) -> str:
         """The visual report as one HTML page; see `headscope.views.report`.
@@ -177,9 +176,7 @@ class Run(Result):
             ChoiceError: the run scored no such type or relation.
             HeadscopeError: no head has such a tag; or the run has no such head.
         """
-        from headscope.runs.bridge_hooks import bridge_heads
-
-        return bridge_heads(self, heads)
+        return selected_heads(self, heads)
 
     @takes(heads=NAME, bridge=maybe(MODEL))
     def hooks(

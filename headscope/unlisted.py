@@ -23,7 +23,6 @@ _OLD_HOMES = dict(
 ) | {
     "gallery": "headscope.views.gallery",
     "published_shapes": "headscope.studies.anatomy.published",
-    "save_translator": "headscope.studies.validation.translator",
 }
 """Names of an older headscope, which are reached otherwise now, and the module of each."""
 

@@ -86,9 +86,9 @@ def heads(
     selected = list_heads(loaded, type)
     if format is Format.table:
         untold = undecided(loaded.heads, loaded.evidence)["said"]
-        partial = by_name(partial_sinks(loaded.evidence, loaded.rules), loaded.head_names)
+        partial = by_name(partial_sinks(loaded.evidence, loaded.rules))
         labelled = with_shown_relations(selected, loaded.evidence)
-        print_rich(head_lines(labelled, untold, loaded.head_names, partial["mass"]))
+        print_rich(head_lines(labelled, untold, partial["mass"]))
         if loaded.preliminary:
             say(loaded.preliminary)
     else:
@@ -193,10 +193,10 @@ def why(
     or a setting has a model with shipped results read, too.
     """
     from headscope.errors import HeadscopeError
-    from headscope.heads import check_head
+    from headscope.heads import parse_head
 
     for name in heads or ():
-        check_head(name)
+        parse_head(name)
     if heads_file is not None:
         from headscope.studies.answers.heads_file import heads_of_file
 
@@ -235,10 +235,6 @@ def show(
     model: ModelOrRun,
     head: Head,
     text: Annotated[str, typer.Argument(help="Any text.")],
-    target: Annotated[
-        str | None,
-        typer.Option(help="What the decoder reads, for a head across such as X0H1."),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="A .html, .png, .svg or .pdf file; the terminal if none.")
     ] = None,
@@ -251,9 +247,7 @@ def show(
     check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
     from headscope.views.show import show as show_head
 
-    view = show_head(
-        model, head, text, target=target, source=source, revision=revision, device=device
-    )
+    view = show_head(model, head, text, source=source, revision=revision, device=device)
     if out is None:
         print_rich(view.grid())
         return

@@ -53,10 +53,9 @@ def named_corpora() -> dict[str, Path]:
     """Shipped corpora by the names that `--corpus` takes.
 
     >>> list(named_corpora())
-    ['gum', 'controlled', 'gold', 'aligned', 'structure']
+    ['gum', 'controlled', 'gold', 'structure']
     """
-    folders = [data_folder() / name for name in ("aligned", "structure")]
-    corpora = [*shipped_corpora(), *built_corpora(), *folders]
+    corpora = [*shipped_corpora(), *built_corpora(), data_folder() / "structure"]
     return {path.stem: path for path in corpora}
 
 

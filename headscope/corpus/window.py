@@ -34,11 +34,7 @@ class Question:
 
 
 PADDING = -1
-"""Behind the end of a window whose padding must be hidden: no token's number, as these are not."""
-NOTHING = -2
-"""At position 0 of the windows of a model whose texts begin with no token of their own."""
-START = -3
-"""Where the decoder begins, in a window of a source with its target."""
+"""Behind the end of a window whose padding must be hidden; no token has this number."""
 
 _Positions = Int[ndarray, " item"]
 
@@ -252,10 +248,6 @@ class Window:
     """Which of its tokens each of them may see."""
     ends: int = 0
     """Tokens behind its text: 1 where one closes it, such as `[SEP]`; those that end a template."""
-    source: int = 0
-    """Where its target begins, behind the source that this looks at; 0 for a text by itself."""
-    links: Int[ndarray, "link 2"] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    """Words of the source and the target that translate each other, as rows of `words`."""
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Tokens of the vocabulary that stand nowhere in it, to compare with; none in text."""
     begins: int = 1
@@ -274,21 +266,19 @@ class Window:
 
     @property
     def closing(self) -> int:
-        """The place of the token that closes it, or the source of its target; −1 for none."""
-        return self.source - 1 if self.source else len(self) - 1 if self.ends else -1
+        """Position of the token that closes it; −1 for none."""
+        return len(self) - 1 if self.ends else -1
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def keys_seen(self, query: _Positions) -> _Positions:
-        """Number of tokens that each query may look at: of the source alone, where there is one.
+        """Number of tokens that each query may attend to.
 
         Args:
             query: positions.
         """
-        source = np.full(len(query), self.source)
-        ends = source if self.source else self.attention_kind.row_end(query, len(self))
-        return ends - int(self.tokens[0] == NOTHING)
+        return self.attention_kind.row_end(query, len(self))
 
     def cut(self, length: int) -> Window:
         """The window's first tokens, with the words and mentions that lie among them whole."""

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.errors import NothingAskedError
+from headscope.errors import CorpusError
 from headscope.measure.contested_sampling import MAX_CONTESTED, first_excerpts, take_contested
 from headscope.relations.contested import (
     BUILT,
@@ -24,7 +24,6 @@ from headscope.relations.contested import (
     rule_picks,
     with_parts,
 )
-from headscope.relations.cross_attention_heuristics import ACROSS, DIAGONALS
 from headscope.relations.effect import of_attention, sum_names
 from headscope.relations.heuristics import (
     ALL_RULES,
@@ -87,9 +86,7 @@ class BaselineHits:
     def best_offset_rate(self) -> float:
         """The same of rules that are a fixed distance."""
         back, forward = (slice(start, start + OFFSETS) for start in (1, len(EARLIER)))
-        first = len(ALL_RULES) - len(ACROSS)  # across, distances from the diagonal
-        across = slice(first, first + DIAGONALS)
-        best = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward, across))
+        best = max(self.right[:, offsets].sum(0).max() for offsets in (back, forward))
         return float(best / self.queries.sum())
 
     def best_rule(self, heuristic: ChosenBaseline) -> str:
@@ -163,11 +160,11 @@ def fit_baselines(
         budget: tokens of further text that may be taken, and half as many of made sentences.
 
     Raises:
-        NothingAskedError: all are relations of one's own whose keys come after their queries.
+        CorpusError: all are relations of one's own whose keys come after their queries.
     """
     notes = [note for relation in relations if (note := backward(relation, windows))]
     if notes and len(notes) == len(relations):
-        raise NothingAskedError("; ".join(notes))
+        raise CorpusError("; ".join(notes))
     tested = [relation for relation in relations if relation.baseline is not None]
     rare = [relation for relation in tested if EXCERPT.name in relation.stimuli]
     excerpts, remaining_text = first_excerpts(rare, windows, remaining_text, budget // 4)

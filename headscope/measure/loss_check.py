@@ -20,7 +20,7 @@ from torch import nn
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.window import Window
 from headscope.errors import ModelError, first_line
-from headscope.models.layout.dimensions import attention_kinds
+from headscope.models.layout.dimensions import attention_kind
 from headscope.models.load import Model
 
 WINDOWS = 8
@@ -236,7 +236,7 @@ def _losses(
     hook = unembed.register_forward_pre_hook(select_rows)
     try:
         tokens = torch.from_numpy(sequence).long()[None].to(network.device)
-        options = {"use_cache": False} if CAUSAL in attention_kinds(network.config) else {}
+        options = {"use_cache": False} if attention_kind(network.config) == CAUSAL else {}
         logits = network(tokens, **options).logits[0]
     finally:
         hook.remove()

@@ -28,30 +28,25 @@ DOCUMENTS = 8
 def add_mean(
     profile: Profile,
     layer: int,
-    window: Window,
     first: int,
     pattern: Float[Tensor, "head query key"],
 ) -> None:
     """Add the rows of a window's first `SIDE` queries to the sums.
 
-    Of a target on its source the queries are counted from where the target begins.
-
     Args:
         profile: the sums.
         layer: its place among those that are read.
-        window: the text.
         first: position of the first row in the window.
         pattern: attention of the rows on the window's keys from its beginning on.
     """
-    row = first - window.source
-    count = min(SIDE - row, pattern.shape[1])
+    count = min(SIDE - first, pattern.shape[1])
     if count <= 0:
         return
-    part = pattern[:, :count, : min(SIDE, window.source or SIDE)].double().cpu().numpy()
+    part = pattern[:, :count, :SIDE].double().cpu().numpy()
     sums = profile.mean[layer].reshape(-1, SIDE, SIDE)  # a view: the sums are added in place
-    sums[:, row : row + count, : part.shape[-1]] += grained(part)
+    sums[:, first : first + count, : part.shape[-1]] += grained(part)
     if layer == 0:
-        profile.mean_queries[row : row + count] += 1
+        profile.mean_queries[first : first + count] += 1
 
 
 def mean_patterns(profile: Profile) -> Float[ndarray, "layer head query key"] | None:

@@ -67,8 +67,7 @@ class ProfileRows:
                 continue
             length = min(LONG, len(self.batch.windows[row]))
             # the first token has nowhere to look
-            before = max(1, self.batch.windows[row].source)
-            first, end = max(before, tile.queries.start), min(length, tile.queries.stop)
+            first, end = max(1, tile.queries.start), min(length, tile.queries.stop)
             if first >= end:
                 continue
             queries = slice(first - tile.queries.start, end - tile.queries.start)
@@ -92,32 +91,28 @@ class ProfileRows:
         window, index = self.batch.windows[row], self.batch.profiled[row]
         length, end = min(LONG, len(window)), first + pattern.shape[1]
         distance, inside = _by_key(pattern, first, window.sentence_of_token[: pattern.shape[-1]])
-        # a target's queries stand where they would beside their source
-        aligned_first = first - window.source + 1 if window.source else first
-        if window.attention_kind.two_sided:
-            distance = _absolute_distance(pattern, aligned_first)
+        if window.attention_kind.sees_future:
+            distance = _absolute_distance(pattern, first)
         profile.distance[layer] += _numpy(distance.sum(-1))
         profile.sentence[layer] += _numpy(inside.sum(-1))
         entropy = -(pattern * logs).sum(-1)
         row_end = window.attention_kind.row_end(np.arange(first, end), length)
         others = torch.from_numpy(row_end - 1).to(pattern)
-        if window.source:
-            others = torch.full_like(others, window.source - 1)
         _add_row_sums(profile, layer, others, (pattern[..., 0], row_sums(pattern)), entropy)
         if self.sinks:
             profile.sink[layer] += _numpy((1 - pattern.sum(-1)).sum(-1))
         later_keys = pattern[..., 1:]
         # diagonal d of `rest` starts where both the query and the key are past the first token
-        forward = FORWARD_OFFSETS if window.attention_kind.two_sided else 0
+        forward = FORWARD_OFFSETS if window.attention_kind.sees_future else 0
         for offset in range(min(OFFSETS, end - 1)):
-            sums = later_keys.diagonal(
-                offset=aligned_first - 1 - offset + forward, dim1=-2, dim2=-1
-            ).sum(-1)
+            sums = later_keys.diagonal(offset=first - 1 - offset + forward, dim1=-2, dim2=-1).sum(
+                -1
+            )
             profile.diagonal[layer, :, offset] += _numpy(sums)
-        add_mean(profile, layer, window, first, pattern)
+        add_mean(profile, layer, first, pattern)
         if layer == 0:
             profile.queries += end - first
-        if first < CORNER <= length and not window.source:
+        if first < CORNER <= length:
             corner = pattern.new_zeros(pattern.shape[0], CORNER, CORNER)
             corner[:, 0, 0] = first == 1  # the first token sees itself alone
             part = pattern[:, : CORNER - first, :CORNER]
@@ -137,8 +132,7 @@ class ProfileRows:
         if end < length:
             self.columns[row] = columns
             return
-        keys = self.batch.windows[row].source or length
-        count = max(1, round((keys - 1) * STRIPE_SHARE))
+        count = max(1, round((length - 1) * STRIPE_SHARE))
         stripes = columns.topk(count, dim=-1).values.sum(-1)
         self.profile.stripe[self.layer] += _numpy(stripes)
 

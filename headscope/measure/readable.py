@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headscope.arguments import KINDS, check
-from headscope.corpus.aligned import aligned_files
 from headscope.corpus.read import corpus_files
 from headscope.corpus.shipped import corpus_place, listed
 from headscope.errors import CorpusError
@@ -38,10 +37,7 @@ def readable(
     check("seed", seed, KINDS["seed"])
     corpora = listed(corpus)
     for name in corpora:
-        path = corpus_place(name)
-        if aligned_files(path):  # which says what is missing; a stack may read one side alone
-            continue
-        files = corpus_files([path])
+        files = corpus_files([corpus_place(name)])
         for file in files:
             if not os.access(file, os.R_OK):
                 raise CorpusError(f"{file}: cannot be read: permission denied")

@@ -19,7 +19,6 @@ from headscope.measure.tally import StoppedEarly
 from headscope.models.null_model import EVERY, EVERY_TEXT
 from headscope.relations.effect import Effect
 from headscope.relations.effects import prompt_kinds
-from headscope.relations.query_sampling import LONG
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
 from headscope.stimuli import build_stimuli
@@ -27,7 +26,6 @@ from headscope.stimuli.built import built_windows
 from headscope.stimuli.prompts import Prompts, prompt_windows
 from headscope.stimuli.stimulus import StimulusConfig, documents_beside
 from headscope.stimuli.text import TEXT, ReadLimits, TextWindows
-from headscope.stimuli.translations import TranslationWindows
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -114,9 +112,6 @@ def windows_of(
     stimuli = {stimulus for relation in relations for stimulus in relation.stimuli}
     length, seed = min(settings.max_length, model.longest_window), settings.seed
     limits: ReadLimits = {"max_tokens": settings.max_tokens, "max_documents": settings.documents}
-    if model.target is not None:
-        sides, length = (model.tokenizer, model.target), min(length, LONG // 2)
-        return TranslationWindows(corpora, *sides, max_length=length, **limits), []
     text = TextWindows(
         corpora if TEXT.name in stimuli else (),
         model.tokenizer,
@@ -139,8 +134,7 @@ def _fit_baselines(
     stream, tokens = iter(text), settings.max_tokens
     first = list(_up_to(stream, BASELINE_TOKENS))
     code = any(holds_code(window.arrows) for window in first)
-    is_foreign = bool(model.target or foreign_languages(text.paths.values()))
-    build = settings.built and not is_foreign
+    build = settings.built and not foreign_languages(text.paths.values())
     built = built_windows(model.tokenizer, settings.max_length, has_code=code) if build else ()
     searched = tokens * (SEARCHED_CODE if code else SEARCHED)
     remaining_text, budget = _up_to(text.remaining(), searched), tokens // (2 if code else 4)

@@ -58,7 +58,7 @@ def late_tiles(windows: Sequence[Window]) -> list[Tile]:
             len(window) if window.attention_kind.sees_future else None,
         )
         for i, window in enumerate(windows)
-        if _is_long_enough(window)
+        if len(window) >= SHORTEST
     ]
 
 
@@ -123,9 +123,4 @@ def without_sinks(
 
 def late_queries(windows: Sequence[Window]) -> Int[ndarray, " window"]:
     """Number of queries of each window that count for sink columns."""
-    return np.array([LATE if _is_long_enough(window) else 0 for window in windows], np.int64)
-
-
-def _is_long_enough(window: Window) -> bool:
-    """True where it is long enough; of a target the rows of whose source are empty it is not."""
-    return len(window) >= SHORTEST and not window.source
+    return np.array([LATE if len(window) >= SHORTEST else 0 for window in windows], np.int64)

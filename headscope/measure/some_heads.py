@@ -14,16 +14,13 @@ from headscope.relations.relation import Relation
 
 
 class SomeHeads(InProcess):
-    """Reads the layers of some heads in this process, and runs none after the last of them.
-
-    A model with an encoder and a decoder is read whole, stack by stack.
-    """
+    """Reads the layers of some heads in this process, and runs none after the last of them."""
 
     heads: Collection[tuple[int, int]] = ()
     """Layer and number of each; all are read before any are named."""
 
     def _read_part(self, model: Model) -> Model:
-        if not self.heads or model.parts or model.side:
+        if not self.heads:
             return model
         return with_some_layers(model, {layer for layer, _ in self.heads})
 

@@ -52,7 +52,7 @@ def padded_tokens(windows: Sequence[Window]) -> Int[Tensor, "window position"]:
     With −1 where queries would see it, as in an encoder: it must be hidden then.
     """
     longest, first = max(map(len, windows)), windows[0]
-    padding = PADDING if first.attention_kind.two_sided else first.tokens[0]
+    padding = PADDING if first.attention_kind.sees_future else first.tokens[0]
     ids = np.full((len(windows), longest), padding, first.tokens.dtype)
     for row, window in enumerate(windows):
         ids[row, : len(window)] = window.tokens

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headscope.attention_kind import CAUSAL, CROSS
+from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError, first_line
-from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.weights import quiet_logging
 
 TOKENS = 48
@@ -26,8 +26,8 @@ some times what two kernels on one device may differ by, as deep models add up r
 that are wrong are off by about the size of the numbers themselves."""
 REFERENCE = ("cpu", "meta")
 """Not compared: the one that is believed, and the one that computes nothing."""
-_PATTERNS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
-_STATES = ("last_hidden_state", "encoder_last_hidden_state")
+_PATTERNS = ("attentions",)
+_STATES = ("last_hidden_state",)
 
 Outputs = dict[str, Tensor]
 """What a network computes on a short text, by its name, on the processor."""
@@ -87,11 +87,8 @@ def _outputs(name: str, network: Any) -> Outputs:
     length = min(TOKENS, read_dimensions(name, network.config).context or TOKENS)
     tokens = torch.arange(length, device=embedding.device)[None] % len(embedding)
     options: dict[str, Any] = {"output_attentions": True}
-    kinds = attention_kinds(network.config)
-    if CAUSAL in kinds:
+    if attention_kind(network.config) == CAUSAL:
         options["use_cache"] = False
-    if CROSS in kinds:
-        options["decoder_input_ids"] = tokens
     try:
         with torch.inference_mode(), quiet_logging():
             output = network.base_model(tokens, **options)

@@ -10,7 +10,7 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.errors import ModelError
 from headscope.models.layout.table import LAYOUTS, find_layout
 
-ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kinds == (BIDIRECTIONAL,))
+ENCODERS = tuple(row.model_type for row in LAYOUTS if row.attention_kind == BIDIRECTIONAL)
 READ = (
     "headscope reads decoders such as gpt2 and llama (headscope check models lists all) and the "
     f"encoders {', '.join(ENCODERS)}; score_patterns scores patterns of any model"

@@ -17,7 +17,7 @@ from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.errors import ModelError, first_line
 from headscope.models.device import check_device
 from headscope.models.families import check_family
-from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
 from headscope.models.locate import title_of
@@ -137,8 +137,7 @@ def _check_causal(name: str, network: Any) -> None:
             f"{name}: some of its weights are on the meta device, which holds none; load it whole"
         )
     check_family(name, network.config.to_dict())
-    kinds = attention_kinds(network.config)
-    if network.get_output_embeddings() is None and CAUSAL in kinds:
+    if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
         raise ModelError(
             f"{name}: a {kind} predicts no next token; load it with AutoModelForCausalLM"
         )
@@ -177,7 +176,7 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
     if options.engine == "fused":
         raise ModelError(f"{name}: a {kind} is read by the lens engine; for the fused one {_PAIR}")
     _check_causal(name, network)
-    if BIDIRECTIONAL in attention_kinds(network.config):
+    if attention_kind(network.config) == BIDIRECTIONAL:
         raise ModelError(f"{name}: encoders are read by the fused engine; {_PAIR}")
     weight = network.get_input_embeddings().weight
     dtype = str(weight.dtype).removeprefix("torch.")

@@ -15,14 +15,12 @@ import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
-from headscope.heads import HeadNames
 from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, check_blob, find_checkpoint
 from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
 from headscope.models.engines.kernels import fuse_activations
-from headscope.models.engines.one_stack import decoder_start, with_stacks
 from headscope.models.engines.probe import check_patterns
 from headscope.models.families import check_family, explain_unread
 from headscope.models.gguf_cache import cache_model, cached_folder
@@ -57,14 +55,7 @@ class Model:
     """The hub's commit; empty for local files."""
     weights_sha256: dict[str, str]
     attention_kind: AttentionKind = CAUSAL
-    """Of its heads; of an encoder with a decoder that of the decoder."""
-    parts: tuple[Model, ...] = ()
-    """Encoder, decoder and cross-attention, where it has them, each as a model of its own."""
-    side: str = ""
-    """Of such a part the side of translated text that it reads, as in `headscope.corpus.aligned`;
-    empty of a model by itself, which reads any text."""
-    target: Tokenizer | None = None
-    """Of cross-attention, for what the decoder reads."""
+    """Of its heads."""
     others: tuple[int, ...] = ()
     """Of a hybrid the numbers of the layers that have no softmax attention."""
     notes: tuple[str, ...] = ()
@@ -81,27 +72,6 @@ class Model:
         Of an encoder every row is read whole, and of a longer window some rows are left out.
         """
         return min(self.context, LONGEST) if self.attention_kind.sees_future else self.context
-
-    @property
-    def readings(self) -> tuple[Model, ...]:
-        """What is read of it one after the other: each has one kind of attention, and one text."""
-        return self.parts or (self,)
-
-    @property
-    def head_names(self) -> HeadNames:
-        """Names of its heads."""
-        return HeadNames(
-            tuple(part.attention_kind.letter for part in self.parts),
-            tuple(part.layers for part in self.parts),
-        )
-
-    def at(self, layer: int) -> tuple[Model, int]:
-        """The reading that a layer belongs to, and its number there."""
-        for part in self.parts:
-            if layer < part.layers:
-                return part, layer
-            layer -= part.layers
-        return self, layer
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
@@ -217,13 +187,7 @@ def model_around(
     """
     fuse_activations(network)
     dimensions = read_dimensions(name, network.config)
-    bos = options.bos
-    if dimensions.stack_layers:
-        if options.chat:
-            raise ModelError(f"{name}: --chat is for models with a decoder alone; leave it out")
-        bos = decoder_start(name, network, backend, bos)
-    else:
-        dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
+    dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     kind = dimensions.attention_kind
     bos_notes: tuple[str, ...] = ()
     if bos is None and kind.predicts_next:
@@ -232,7 +196,7 @@ def model_around(
     tokenizer = Tokenizer(
         backend,
         name=name,
-        bos=bos,
+        bos=options.bos,
         rows=_embedding_rows(network),
         attention_kind=kind,
         chat=options.chat,
@@ -263,8 +227,6 @@ def model_around(
         ),
         **facts,
     )
-    if dimensions.stack_layers:
-        return with_stacks(model, backend)
     layers = model.attention_layers
     check_patterns(engine, name, model.heads, model.vocabulary_size, model.device, layers=layers)
     return model

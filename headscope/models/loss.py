@@ -205,13 +205,11 @@ def changeable_network_of(model: Model) -> Any:
 
 
 def plain_network_of(model: Model) -> Any:
-    """The plain Hugging Face network of a model with one kind of attention.
+    """The plain Hugging Face network of a model.
 
     Raises:
-        ModelError: it has an encoder and a decoder, or runs by another engine.
+        ModelError: it runs by another engine.
     """
-    if model.parts:
-        refuse_encoder(model, "what changes its heads")
     if not isinstance(model.engine, FusedEngine):
         why = f" ({model.notes[0]})" if model.notes else ""
         raise ModelError(

@@ -8,18 +8,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-)
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.errors import ModelError, RunError
 from headscope.heads import head_name, told_of
 from headscope.models.families import check_family
-from headscope.models.layout.dimensions import AttentionDimensions, attention_kinds
+from headscope.models.layout.dimensions import AttentionDimensions, attention_kind
 
 LONGEST = 512
 """Tokens of a window of an encoder's text at most: every row of so short a window is read whole."""
@@ -42,10 +37,7 @@ def network_class(name: str, config: Any) -> Any:
         ModelError: headscope does not read this family.
     """
     check_family(name, config.to_dict())
-    kinds = attention_kinds(config)
-    if CROSS in kinds:
-        return AutoModelForSeq2SeqLM
-    if CAUSAL in kinds:
+    if attention_kind(config) == CAUSAL:
         return AutoModelForCausalLM
     architecture = (config.architectures or [_WITH_MASKS])[0]
     if architecture.endswith(_WITH_MASKS) or architecture in _SAME_AS_MASKED:
@@ -64,7 +56,7 @@ def cut_note(
         context: its longest input.
     """
     longest = min(context, LONGEST)
-    if requested is None or requested <= longest or BIDIRECTIONAL not in dimensions.attention_kinds:
+    if requested is None or requested <= longest or dimensions.attention_kind != BIDIRECTIONAL:
         return ()
     return (f"windows of {requested:,} tokens were asked for; an encoder's are cut at {longest:,}",)
 
@@ -77,13 +69,8 @@ def refuse_encoder(model: Any, task: str) -> None:
         task: what was asked for, for the message: a key of `REFUSED`, or another thing.
 
     Raises:
-        ModelError: the model is an encoder, or has one beside its decoder.
+        ModelError: the model is an encoder.
     """
-    if model.parts:
-        raise ModelError(
-            f"{model.name}: {task} is about predicting the next token of one text, and a model "
-            f"with an encoder and a decoder ({model.architecture}) reads two; {_WORK}"
-        )
     if not model.attention_kind.predicts_next:
         reason = REFUSED.get(task, "it is about predicting the next token, which it does not")
         # a command may go by way of another, so all are named that this is true of
@@ -148,16 +135,16 @@ def check_head_exists(model: Any, layer: int, head: int) -> None:
 
     Args:
         model: a loaded model.
-        layer: its number in the model, counted through all stacks.
+        layer: its number in the model.
         head: its number in the layer.
 
     Raises:
         RunError: it has no such layer, or not so many heads, or that layer has no heads at all.
     """
-    name = head_name(layer, head, model.head_names)
+    name = head_name(layer, head)
     if layer in model.others:
         raise RunError(f"no head {name} in {model.name}: {told_of(model.others)}")
     last = model.attention_layers[-1]
     if layer > last or head >= model.heads:
-        last_name = head_name(last, model.heads - 1, model.head_names)
+        last_name = head_name(last, model.heads - 1)
         raise RunError(f"no head {name} in {model.name}; they go up to {last_name}")

@@ -85,7 +85,7 @@ class Tokenizer:
         return tokenizer
 
     def _chat_template(self, attention_kind: AttentionKind) -> ChatTemplate:
-        if attention_kind.two_sided:
+        if attention_kind.sees_future:
             raise ModelError(
                 f"{self.name}: --chat is for models that predict a next token, and this is none; "
                 "leave it out"
@@ -107,13 +107,6 @@ class Tokenizer:
             | frozenset(self._backend.added_tokens_decoder),
             text=(before, after),
         )
-
-    def framed(self, bos: int, bos_string: str, frame: Frame) -> Tokenizer:
-        """The same tokenizer for windows that begin and end in another way."""
-        tokenizer = copy.copy(self)
-        tokenizer.bos, tokenizer.bos_string, tokenizer.frame = bos, bos_string, frame
-        tokenizer._text = {bos: bos_string} if bos < 0 else {}  # no token of the vocabulary
-        return tokenizer
 
     def encode(self, document: Document) -> TokenizedDocument:
         """The document's tokens, without a beginning-of-text token."""

@@ -26,7 +26,7 @@ from headscope.models.integrity import (
     check_names,
     check_size,
 )
-from headscope.models.layout.dimensions import attention_kinds, read_dimensions
+from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.model_kinds import network_class
 from headscope.models.packages import missing_package
 from headscope.models.quantised import check_library, dequantised, quantised, where_quantised
@@ -187,7 +187,7 @@ def _from_pretrained(
             ignore_mismatched_sizes=True,
         )
     # what pools an encoder's last layer comes after all attention
-    if CAUSAL not in attention_kinds(config):
+    if attention_kind(config) != CAUSAL:
         info["missing_keys"] = [key for key in info["missing_keys"] if "pooler." not in key]
     return network, info
 

@@ -11,7 +11,6 @@ from headscope.arguments import Kind, made_by, takes
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
-    alignment,
     binding,
     code,
     concept_induction,
@@ -42,7 +41,6 @@ _SHIPPED = (
     syntactic.TYPE,
     coreference.TYPE,
     semantic.TYPE,
-    alignment.TYPE,
     code.TYPE,
     structure.TYPE,
     retrieval.TYPE,

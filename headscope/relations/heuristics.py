@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.cross_attention_heuristics import ACROSS, across_picks
 from headscope.relations.phrase_heuristics import PHRASE_RULES, by_phrase, nearest
 
 UPOS = (
@@ -66,11 +65,9 @@ ALL_RULES = (
     *_AHEAD,
     *(f"nearest-{name}-on-either-side" for name in CLASSES),
     "same-class-on-either-side",
-    *ACROSS,
 )
 """`EARLIER`, and behind them what an encoder's heads may follow too: each rule read from the end of
-the text (`later-first-VERB` is its last verb), and the nearest of a class on either side; last
-those of a target on its source."""
+the text (`later-first-VERB` is its last verb), and the nearest of a class on either side."""
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""
 
@@ -87,9 +84,6 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
     [-1, -1, 0, 1]
     """
     length, words = len(window), window.words
-    if window.attention_kind.sees_source:
-        none = np.full((len(ALL_RULES) - len(ACROSS), length), -1)
-        return np.concatenate([none, across_picks(window)])
     pick = np.full((len(EARLIER), length), -1)
     token = np.arange(length)
     for d in range(1, OFFSETS + 1):
@@ -107,7 +101,7 @@ def picks(window: Window) -> Int[ndarray, "rule position"]:
 def _ahead(window: Window, earlier: Int[ndarray, "rule position"]) -> Int[ndarray, "more position"]:
     """What the rules of `ALL_RULES` after those of `EARLIER` pick."""
     length, words, stop = len(window), window.words, window.stop
-    pick = np.full((len(ALL_RULES) - len(EARLIER) - len(ACROSS), length), -1)
+    pick = np.full((len(ALL_RULES) - len(EARLIER), length), -1)
     token = np.arange(length)
     for d in range(1, OFFSETS + 1):
         pick[d - 1, : max(0, stop - d)] = token[d : max(d, stop)]

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.attention_kind import BIDIRECTIONAL, CROSS
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.relations.alignment import DIAGONAL
 from headscope.relations.controls import other_keys
 from headscope.relations.pairs import Pairs, pairs
 from headscope.relations.relation import FindPairs, Relation, TagThresholds, draws_nothing
@@ -128,7 +127,6 @@ TYPE = HeadType(
     relations=tuple(RELATIONS),
     relations_by_kind={
         BIDIRECTIONAL: (*_BACK, _local(f"the {NEAR} tokens before and the {NEAR} after"), *AHEAD),
-        CROSS: (DIAGONAL,),
     },
     looks_at="the token 0 to 8 back, on text and on random tokens; the four tokens before",
     rivals="same query, other keys; for the four before, those before them",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.attention_kind import BIDIRECTIONAL, CROSS
-from headscope.corpus.window import NOTHING, Window
+from headscope.attention_kind import BIDIRECTIONAL
+from headscope.corpus.window import Window
 from headscope.relations.controls import keys_from
 from headscope.relations.delimiter import earlier_keys
 from headscope.relations.pairs import Pairs, no_pairs, pairs
@@ -29,11 +29,6 @@ SEPARATOR_FLOOR = 0.5
 SEPARATOR_SOURCE = (
     "more than half of a head's attention at rest; Clark et al. 2019 (3.2) find over half of "
     "BERT's attention in layers 6 to 10 on [SEP], and that changing it there changes little"
-)
-END_FLOOR = 0.5
-END_SOURCE = (
-    "more than half of a head's attention at rest; Ferrando & Costa-jussà 2021 find that attention "
-    "across rests on the source's end of sentence where nothing is needed of it"
 )
 COLUMN_FLOOR = 0.25
 COLUMN_SOURCE = (
@@ -56,25 +51,6 @@ def separator(window: Window) -> Pairs:
         if window.ends
         else no_pairs()
     )
-
-
-def source_end(window: Window) -> Pairs:
-    """Every query of the target with the token that closes the source."""
-    query = np.arange(window.source, len(window))
-    return pairs(query, np.full_like(query, window.source - 1)) if window.source else no_pairs()
-
-
-def source_start(window: Window) -> Pairs:
-    """Every query of the target with the token that opens the source, where one does."""
-    if not window.source or window.tokens[0] == NOTHING:
-        return no_pairs()
-    query = np.arange(window.source, len(window))
-    return pairs(query, np.zeros_like(query))
-
-
-def source_keys(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
-    """Same query, any other token of the source."""
-    return keys_from(np.arange(1, window.source - 1), targets, rng)
 
 
 def template(window: Window) -> Pairs:
@@ -132,21 +108,6 @@ TEMPLATE = Relation(
     of_template=True,
 )
 """Asked of texts in a chat template alone."""
-ACROSS = tuple(
-    Relation(
-        "sink",
-        name,
-        find,
-        source_keys,
-        TagThresholds(END_FLOOR, END_SOURCE, meaning, broad=True),
-        has_hits=False,
-    )
-    for name, find, meaning in (
-        ("source-end", source_end, "the token that closes the source"),
-        ("source-start", source_start, "the token that opens the source"),
-    )
-)
-"""Asked of heads from a target to its source."""
 RESTING = RELATIONS[1].id
 """What is summed where the patterns are read."""
 
@@ -156,7 +117,7 @@ TYPE = HeadType(
     colour="#b8b8b8",
     marker=".",
     relations=RELATIONS,
-    relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR), CROSS: ACROSS},
+    relations_by_kind={BIDIRECTIONAL: (*RELATIONS, SEPARATOR)},
     chat_relations=(TEMPLATE,),
     looks_at="a resting place: the first token, or an early position where its layer rests",
     rivals="same query, other keys",

@@ -85,9 +85,7 @@ class HeadType:
 
     def relations_of(self, attention_kind: AttentionKind) -> tuple[Relation, ...]:
         """What is asked of heads of a kind of attention."""
-        # a source is another text than the query's: no relation within one text is asked of it
-        default = () if attention_kind.sees_source else self.relations
-        return self.relations_by_kind.get(attention_kind, default)
+        return self.relations_by_kind.get(attention_kind, self.relations)
 
 
 class Floor(NamedTuple):

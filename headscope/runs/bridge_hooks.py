@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.corpus.window import Window
-from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
+from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.measure.study_windows import text_windows
 from headscope.models.in_memory import open_model
 from headscope.models.load import Model
-from headscope.runs.listing import Head, selected_heads
+from headscope.runs.listing import selected_heads
 from headscope.runs.reopen_model import model_of, text_of
 from headscope.statistics.result import Result
 
@@ -29,21 +29,6 @@ MEAN_TOKENS = 1_024
 """Tokens of text over which a head's mean output is taken."""
 
 
-def bridge_heads(run: Result, heads: str) -> list[Head]:
-    """Layers and numbers of heads, as TransformerLens' tools take them.
-
-    Raises:
-        RunError: the run is of an encoder and a decoder, which no bridge numbers as one.
-        HeadscopeError: see `selected_heads`.
-    """
-    if len(run.head_names):
-        raise RunError(
-            f"{run.name} has an encoder and a decoder, whose layers a TransformerBridge does not "
-            "number through: its heads have no such places"
-        )
-    return selected_heads(run, heads)
-
-
 def silencing_hooks(
     run: Result, heads: str, method: str, *, corpus: Corpora, bridge: Any, device: str
 ) -> list[Hook]:
@@ -53,7 +38,7 @@ def silencing_hooks(
     if method == "zero" and not (corpus is None and bridge is None):
         raise HeadscopeError("zero takes no means: leave out corpus and bridge, or take how='mean'")
     by_layer: dict[int, list[int]] = {}
-    for layer, head in bridge_heads(run, heads):
+    for layer, head in selected_heads(run, heads):
         by_layer.setdefault(layer, []).append(head)
     values: dict[int, Tensor] = {layer: torch.zeros(()) for layer in by_layer}
     if method == "mean":

@@ -7,22 +7,19 @@ sums are kept where they fit.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headscope.errors import HeadscopeError, RunError, WriteError
+from headscope.errors import RunError, WriteError
 from headscope.relations.relation import TagThresholds
 from headscope.runs.checkpoint import RunCheckpoint
-from headscope.runs.folder import RUN, is_run, readable_path, remove_own
+from headscope.runs.folder import RUN, is_run, readable_path
 from headscope.runs.room import check_room
 from headscope.runs.run_json import read_record
-from headscope.runs.store import save, save_by
-from headscope.runs.workplace import NEW, check_free
+from headscope.runs.store import save_by
+from headscope.runs.workplace import check_free
 from headscope.statistics.result import Result
 
 
@@ -53,35 +50,6 @@ def finish(
     except (RunError, WriteError) as error:
         raise checkpoint.stopped(error) from error
     checkpoint.remove()
-
-
-def finish_joined(
-    work: Path, run: Result, folder: Path, *, report: Callable[[], str], overwrite: bool
-) -> None:
-    """Write the run of a model with several readings, of which no sums are kept on the way.
-
-    Raises:
-        RunError: it cannot be written there; the message says where the whole run is instead.
-    """
-    try:
-        save_by(work, run, folder, report=report, overwrite=overwrite)
-    except (RunError, WriteError) as error:
-        remove_own(work / NEW)
-        other = _saved_elsewhere(run, folder, report)
-        if other is None:
-            raise
-        raise RunError(f"{error}; the whole run is kept in {other}, to be moved there") from error
-
-
-def _saved_elsewhere(run: Result, folder: Path, report: Callable[[], str]) -> Path | None:
-    """The run as a folder in a temporary one; None where it does not fit there either."""
-    with suppress(OSError):
-        temporary = Path(tempfile.mkdtemp(prefix="headscope-"))
-        try:
-            return save(run, temporary / (folder.name or "run"), report=report)
-        except HeadscopeError:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return None
 
 
 def resume(

@@ -58,7 +58,7 @@ def clearest_head(run: Result) -> str:
     """
     best = strongest(run.evidence)
     row = (best if len(best) else list_heads(run)).iloc[0]
-    return head_name(int(row["layer"]), int(row["head"]), run.head_names)
+    return head_name(int(row["layer"]), int(row["head"]))
 
 
 def tagged_types(run: Result) -> dict[str, list[Head]]:

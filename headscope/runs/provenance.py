@@ -1,19 +1,15 @@
-"""Facts of a run's input for `run.json`: enough to repeat it.
-
-Of a model with an encoder and a decoder the results of its readings are one run.
-"""
+"""Facts of a run's input for `run.json`: enough to repeat it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headscope.attention_kind import BIDIRECTIONAL, AttentionKind
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
-from headscope.errors import NothingAskedError
 from headscope.models.batching import batch_tokens_on
 from headscope.models.locate import title_of
 from headscope.relations import head_types, relations_of
@@ -21,8 +17,7 @@ from headscope.relations.relation import Relation
 from headscope.runs.recorded_paths import name_of, places_of
 from headscope.runs.run_json import ATTENTION_LAYERS
 from headscope.settings import MAX_TOKENS, Settings
-from headscope.statistics.merge import join
-from headscope.statistics.result import Result, RunInfo
+from headscope.statistics.result import RunInfo
 
 if TYPE_CHECKING:
     from headscope.models.load import Model
@@ -45,8 +40,6 @@ def describe_input(
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
     if model.attention_kind == BIDIRECTIONAL:
         facts["both_ways"] = True
-    if model.parts:
-        facts["stacks"] = {part.attention_kind.letter: part.layers for part in model.parts}
     if model.others:
         facts["layers"] = model.layers + len(model.others)
         facts[ATTENTION_LAYERS] = [*model.attention_layers]
@@ -95,8 +88,7 @@ def _command(
     all_asked = tuple(
         name
         for name, head_type in head_types().items()
-        if not head_type.on_request
-        and any(head_type.relations_of(reading.attention_kind) for reading in model.readings)
+        if not head_type.on_request and head_type.relations_of(model.attention_kind)
     )
     is_preset = settings.quick and settings.types is None
     known = set(types) <= set(every) and types != all_asked and not is_preset
@@ -106,12 +98,7 @@ def _command(
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """What a full run would add to a quick one."""
-    kinds = [reading.attention_kind for reading in model.readings]
-    possible = [
-        relation
-        for kind in kinds
-        for relation in relations_of(settings.types, kind, in_chat=settings.chat)
-    ]
+    possible = relations_of(settings.types, model.attention_kind, in_chat=settings.chat)
     ids = {relation.id for relation in relations}
     missing_types = sorted({r.type for r in possible} - {r.type for r in relations})
     shortened = sorted({r.type for r in possible if r.id not in ids} - {*missing_types})
@@ -144,40 +131,3 @@ _MODEL_FACTS = (
     "dtype",
     "weights_sha256",
 )
-
-
-NOT_KEPT = (
-    "a model with an encoder and a decoder is read stack by stack and its sums are not kept on the "
-    "way: a run that is broken off begins anew, and there is no sums.npz"
-)
-UNKNOWN_LOSS = (
-    "its loss was not measured, as it predicts translations and most text is none: nothing but its "
-    "files says whether its weights are what they should be"
-)
-
-
-def join_readings(
-    model: Model,
-    results: Mapping[AttentionKind, Result | str],
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    settings: Settings,
-) -> Result:
-    """The results of a model's readings as one.
-
-    Args:
-        model: with several readings.
-        results: of each its result, or the reason why there is none.
-        relations: those of all readings.
-        corpora: the run's.
-        settings: likewise.
-
-    Raises:
-        NothingAskedError: no reading has a result.
-    """
-    if not any(isinstance(result, Result) for result in results.values()):
-        raise NothingAskedError("; ".join(dict.fromkeys(map(str, results.values()))))
-    info = describe_input(model, relations, corpora, settings)
-    by_letter = {kind.letter: result for kind, result in results.items()}
-    joined = join(by_letter, model.head_names, model.heads, info.with_notes(UNKNOWN_LOSS, NOT_KEPT))
-    return replace(joined, source=model.origin)

@@ -88,9 +88,7 @@ def megabytes(size: int) -> str:
 
 
 def _stated(model: Any) -> tuple[int, int, AttentionKind] | None:
-    """Layers with attention, heads and their kind; None where no folder of a model with one stack
-    says so.
-    """
+    """Layers with attention, heads and their kind; None if no folder of a model states them."""
     # importing a model library takes seconds
     from headscope.models.layout.dimensions import read_dimensions
     from headscope.models.packaged import local_path
@@ -104,7 +102,5 @@ def _stated(model: Any) -> tuple[int, int, AttentionKind] | None:
             return None
         dimensions = read_dimensions(str(model), read_config(str(model), path))
     except (HeadscopeError, OSError, RuntimeError, ValueError):  # the loader says what is wrong
-        return None
-    if dimensions.stack_layers:
         return None
     return len(dimensions.attention_layers), dimensions.heads, dimensions.attention_kind

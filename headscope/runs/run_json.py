@@ -9,7 +9,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from headscope.errors import RunError
-from headscope.heads import STACKS
 from headscope.relations.relation import TagThresholds
 from headscope.runs.folder import altered
 
@@ -111,8 +110,6 @@ def _check_facts(info: Any) -> None:
     if model.keys() & {"layers", "heads"}:
         for name in ("layers", "heads"):
             _expect(model.get(name), int, f"the model's {name}")
-    for letter, layers in _stacks(model).items():
-        _expect(layers, int, f"the layers of stack {letter!r:.20}")
     if ATTENTION_LAYERS in model:
         _check_layers(model[ATTENTION_LAYERS], model.get("layers"))
     if "weights_sha256" in model:
@@ -160,15 +157,6 @@ def _check_facts(info: Any) -> None:
     for name, value in info.get("reliability", {}).items():
         if value is not None:
             _expect(value, _NUMBER, f"the reliability of {name!r:.100}")
-
-
-def _stacks(model: dict[str, Any]) -> dict[str, Any]:
-    """The stacks that a model is said to have, which are all of its layers."""
-    stacks = model.get("stacks", {})
-    _expect(stacks, dict, "the model's stacks")
-    if stacks and (not set(stacks) <= set(STACKS) or sum(stacks.values()) != model.get("layers")):
-        raise ValueError(f"the model's stacks are {stacks!r:.80}, which are not its layers")
-    return dict(stacks)
 
 
 _OF_AN_EFFECT: dict[str, type | tuple[type, ...]] = {

@@ -14,7 +14,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from headscope.errors import RunError, nearest
-from headscope.heads import HeadNames
 from headscope.measure.tally import Tally
 from headscope.printing import print_above_bars
 from headscope.runs.atlas import Atlas, atlas_names, atlas_of, unpacked
@@ -126,8 +125,7 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     evidence = read_evidence(readable_path(folder, EVIDENCE))
     heads = read_heads(readable_path(folder, HEADS))
     try:
-        stacks, numbers = (info["model"].get(name) for name in ("stacks", ATTENTION_LAYERS))
-        check_tables(heads, evidence, rules, HeadNames.of(stacks), numbers)
+        check_tables(heads, evidence, rules, info["model"].get(ATTENTION_LAYERS))
     except RunError as error:
         raise RunError(f"{folder}: this run is damaged: {error}") from error
     info = inward(info, folder)

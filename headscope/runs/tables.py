@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.heads import PLAIN_NAMES, HeadNames
 from headscope.models.packages import optional_package
 from headscope.runs.folder import RUN
 from headscope.statistics.columns import (
@@ -138,18 +137,14 @@ def check_tables(
     heads: pd.DataFrame,
     evidence: pd.DataFrame,
     relations: Collection[str],
-    head_names: HeadNames = PLAIN_NAMES,
     numbers: Sequence[int] | None = None,
 ) -> None:
     """The two tables speak of the same heads, and of relations that the run knows.
-
-    A relation is asked of all heads, or of those of one stack.
 
     Args:
         heads: a row per head.
         evidence: a row per head × relation.
         relations: that the run knows.
-        head_names: how its heads are called.
         numbers: of the layers that have heads; all up to the last one if None.
 
     Raises:
@@ -172,11 +167,7 @@ def check_tables(
     if unknown := sorted(tags - known) + [""] * bool((heads["primary"] == "").any()):
         raise RunError(f"a head is tagged {unknown[0]!r:.100}, a type that the evidence has not")
     for name, cells in evidence.groupby(ids):
-        rows = np.sort(_places(cells, columns, row_of_layer))
-        parts = [range(a * columns, b * columns) for _, a, b in head_names.starts()] or [
-            range(size)
-        ]
-        if not any(np.array_equal(rows, part) for part in parts):
+        if not np.array_equal(np.sort(_places(cells, columns, row_of_layer)), range(size)):
             raise RunError(f"the evidence for {name!r:.100} does not have each head once")
     if evidence.empty:
         raise RunError("there is no evidence: the table has no rows")

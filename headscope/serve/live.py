@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
-from headscope.heads import check_head, parse_head
+from headscope.heads import parse_head
 from headscope.models.intervention import Intervention
 from headscope.models.load import Model
 from headscope.models.model_kinds import check_head_exists
@@ -59,17 +59,9 @@ class Live:
     """A model, with its run if there is one.
 
     It is used by one thread at a time: the network has hooks while it runs.
-
-    Raises:
-        ModelError: it has several stacks of heads.
     """
 
     def __init__(self, model: Model, run: Result | None = None) -> None:
-        if model.parts:
-            raise ModelError(
-                f"{model.name} has an encoder and a decoder, which serve does not show; see a head "
-                "of it with headscope show"
-            )
         self.model, self.run = model, run
         self.most = min(MOST_TOKENS, model.context)
         self.silent_because = ""
@@ -145,7 +137,7 @@ class Live:
             return self._predictions(self._rerunner, clean, without)
 
     def _head(self, name: str) -> tuple[int, int]:
-        check_head(name)
+        parse_head(name)
         layer, head = parse_head(name)
         check_head_exists(self.model, layer, head)
         return layer, head

@@ -44,7 +44,7 @@ def live_of(model: Any, *, source: Any = None, **options: Unpack[Named]) -> Live
 
     Raises:
         RunError: the run has no model, or its weights have changed.
-        ModelError: the model is no longer where it was, cannot be loaded, or has several stacks.
+        ModelError: the model is no longer where it was, or cannot be loaded.
     """
     run = run_named(model, revision=options.get("revision"), source=source)
     if run is None:

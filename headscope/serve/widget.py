@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headscope.arguments import either, takes
-from headscope.heads import check_head
+from headscope.heads import parse_head
 from headscope.models.packages import optional_package
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 
@@ -43,5 +43,5 @@ def widget(
     from headscope.serve.head_widget import HeadWidget
     from headscope.serve.server import live_of
 
-    check_head(head)
+    parse_head(head)
     return HeadWidget(live_of(model, source=source, **options), head, text)

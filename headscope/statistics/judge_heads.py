@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from headscope.errors import NothingAskedError
+from headscope.errors import CorpusError
 from headscope.measure.mean_pattern import mean_patterns, stimulus_pictures
 from headscope.measure.profile import describe
 from headscope.measure.shadow import ShadowRequest, ShadowScore
@@ -172,13 +172,13 @@ def weigh_run(
         twin: the sums of the shuffled twin; without it no tag is tested against chance.
 
     Raises:
-        NothingAskedError: no relation found a query.
+        CorpusError: no relation found a query.
     """
     facts: Facts = info.simple_rules or {}
     judging = Judging(tally, seed, facts, twin, info.interim_tests)
     evidence, halves = judging.relations(of_attention(relations))
     if evidence.empty:
-        raise NothingAskedError(
+        raise CorpusError(
             "no relation found a query: the corpus has no annotation that the asked types need"
         )
     return WeighedRun(judging, relations, info, evidence, halves)

@@ -37,7 +37,7 @@ def why(result: Result, head: str, relation: str | None = None) -> str:
         RunError: the run has no such head, or no such relation.
     """
     layer, number = head_in(result, head)
-    label = head_name(layer, number, result.head_names)
+    label = head_name(layer, number)
     written = result.info.get("effects", {})
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     if relation is not None:
@@ -71,13 +71,13 @@ def head_in(result: Result, head: str) -> tuple[int, int]:
         RunError: the run has no such head.
         HeadscopeError: it is no name of a head.
     """
-    layer, number = parse_head(head, result.head_names)
-    heads, label = result.heads, head_name(layer, number, result.head_names)
+    layer, number = parse_head(head)
+    heads, label = result.heads, head_name(layer, number)
     if not ((heads["layer"] == layer) & (heads["head"] == number)).any():
         others = sorted({*range(int(heads["layer"].max()) + 1)} - {*layers_of(result)})
         if layer in others:
             raise RunError(f"no head {label} in this run: {told_of(others)}")
-        last = head_name(int(heads["layer"].max()), int(heads["head"].max()), result.head_names)
+        last = head_name(int(heads["layer"].max()), int(heads["head"].max()))
         raise RunError(f"no head {label} in this run; they go up to {last}")
     return layer, number
 

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from headscope.arguments import takes
 from headscope.errors import ChoiceError
-from headscope.heads import PLAIN_NAMES, HeadNames, head_name
+from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
 from headscope.relations.relation import RELIABLE, TagThresholds
@@ -62,12 +62,7 @@ class Result:
 
     def __post_init__(self) -> None:
         heads = with_no_type(self.heads, self.evidence)
-        object.__setattr__(self, "heads", by_name(heads, self.head_names))
-
-    @property
-    def head_names(self) -> HeadNames:
-        """Names of the model's heads."""
-        return HeadNames.of(self.info.get("model", {}).get("stacks"))
+        object.__setattr__(self, "heads", by_name(heads))
 
     @property
     def name(self) -> str:
@@ -100,13 +95,13 @@ def layers_of(run: Result) -> list[int]:
     return [int(layer) for layer in sorted(run.heads["layer"].unique())]
 
 
-def by_name(rows: pd.DataFrame, head_names: HeadNames = PLAIN_NAMES) -> pd.DataFrame:
+def by_name(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with a `layer` and a `head` each, indexed by the names of their heads.
 
     >>> by_name(pd.DataFrame({"layer": [5], "head": [1]})).index.tolist()
     ['L5H1']
     """
-    names = [head_name(row.layer, row.head, head_names) for row in rows.itertuples()]
+    names = [head_name(row.layer, row.head) for row in rows.itertuples()]
     return rows.set_index(pd.Index(names, name="name"))
 
 

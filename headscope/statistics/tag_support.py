@@ -83,8 +83,7 @@ def disagreements(table: pd.DataFrame, run: Result) -> dict[str, list[str]]:
     }
     return {
         description: [
-            f"{head_name(row.layer, row.head, run.head_names)} ({row.type})"
-            for row in rows[mask].itertuples()
+            f"{head_name(row.layer, row.head)} ({row.type})" for row in rows[mask].itertuples()
         ]
         for description, mask in kinds.items()
     }

@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from headscope.errors import RunError
-from headscope.heads import head_name
+from headscope.heads import head_name, parse_head
 from headscope.measure.example import Example
 from headscope.printing import visible
 from headscope.statistics.result import Result
@@ -54,8 +54,8 @@ def arcs_figure(run: Result, head: str, *, width: float | None = None) -> Figure
     Raises:
         RunError: no such head, or no example of it with a query.
     """
-    layer, number = run.head_names.parse(head)
-    name = head_name(layer, number, run.head_names)
+    layer, number = parse_head(head)
+    name = head_name(layer, number)
     if name not in run.heads.index:
         raise RunError(f"the run has no head {name}; its last is {run.heads.index[-1]}")
     head_examples = [

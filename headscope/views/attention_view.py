@@ -48,9 +48,6 @@ class AttentionView:
     tokens: tuple[str, ...]
     pattern: Float[ndarray, "query key"]
     """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
-    source: int = 0
-    """Where the target begins whose queries look at the tokens before, the source; 0 where every
-    token may look at others."""
 
     def __post_init__(self) -> None:
         size = len(self.tokens)
@@ -99,11 +96,9 @@ class AttentionView:
         names = [visible(token) for token in self.tokens]
         width = max(map(len, names))
         lines = [Text(self.title, style="bold")]
-        if self.source:
-            lines.append(Text(f"source: {' '.join(names[: self.source])}", style="dim"))
-        for query in range(self.source, len(names)):
-            line = Text(f"{names[query]:>{width}} ")
-            keys = len(names) if self.sees_future else self.source or query + 1
+        for query, name in enumerate(names):
+            line = Text(f"{name:>{width}} ")
+            keys = len(names) if self.sees_future else query + 1
             seen = self.pattern[query, :keys]
             for share in seen:
                 mark = _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
@@ -156,7 +151,7 @@ def layer_view(run: Result, layer: int) -> LayerView:
             f"this run kept no text of layer {layer}: classify again, with examples, or name a "
             "head and a text"
         )
-    names = tuple(head_name(example.layer, example.head, run.head_names) for example in examples)
+    names = tuple(head_name(example.layer, example.head) for example in examples)
     patterns = np.stack([example.pattern.astype(np.float32) for example in examples])
     return LayerView(f"{run.name} layer {layer}", examples[0].tokens, names, patterns)
 

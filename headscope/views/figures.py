@@ -104,14 +104,9 @@ def draw_atlas(axes: Axes, run: Result) -> None:
             axes.add_patch(Rectangle(corner, 0.84, 0.84, **_DASHED))
     axes.imshow(image, aspect="auto")
     axes.set_xticks(range(heads), [str(h) for h in range(heads)], fontsize=7)
-    axes.set_yticks(range(len(layers)), _layer_names(run, layers), fontsize=7)
+    axes.set_yticks(range(len(layers)), [str(layer) for layer in layers], fontsize=7)
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
-
-
-def _layer_names(run: Result, layers: Sequence[int]) -> list[str]:
-    """Numbers, or with the letters of their stacks where there are several."""
-    return [run.head_names.row(layer) if run.head_names else str(layer) for layer in layers]
 
 
 def layers_figure(run: Result) -> Figure:
@@ -149,10 +144,7 @@ def relations_figure(run: Result, *, most: int = 30) -> Figure:
     axes.plot(
         twin, positions, "|", color="grey", markersize=9, label="control + twin's 99.9th pct."
     )
-    names = [
-        f"{r.type}/{r.relation}  {head_name(r.layer, r.head, run.head_names)}"
-        for r in best.itertuples()
-    ]
+    names = [f"{r.type}/{r.relation}  {head_name(r.layer, r.head)}" for r in best.itertuples()]
     axes.set_yticks(positions, names, fontsize=7)
     axes.set_xlim(0, 1)
     axes.set_xlabel("attention on the targets (mass), best head of each relation")
@@ -171,15 +163,13 @@ def pattern_figure(view: AttentionView) -> Figure:
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
     hidden = np.triu(np.ones((size, size), bool), 1) & (not view.sees_future)
-    queries, keys = slice(view.source, size), slice(0, view.source or size)
-    masked = np.ma.array(view.pattern, mask=hidden)[queries, keys]
-    axes.imshow(masked, cmap="Blues", vmin=0, vmax=1)
+    axes.imshow(np.ma.array(view.pattern, mask=hidden), cmap="Blues", vmin=0, vmax=1)
     # `$` would start a formula
     names = [visible(token).replace("$", r"\$") for token in view.tokens]
-    axes.set_xticks(range(len(names[keys])), names[keys], rotation=90, fontsize=7)
-    axes.set_yticks(range(len(names[queries])), names[queries], fontsize=7)
-    axes.set_xlabel("key, in the source" if view.source else "key")
-    axes.set_ylabel("query, in the target" if view.source else "query")
+    axes.set_xticks(range(size), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(size), names, fontsize=7)
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
     axes.set_title(view.title, fontsize=9)
     return figure
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment
 
-from headscope.heads import HeadNames, head_name
+from headscope.heads import head_name, layer_name
 from headscope.printing import visible
 from headscope.statistics.result import PRELIMINARY, Result
 from headscope.statistics.tags import NO_TYPE
@@ -64,10 +64,8 @@ def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
     for layer, heads in run.heads.groupby("layer", sort=True):
-        cells = "".join(
-            _cell(row, run.head_names) for row in heads.sort_values("head").itertuples()
-        )
-        row_name = run.head_names.row(int(layer))
+        cells = "".join(_cell(row) for row in heads.sort_values("head").itertuples())
+        row_name = layer_name(int(layer))
         rows.append(f'<tr><th style="text-align:right">{row_name}</th>{cells}</tr>')
     counts = run.heads["primary"].value_counts()
     legend = " ".join(
@@ -83,10 +81,10 @@ def atlas_html(run: Result) -> str:
     )
 
 
-def _cell(row: object, head_names: HeadNames) -> str:
+def _cell(row: object) -> str:
     primary, tags = str(row.primary), str(row.tags)  # type: ignore[attr-defined]
     lift = float(row.lift)  # type: ignore[attr-defined]
-    name = head_name(row.layer, row.head, head_names)  # type: ignore[attr-defined]
+    name = head_name(row.layer, row.head)  # type: ignore[attr-defined]
     label = tags.replace(";", ", ") or primary
     title = f"{name}: {label}, lift {lift:.2f}"
     style = _style(primary, min(1.0, max(0.0, lift)))

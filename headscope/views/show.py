@@ -10,15 +10,14 @@ import torch
 
 from headscope.arguments import either, takes
 from headscope.corpus.document import Document
-from headscope.corpus.window import NOTHING, Window
+from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.heads import check_head, head_name, parse_head
+from headscope.heads import head_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import Model
 from headscope.models.model_kinds import check_head_exists
 from headscope.runs.reopen_model import model_of
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named, the_model
-from headscope.stimuli.translations import joined_window
 from headscope.views.attention_view import AttentionView
 
 
@@ -28,7 +27,6 @@ def show(
     head: str,
     text: str,
     *,
-    target: str | None = None,
     source: Any = None,
     **options: Unpack[Named],
 ) -> AttentionView:
@@ -38,8 +36,7 @@ def show(
         model: a model's name as for `classify`, a run or its folder, or a loaded model.
         head: `L5H1` or `5.1`.
         text: any text; the beginning-of-text token is put before it, and an encoder's separator
-            after it. Of a model with an encoder and a decoder it is what both read.
-        target: what its decoder reads instead, for a head from the target to the source.
+            after it.
         source: the run's model, or where it is now if it is not where it was.
         options: see `Named`.
 
@@ -48,23 +45,17 @@ def show(
         RunError: it has no such head.
         HeadscopeError: the text is empty, or longer than the model's context.
     """
-    check_head(head)
-    for passage in (text, target or ""):
-        check_unicode(passage)
+    parse_head(head)
+    check_unicode(text)
     run = run_named(model, revision=options.get("revision"), source=source)
     if run is not None:
         loaded = model_of(run, source=source, device=options.get("device", "auto"))
     else:
         loaded = the_model(model, **options)
-    layer, number = parse_head(head, loaded.head_names)
-    shown_name = head_name(layer, number, loaded.head_names)
+    layer, number = parse_head(head)
+    shown_name = head_name(layer, number)
     check_head_exists(loaded, layer, number)
-    reading, layer = loaded.at(layer)
-    if target is not None and not reading.attention_kind.sees_source:
-        raise HeadscopeError(
-            f"{shown_name} reads one text; a target is for heads across, such as X0H0"
-        )
-    window = _window(loaded, reading, text, text if target is None else target)
+    window = text_window(loaded, text)
     patterns: list[torch.Tensor] = []
 
     def take(at: int, pattern: torch.Tensor) -> None:
@@ -72,21 +63,10 @@ def show(
             patterns.append(pattern[0, number].float().cpu())
 
     ids = torch.from_numpy(window.tokens)[None].to(loaded.device)
-    stream_patterns(reading.engine, ids, take, layer + 1)
-    text_tokens = slice(int(window.tokens[0] == NOTHING), None)
+    stream_patterns(loaded.engine, ids, take, layer + 1)
     return AttentionView(
-        f"{Path(loaded.name).name} {shown_name}",
-        window.strings[text_tokens],
-        patterns[0].numpy()[text_tokens, text_tokens],
-        source=max(0, window.source - (text_tokens.start or 0)),
+        f"{Path(loaded.name).name} {shown_name}", window.strings, patterns[0].numpy()
     )
-
-
-def _window(loaded: Model, reading: Model, text: str, target: str) -> Window:
-    """The window that is read of a text; across, of a source and its target."""
-    if not reading.attention_kind.sees_source:
-        return text_window(reading, text)
-    return joined_window(text_window(reading, text), text_window(loaded, target))
 
 
 def text_window(model: Model, text: str) -> Window:

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headscope.heads import PLAIN_NAMES, HeadNames, head_name
+from headscope.heads import head_name, layer_name
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
@@ -60,7 +60,7 @@ def summary(run: Result) -> RenderableType:
     parts += [atlas_grid(run), legend(run), Text(), _counts(run)]
     best = strongest(run.evidence)
     if len(best):
-        parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best, run.head_names)]
+        parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
     if len(untold := undecided(run.heads, run.evidence)):
         parts += [Text(), _undecided_table(untold)]
     notes = list(run.info.get("notes", ()))
@@ -166,7 +166,7 @@ def atlas_grid(run: Result) -> Text:
     cell = 2 if heads <= WIDE else 1  # 80 columns
     grid = Text(no_wrap=True)
     for layer, layer_heads in run.heads.groupby("layer", sort=True):
-        grid.append(f"{run.head_names.row(int(layer)):<4}", "dim")
+        grid.append(f"{layer_name(int(layer)):<4}", "dim")
         for name in layer_heads.sort_values("head")["primary"]:
             grid.append(letter(name).ljust(cell), _style(name))
         grid.append("\n")
@@ -197,7 +197,6 @@ def _style(type_name: str) -> str:
 def head_lines(
     heads: pd.DataFrame,
     untold: pd.Series | None = None,
-    head_names: HeadNames = PLAIN_NAMES,
     partial: pd.Series | None = None,
 ) -> Table:
     """A table of heads, one row each, as `headscope heads` prints it.
@@ -207,7 +206,6 @@ def head_lines(
     Args:
         heads: a row per head, as in `heads.csv`.
         untold: by their names, what heads cannot be told from; see `evidence.undecided`.
-        head_names: how they are called.
         partial: by their names, the mass of heads that are partial sinks.
     """
     rests = (
@@ -215,7 +213,7 @@ def head_lines(
     )
     table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %")
     for row in heads.itertuples():
-        name = head_name(row.layer, row.head, head_names)
+        name = head_name(row.layer, row.head)
         reason = None if untold is None else untold.get(name)
         tags = row.tags.split(";") if row.tags else [_untagged(row.primary, reason)]
         table.add_row(
@@ -273,7 +271,7 @@ def _undecided_table(untold: pd.DataFrame) -> Table:
     return table
 
 
-def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[RenderableType]:
+def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
     """For each type a line, and below it its strongest heads; columns stand under each other."""
     strongest_heads = best.groupby("type", sort=False).head(STRONGEST)
     strongest_heads = strongest_heads.assign(relation=shown_relations(strongest_heads))
@@ -288,7 +286,7 @@ def _strongest_tables(best: pd.DataFrame, head_names: HeadNames) -> list[Rendera
             column.min_width = width
         for row in of_the_type.itertuples():
             table.add_row(
-                head_name(row.layer, row.head, head_names),
+                head_name(row.layer, row.head),
                 row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),

@@ -66,7 +66,7 @@ def check_data(folder: Path) -> dict[str, Any]:
     for name in config["metrics"]:
         assert any(name in row for row in rows), name
     for name in names:
-        check_head(read(folder / "heads" / name))
+        parse_head(read(folder / "heads" / name))
     lookup = read(folder / "umap" / "sequences.json")
     for name in clouds:
         check_cloud(read(folder / "umap" / name), lookup)
@@ -98,7 +98,7 @@ def _config(config: dict[str, Any]) -> list[tuple[int, int]]:
     return heads
 
 
-def check_head(head: dict[str, Any]) -> None:
+def parse_head(head: dict[str, Any]) -> None:
     """One file of `heads/`."""
     assert set(head) == HEAD
     ids = [each["sequence_id"] for each in head["sequences"]]

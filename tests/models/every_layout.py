@@ -14,18 +14,15 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.layout.model_layout import ModelLayout
 from headscope.models.layout.modules import number_layers, projection_modules
 from headscope.models.layout.projections import find_projections, output_projection
-from headscope.models.layout.table import ENCODER_DECODERS, LAYOUTS
+from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from headscope.models.null_model import null_model
 from tests.models.tiny import CONTEXT, ENCODERS, LARGEST, tiny_config
 
 LONGEST_SENTENCE = 500
 UNMEASURED = ("examples", "attention", "planted", "own_code", "unnumbered", "tensors",
-              "positions_after_padding", "trained_context")  # fmt: skip
-# those with stacks are measured where those are tested; their decoders alone are refused
-ROWS = {
-    layout.model_type: layout for layout in LAYOUTS if layout.model_type not in ENCODER_DECODERS
-}
+              "positions_after_padding")  # fmt: skip
+ROWS = {layout.model_type: layout for layout in LAYOUTS}
 
 
 def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
@@ -150,7 +147,7 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
         engine=model.engine.name,
         differs_by=bound(max(float((a - b).abs().max()) for a, b in zip(seen, own, strict=True))),
         twin=has_twin(model, tokens, seen),
-        attention_kinds=(model.attention_kind,),
+        attention_kind=model.attention_kind,
         **placement(network, stated),
     )
     assert replace(measured, **{name: getattr(stated, name) for name in UNMEASURED}) == stated

@@ -109,10 +109,12 @@ def test_numbers_that_no_reader_can_use_are_refused(kind, fields, message):
         layout(kind, **fields)
 
 
-def test_the_decoder_of_two_halves_is_the_one_that_is_read():
-    found = layout("BlenderbotConfig", encoder_layers=7, decoder_layers=5, decoder_attention_heads=4,
-                   encoder_attention_heads=2)  # fmt: skip
-    assert (found.layers, found.heads, found.stack_layers) == (5, 4, ())
+@pytest.mark.parametrize("kind", ["T5Config", "BartConfig", "WhisperConfig"])
+def test_an_encoder_with_a_decoder_is_refused_in_one_sentence(kind):
+    with pytest.raises(
+        ModelError, match=r"^m: a \w+ has an encoder and a decoder; headscope reads"
+    ):
+        layout(kind)
 
 
 def test_a_tiny_configuration_of_every_kind_has_the_tiny_numbers():

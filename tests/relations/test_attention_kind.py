@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import headscope as hs
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, KINDS, AttentionKind
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, KINDS, AttentionKind
 from headscope.corpus.shipped import mini_folder
-from headscope.corpus.window import NOTHING, Window
+from headscope.corpus.window import Window
 from headscope.errors import ArgumentError
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
@@ -28,7 +28,7 @@ class Blocks(AttentionKind):
         return np.minimum((np.asarray(query) // BLOCK + 1) * BLOCK, length)
 
 
-BLOCKS = Blocks("blocks", "", "", sees_future=True)
+BLOCKS = Blocks("blocks", sees_future=True)
 
 
 @pytest.mark.parametrize("kind", [CAUSAL, BIDIRECTIONAL, BLOCKS], ids=lambda kind: kind.name)
@@ -50,31 +50,14 @@ def test_masks_counts_and_spans_agree_with_the_rows(kind):
                 assert bool(found[0]) == apart
 
 
-@pytest.mark.parametrize(
-    ("kind", "source", "first", "seen"),
-    [
-        (CAUSAL, 0, 7, [3, 6]),
-        (BIDIRECTIONAL, 0, 7, [12, 12]),
-        (BIDIRECTIONAL, 0, NOTHING, [11, 11]),
-        (CROSS, 4, 7, [4, 4]),
-        (CROSS, 4, NOTHING, [3, 3]),
-    ],
-)
-def test_an_even_head_spreads_over_the_tokens_that_are_there_to_see(kind, source, first, seen):
-    tokens = np.array([first, *range(1, LENGTH)])
-    window = Window("w", tokens, ("x",) * LENGTH, attention_kind=kind, source=source)
+@pytest.mark.parametrize(("kind", "seen"), [(CAUSAL, [3, 6]), (BIDIRECTIONAL, [12, 12])])
+def test_an_even_head_spreads_over_the_tokens_that_are_there_to_see(kind, seen):
+    window = Window("w", np.arange(LENGTH), ("x",) * LENGTH, attention_kind=kind)
     assert window.keys_seen(np.array([2, 5])).tolist() == seen
 
 
-def test_an_encoders_distances_have_two_sides_and_so_have_those_to_a_source():
-    assert [kind.name for kind in KINDS.values() if kind.two_sided] == ["bidirectional", "cross"]
+def test_only_causal_attention_predicts_the_next_token():
     assert [kind.name for kind in KINDS.values() if kind.predicts_next] == ["causal"]
-
-
-def test_no_relation_of_one_text_is_asked_of_a_source():
-    assert {relation.type for relation in relations_of(None, CROSS)} == {
-        "alignment", "positional", "sink",
-    }  # fmt: skip
 
 
 def test_a_kind_of_ones_own_is_asked_what_causal_heads_are_and_sees_all_pairs():
@@ -93,5 +76,5 @@ def test_a_kind_of_ones_own_is_asked_what_causal_heads_are_and_sees_all_pairs():
 
 
 def test_what_is_no_kind_is_refused_with_the_choices():
-    with pytest.raises(ArgumentError, match="expected one of bidirectional, causal, cross"):
+    with pytest.raises(ArgumentError, match="expected one of bidirectional, causal"):
         hs.pairs([2], [1], attention_kind="sideways")

@@ -11,7 +11,6 @@ from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.corpus.window import Frame, Window, WordTable
 from headscope.measure.fit_baselines import fit_baselines
 from headscope.relations import relations_of
-from headscope.relations.cross_attention_heuristics import ACROSS
 from headscope.relations.heuristics import ALL_RULES, CLASSES, EARLIER, picks
 from headscope.relations.relation import find, targets_of
 
@@ -51,7 +50,7 @@ def test_the_window_is_closed_by_the_separator(window):
 
 def test_rules_look_ahead_as_a_slow_loop_says(window):
     words, found = window.words, picks(window)
-    assert found.shape == (len(ALL_RULES) - len(ACROSS), len(window))
+    assert found.shape == (len(ALL_RULES), len(window))
     own = dict(zip(ALL_RULES, found, strict=False))
     for query in range(len(window)):
         expected = query + 3 if query + 3 < window.stop else -1

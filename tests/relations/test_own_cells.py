@@ -8,7 +8,7 @@ import pytest
 import headscope as hs
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
-from headscope.errors import NothingAskedError
+from headscope.errors import CorpusError
 from headscope.relations.controls import other_keys
 from headscope.relations.relation import Relation, TagThresholds
 
@@ -109,7 +109,7 @@ SHORT = {"max_tokens": 300, "twin": False, "examples": False}
 
 
 def test_keys_that_all_come_after_their_queries_are_what_an_error_names():
-    with pytest.raises(NothingAskedError) as refused:
+    with pytest.raises(CorpusError) as refused:
         hs.classify("mini", "gold", relations=[next_word], **SHORT)
     said = str(refused.value)
     assert said.startswith("words/next: every key comes after its query, as the pair (")

@@ -161,10 +161,3 @@ def test_a_bridge_of_another_shape_is_refused(run, gpt2_folder):
     other = load_model(str(gpt2_folder), engine="lens").bridge
     with pytest.raises(ModelError, match="this is another model"):
         run.hooks("induction", bridge=other)
-
-
-def test_a_run_of_an_encoder_and_a_decoder_has_no_such_places(run):
-    stacks = {"E": 2, "D": 2, "X": 2}
-    both = hs.Run(run.heads, run.evidence, run.rules, {"model": {"name": "t5", "stacks": stacks}})
-    with pytest.raises(HeadscopeError, match="t5 has an encoder and a decoder"):
-        both.to_tl()

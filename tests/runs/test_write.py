@@ -144,7 +144,6 @@ ELSEWHERE = {
     ("models/engines/choose.py", "save_pretrained"),
     # into a folder of its own that takes its place in the cache when it is whole
     ("models/gguf_cache.py", "save_pretrained"), ("models/gguf_cache.py", "write_text"),
-    ("studies/validation/translator.py", "save_pretrained"),
 }  # fmt: skip
 TABLES = {"to_csv", "to_json"}
 MODES = {m + b for m in ("w", "x", "a", "r+") for b in ("", "b", "t")} | {"rb+"}

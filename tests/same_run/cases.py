@@ -30,18 +30,13 @@ class Case(NamedTuple):
     """A packaged model that must be in the cache, or the case is left out."""
 
 
-TABLES = ("*.csv", "run.json", "patterns/*.safetensors")
-"""Of a run folder; models with an encoder and a decoder keep no sums."""
+RUN = ("*.csv", "run.json", "patterns/*.safetensors", "tally.safetensors")
+"""Files of a run folder."""
 
 
-def _classify(
-    name: str,
-    words: str,
-    needs: str | None = None,
-    files: tuple[str, ...] = (*TABLES, "tally.safetensors"),
-) -> Case:
+def _classify(name: str, words: str, needs: str | None = None) -> Case:
     command = f"classify {words} --keep-sums --out {name} --overwrite --quiet"
-    return Case(name, (command,), tuple(f"{name}/{file}" for file in files), needs)
+    return Case(name, (command,), tuple(f"{name}/{file}" for file in RUN), needs)
 
 
 def _study(name: str, *commands: str, files: tuple[str, ...] = ()) -> Case:
@@ -52,7 +47,6 @@ CASES = (
     _classify("mini", "mini"),
     _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", "smollm2"),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
-    _classify("translator", "@translator --corpus aligned --max-tokens 6000", files=TABLES),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
     _classify("structure", "mini --corpus structure --max-tokens 6000"),
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
@@ -112,13 +106,6 @@ def pairs(path: Path) -> None:
     (path / "pairs.conllu").write_text(corpus(32, seed=1), encoding="utf-8")
 
 
-def translator(folder: Path) -> None:
-    """The translator built by hand."""
-    import headscope as hs
-
-    hs.save_translator(folder)
-
-
 def scores(path: Path) -> None:
     """Scores as a paper might publish them, of `mini`'s 6 layers × 8 heads."""
     rows = ["model,revision,metric,layer,head,value"]
@@ -136,7 +123,7 @@ def treebanks(folder: Path) -> None:
 
 
 INPUTS: dict[str, Callable[[Path], None]] = {
-    make.__name__: make for make in (modules, encoder, pairs, translator, scores, treebanks)
+    make.__name__: make for make in (modules, encoder, pairs, scores, treebanks)
 }
 
 

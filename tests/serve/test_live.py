@@ -9,12 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from headscope.errors import ChoiceError, HeadscopeError, ModelError, RunError
+from headscope.errors import ChoiceError, HeadscopeError, RunError
 from headscope.models.load import load_model
 from headscope.models.rerun import Rerunner, TokenRows, silenced
 from headscope.serve.answers import SIDE, head_told, pictures, read_told
 from headscope.serve.live import MOST_TOKENS, Live
-from tests.helpers.stacks import save_stacks
 
 TEXT = "the old keys were in the house and she told them that the old keys were hers"
 
@@ -129,9 +128,3 @@ def test_two_models_are_told_apart_only_where_they_differ(gpt2_folder, live):
     apart = read_told(live, same, TEXT, lambda: None)["apart"]
     assert apart[4] > 0.02
     assert apart[:4] + apart[5:] == [0.0] * 7
-
-
-def test_a_model_with_two_stacks_is_refused(tokenizer, tmp_path):
-    folder = save_stacks("t5", tokenizer, tmp_path)
-    with pytest.raises(ModelError, match="headscope show"):
-        Live(load_model(str(folder)))

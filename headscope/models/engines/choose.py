@@ -53,8 +53,6 @@ def choose_engine(
         del config.quantization_config  # a GGUF's weights are no longer quantised
     if not config.architectures:
         config.architectures = [type(hf_model).__name__]
-    if dimensions.stack_layers:
-        return _encoder_decoder(name, hf_model, dimensions, engine_name), ()
     attend_by(hf_model, EAGER)
     probed = probe(name, hf_model, dimensions)
     if engine_name == "lens" and not dimensions.attention_kind.predicts_next:
@@ -84,22 +82,6 @@ def choose_engine(
     except ModelError as error:
         raise ModelError(f"{error}; nor does the fused engine fit: {reason}") from error
     return lens, (f"lens engine, because the fused one does not fit: {reason}",)
-
-
-def _encoder_decoder(
-    name: str, hf_model: Any, dimensions: AttentionDimensions, engine_name: str
-) -> Engine:
-    """The engine of a model with an encoder and a decoder."""
-    if engine_name == "lens":
-        raise ModelError(
-            f"{name}: a model with an encoder and a decoder is read by the fused engine alone"
-        )
-    from headscope.models.engines.stacks import EncoderDecoder
-
-    try:
-        return EncoderDecoder(hf_model, dimensions)
-    except Exception as error:  # a model's own code may fail in any way
-        raise ModelError(f"{name}: the fused engine does not fit: {first_line(error)}") from error
 
 
 def _lens(

@@ -28,7 +28,7 @@ CELLS_AT_ONCE = 512
 
 Heads = Float[Tensor, "batch _ position width"]
 Keys = Float[Tensor, "batch _ seen width"]
-"""Across from a target to a source there are not as many as queries."""
+"""There may be more keys than queries."""
 Seen = Float[Tensor, "batch _ seen _"]
 Values = Float[Tensor, "batch _ position _"]
 """Of another width than queries and keys in some layouts."""

@@ -7,10 +7,10 @@ also sees or hears in a part of the configuration.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
+from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.layout.table import UNBOUNDED, find_layout
 
@@ -18,14 +18,13 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads")
 KEY_VALUE_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_n_heads")
 WIDTH = ("hidden_size", "n_embd", "d_model")
-HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head", "d_kv")
+HEAD_WIDTH = ("head_dim", "kv_channels", "attention_head_dim", "dim_head")
 VOCABULARY = ("vocab_size",)
 CONTEXT = (
     "max_position_embeddings",
     "n_positions",
     "max_seq_len",
     "seq_length",
-    "max_target_positions",
     "context_length",
     "model_max_length",
 )
@@ -45,14 +44,9 @@ EVERYTHING = ("full_attention", "global")
 """What `LAYER_KINDS` call a layer whose queries see every earlier token."""
 WITHOUT_QUERIES = ("linear_attention", "conv", "mamba", "mlp", "moe")
 """What they call a layer without softmax attention, as hybrids have them."""
-STACK_LAYERS = {
-    BIDIRECTIONAL: ("encoder_layers", "num_layers"),
-    CAUSAL: ("decoder_layers", "num_decoder_layers"),
-}
 UNSTATED_CONTEXT = 2048
 """Tokens that BLOOM was trained on at a time (Le Scao et al. 2022)."""
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
-STACK_HEADS = ("encoder_attention_heads", "decoder_attention_heads")
 
 
 @dataclass(frozen=True)
@@ -70,20 +64,12 @@ class AttentionDimensions:
     """Longest input in tokens; None where the configuration states none."""
     windows: frozenset[int]
     """How many keys the queries of some layers reach; empty where all see every earlier token."""
-    attention_kinds: tuple[AttentionKind, ...] = (CAUSAL,)
-    """That of its stack, or of each of several."""
-    stack_layers: tuple[int, ...] = ()
-    """Layers of the stack of each kind, where there are several; `layers` are those of all."""
+    attention_kind: AttentionKind = CAUSAL
     unbounded: bool = False
     """Its positions are distances alone, so that it reads texts of any length."""
     others: tuple[int, ...] = ()
     """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
     which these are, not the configuration."""
-
-    @property
-    def attention_kind(self) -> AttentionKind:
-        """That of the stack that predicts tokens, or of the only one."""
-        return CAUSAL if CAUSAL in self.attention_kinds else self.attention_kinds[0]
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
@@ -96,11 +82,6 @@ class AttentionDimensions:
         (1, 3)
         """
         return tuple(layer for layer in range(self.layers) if layer not in self.others)
-
-    def of_stack(self, kind: AttentionKind) -> AttentionDimensions:
-        """The dimensions of one stack alone."""
-        layers = self.stack_layers[self.attention_kinds.index(kind)]
-        return replace(self, layers=layers, attention_kinds=(kind,), stack_layers=())
 
     def check_reach(self, length: int, known: Collection[int] = ()) -> None:
         """Refuse a length at which in some layer the last token does not see the first.
@@ -155,9 +136,8 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
     text = text_config(name, config)
     heads = _number(name, text, HEADS)
     d_model = _number(name, text, WIDTH)
-    stack_layers = _stack_layers(name, config)
     return AttentionDimensions(
-        layers=sum(stack_layers) or _number(name, text, LAYERS),
+        layers=_number(name, text, LAYERS),
         heads=heads,
         key_value_heads=_key_value_heads(name, text, heads),
         d_model=d_model,
@@ -165,8 +145,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         vocabulary=_number(name, text, VOCABULARY),
         context=_context(name, text),
         windows=_windows(name, text),
-        attention_kinds=attention_kinds(config),
-        stack_layers=stack_layers,
+        attention_kind=attention_kind(config),
         unbounded=text.model_type in UNBOUNDED,
     )
 
@@ -191,21 +170,18 @@ def bytes_per_key(d_head: int, dtype: str) -> int:
     return 2 * d_head * BYTES[dtype]
 
 
-def attention_kinds(config: Any) -> tuple[AttentionKind, ...]:
-    """The kind of a model's attention by its configuration; of each stack where it has several.
+def attention_kind(config: Any) -> AttentionKind:
+    """The kind of a model's attention by its configuration.
 
-    >>> from transformers import BartConfig, BertConfig
-    >>> [kind.name for kind in attention_kinds(BartConfig())]
-    ['bidirectional', 'causal', 'cross']
-    >>> [kind.name for kind in attention_kinds(BertConfig(is_decoder=True))]
-    ['causal']
+    >>> from transformers import BertConfig
+    >>> attention_kind(BertConfig()).name, attention_kind(BertConfig(is_decoder=True)).name
+    ('bidirectional', 'causal')
     """
     layout = find_layout(config.model_type)
-    kinds = (CAUSAL,) if layout is None else layout.attention_kinds
-    # an encoder may be built as a decoder, and a model with both as a decoder alone
-    has_stacks = CROSS in kinds and config.is_encoder_decoder
-    is_encoder = CROSS not in kinds and not getattr(config, "is_decoder", False)
-    return kinds if has_stacks or is_encoder else (CAUSAL,)
+    # an encoder may be built as a decoder
+    if layout is None or getattr(config, "is_decoder", False):
+        return CAUSAL
+    return layout.attention_kind
 
 
 def text_config(name: str, config: Any) -> Any:
@@ -220,20 +196,6 @@ def text_config(name: str, config: Any) -> Any:
         raise ModelError(
             f"{name}: its configuration has several parts for text: {error}"
         ) from error
-
-
-def _stack_layers(name: str, config: Any) -> tuple[int, ...]:
-    """Those of a model with an encoder and a decoder: their own attention, and that across."""
-    if CROSS not in attention_kinds(config):
-        return ()
-    layers = {kind: _number(name, config, keys) for kind, keys in STACK_LAYERS.items()}
-    heads = [_optional(name, config, (key,)) for key in STACK_HEADS]
-    if heads[0] != heads[1]:
-        raise ModelError(
-            f"{name}: its encoder has {heads[0]} heads in a layer and its decoder {heads[1]}; "
-            "headscope reads models with as many in both"
-        )
-    return (*layers.values(), layers[CAUSAL])
 
 
 def _number(name: str, config: Any, keys: tuple[str, ...]) -> int:
@@ -288,7 +250,6 @@ def _context(name: str, config: Any) -> int | None:
     context = _optional(name, config, CONTEXT)
     if layout is None:
         return context
-    context = context or layout.trained_context
     if context is not None and layout.positions_after_padding:
         context -= (config.pad_token_id or 0) + 1
     return context

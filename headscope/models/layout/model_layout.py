@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from headscope.attention_kind import BIDIRECTIONAL, CAUSAL, CROSS, AttentionKind
+from headscope.attention_kind import CAUSAL, AttentionKind
 
 BUFFER = re.compile(
     r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
@@ -118,7 +118,6 @@ class Projections:
 Q_PROJ = Projections(("q_proj", "k_proj", "v_proj"))
 BERT = Projections(("self.query", "self.key", "self.value"))
 DISTILBERT = Projections(("q_lin", "k_lin", "v_lin"))
-T5 = Projections(("q", "k", "v"))
 C_ATTN = Projections(("c_attn",), Split.C_ATTN, fixed_width=True)
 QUERY_KEY_VALUE = Projections(("query_key_value",), Split.BY_KEY_HEAD, fixed_width=True)
 WQKV = Projections(("Wqkv",), Split.BLOCKS)
@@ -127,9 +126,6 @@ CODEGEN = Projections(("qkv_proj",), Split.CODEGEN, attention_class="CodeGenAtte
 LATENT = Projections(
     ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"), Split.FACTORS
 )
-
-ENCODER = (BIDIRECTIONAL,)
-ENCODER_DECODER = (BIDIRECTIONAL, CAUSAL, CROSS)
 
 
 @dataclass(frozen=True)
@@ -152,13 +148,9 @@ class ModelLayout:
     called; `engines/adapters.py` has a replacement for each."""
     unnumbered: str = ""
     """Class of the attention where it is not told the number of its layer."""
-    attention_kinds: tuple[AttentionKind, ...] = (CAUSAL,)
-    """That of its stack, or of each of several."""
+    attention_kind: AttentionKind = CAUSAL
     positions_after_padding: bool = False
     """Positions are counted from the one after the padding token's number."""
-    trained_context: int | None = None
-    """Tokens of the texts that it was trained on, where positions are distances and the
-    configuration states no context (Raffel et al. 2020, 2.1)."""
     tensors: Callable[[Any], LayerTensors] | None = None
     """A layer's biases and norms by a configuration, where they are known."""
     engine: str = "fused"

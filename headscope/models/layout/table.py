@@ -8,17 +8,15 @@ comes with every call of a layer's attention (`engines/capture.py`), but of layo
 
 from __future__ import annotations
 
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.models.layout.model_layout import (
     BERT,
     C_ATTN,
     CODEGEN,
     DISTILBERT,
-    ENCODER,
-    ENCODER_DECODER,
     LATENT,
     QKV_PROJ,
     QUERY_KEY_VALUE,
-    T5,
     WQKV,
     ModelLayout,
     gpt2_tensors,
@@ -45,7 +43,7 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
         planted="5 of 5",
     ),
     ModelLayout("biogpt", "BioGPT", output="out_proj"),
@@ -65,7 +63,7 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
         positions_after_padding=True,
     ),
     ModelLayout(
@@ -92,7 +90,7 @@ LAYOUTS = (
         projections=DISTILBERT,
         output="out_lin",
         unnumbered="DistilBertSelfAttention",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
     ),
     ModelLayout("dots1"),
     ModelLayout(
@@ -101,7 +99,7 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
     ),
     ModelLayout(
         "ernie",
@@ -109,7 +107,7 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
     ),
     ModelLayout("ernie4_5"),
     ModelLayout("ernie4_5_moe"),
@@ -216,7 +214,7 @@ LAYOUTS = (
         "keys on both sides, windows",
         projections=WQKV,
         output="Wo",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
     ),
     ModelLayout("modernbert-decoder", "ModernBERT decoder", output="Wo", engine="lens"),
     ModelLayout(
@@ -254,7 +252,7 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
         positions_after_padding=True,
     ),
     ModelLayout("sarvam_mla", "", "latent attention", projections=LATENT),
@@ -272,62 +270,13 @@ LAYOUTS = (
         "keys on both sides",
         projections=BERT,
         output="output.dense",
-        attention_kinds=ENCODER,
+        attention_kind=BIDIRECTIONAL,
         positions_after_padding=True,
     ),
     ModelLayout("youtu", "", "latent attention", projections=LATENT),
-    # those with an encoder and a decoder
-    ModelLayout(
-        "bart",
-        "BART",
-        "three stacks, learned positions",
-        output="out_proj",
-        attention_kinds=ENCODER_DECODER,
-    ),
-    ModelLayout(
-        "marian",
-        "Marian, OPUS-MT",
-        "three stacks",
-        output="out_proj",
-        attention_kinds=ENCODER_DECODER,
-        planted="alignment/this-word, sink/source-end",
-    ),
-    ModelLayout(
-        "mbart",
-        "mBART",
-        "three stacks, learned positions",
-        output="out_proj",
-        attention_kinds=ENCODER_DECODER,
-    ),
-    ModelLayout(
-        "mt5",
-        "mT5",
-        "three stacks, biases by distance",
-        differs_by="< 1e-4",
-        projections=T5,
-        output="o",
-        attention_kinds=ENCODER_DECODER,
-        trained_context=512,
-    ),
-    ModelLayout(
-        "pegasus", "PEGASUS", "three stacks", output="out_proj", attention_kinds=ENCODER_DECODER
-    ),
-    ModelLayout(
-        "t5",
-        "T5, Flan-T5",
-        "three stacks, biases by distance",
-        projections=T5,
-        output="o",
-        attention_kinds=ENCODER_DECODER,
-        trained_context=512,
-    ),
 )
 """Those that are read of all causal layouts of the installed transformers, and of encoders. What is
 not here is tried, and refused by a sentence that says why."""
-
-ENCODER_DECODERS = tuple(
-    row.model_type for row in LAYOUTS if row.attention_kinds == ENCODER_DECODER
-)
 
 UNBOUNDED = ("bloom",)
 """Model types whose positions are distances (ALiBi) and whose configurations state no context."""

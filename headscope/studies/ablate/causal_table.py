@@ -122,8 +122,6 @@ def ablate(
     again: Again = options  # what is left of them
     with progress_bar(progress, "silencing", unit="steps") as bar:
         model = model_of(run, longest=LENGTH, **again)
-        if model.parts:
-            refuse_encoder(model, "ablate")
         if only in ("edges", "writes"):
             refuse_encoder(model, f"ablate --only {only}")
         reading = _Reading(run, model, corpora, seed, bar)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from headscope.arguments import NAME, maybe, takes
 from headscope.errors import RunError
-from headscope.heads import head_name
+from headscope.heads import head_name, layer_name
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.reasons import head_in
@@ -61,7 +61,7 @@ class HeadAnswers(Study):
         for layer, head in self.heads:
             examples = [e for e in self.run.examples if (e.layer, e.head) == (layer, head)]
             rows = rows_of_head(evidence, layer, head)
-            name = head_name(layer, head, self.run.head_names)
+            name = head_name(layer, head)
             answers.append(Answer.of(name, rows, meanings, examples, self.claim))
         return answers
 
@@ -87,7 +87,7 @@ class HeadAnswers(Study):
             }
             for (layer, head), answer in zip(self.heads, self.answers, strict=True)
         ]
-        return by_name(pd.DataFrame(rows), self.run.head_names)
+        return by_name(pd.DataFrame(rows))
 
     @takes(relation=maybe(NAME))
     def why(self, head: str, relation: str | None = None) -> str:
@@ -171,8 +171,8 @@ class HeadAnswers(Study):
         names = ", ".join(info.get("corpora", {}).get("asked", ())) or "made sequences"
         text = f"{read['tokens']:,} tokens of {names}" if read.get("tokens") else names
         sentence = f"{name_of(self.run.name)}, {text}"
-        if not self.is_measured or self.run.head_names:
+        if not self.is_measured:
             return sentence
         layers = sorted({layer for layer, _ in self.heads})
-        rows = ", ".join(self.run.head_names.row(layer) for layer in layers)
+        rows = ", ".join(layer_name(layer) for layer in layers)
         return f"{sentence}; of {rows} alone, whose heads are all that q values count"

@@ -9,7 +9,6 @@ import pandas as pd
 
 from headscope.attention_kind import KINDS
 from headscope.errors import ChoiceError, RunError
-from headscope.heads import relation_of
 from headscope.relations import check_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.conditions import QUERIES, Row, open_in_words
@@ -59,9 +58,8 @@ class Claim:
         Raises:
             RunError: it asked for no such type or relation.
         """
-        asked_relations = dict.fromkeys(relation_of(name) for name in run.rules)
-        if not self.relations.keys() & asked_relations.keys():
-            types = dict.fromkeys(name.partition("/")[0] for name in asked_relations)
+        if not self.relations.keys() & run.rules.keys():
+            types = dict.fromkeys(name.partition("/")[0] for name in run.rules)
             raise RunError(
                 f"this run of {run.name} did not ask for {self.name}; its head types are "
                 f"{', '.join(types)}"
@@ -69,7 +67,7 @@ class Claim:
 
     def is_of(self, rows: pd.DataFrame) -> pd.Series:
         """Marks the rows of evidence that the name speaks of."""
-        return (rows["type"] + "/" + rows["relation"].map(relation_of)).isin([*self.relations])
+        return (rows["type"] + "/" + rows["relation"]).isin([*self.relations])
 
     def verdict(self, rows: pd.DataFrame) -> tuple[str, pd.Series | None]:
         """The verdict on a head, and the row of its evidence that says why; None where none does.

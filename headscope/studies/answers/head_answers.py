@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from headscope.arguments import FLAG, NAME, NAMES, Kind, either, maybe, takes
-from headscope.errors import HeadscopeError, ModelError, RunError
-from headscope.heads import check_head
+from headscope.errors import ModelError, RunError
+from headscope.heads import parse_head
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.readable import readable
 from headscope.paths import exists
@@ -77,7 +77,7 @@ def why(
     """
     names = _head_names(heads)
     for name in names:
-        check_head(name)
+        parse_head(name)
     asked_claim = None if claim is None else Claim(claim)
     if asked_claim is not None:
         asked_claim.check()
@@ -159,7 +159,7 @@ class _Reading:
                 opened = backend.open(self.model, **self.settings.loading())
         except ModelError as error:
             raise self._neither(error) from error
-        heads = [opened.head_names.parse(name) for name in names]
+        heads = [parse_head(name) for name in names]
         for head in heads:
             check_head_exists(opened, *head)
         backend.heads = set(heads)
@@ -178,26 +178,12 @@ class _Reading:
         return ModelError(f"{error}; nor is it a run folder") if is_path else error
 
     def _relations(self, model: Any) -> Sequence[Relation] | None:
-        """Those of a quick run and of the claim; None where the settings say all.
-
-        Raises:
-            HeadscopeError: nothing of the claim's type is asked of such heads.
-        """
-        types, kinds = self.settings.types, [part.attention_kind for part in model.readings]
+        """Those of a quick run and of the claim; None if the settings name all."""
+        types, kind = self.settings.types, model.attention_kind
         if self.claim is None:
             return None
-        if not any(relations_of([self.claim.type], kind) for kind in kinds):
-            listed = " and ".join(kind.name for kind in kinds)
-            raise HeadscopeError(
-                f"{self.claim.type} is not asked of heads with {listed} attention, as "
-                f"{model.name} has"
-            )
         if self.claim.type in (types or QUICK):
             return None
-        if model.parts:
-            preset = {name.partition("/")[0] for name in types or QUICK}
-            self.settings = settings_of(self.settings, {"types": [*preset, self.claim.type]})
-            return None
-        quick = relations_of(types, kinds[0], quick=True)
-        claimed = [r for r in relations_of([self.claim.type], kinds[0]) if r not in quick]
+        quick = relations_of(types, kind, quick=True)
+        claimed = [r for r in relations_of([self.claim.type], kind) if r not in quick]
         return [*quick, *claimed]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
-from headscope.heads import check_head
+from headscope.heads import parse_head
 from headscope.runs.user_file import given_file
 
 
@@ -26,7 +26,7 @@ def heads_of_file(path: str | Path) -> list[str]:
         if not name:
             continue
         try:
-            check_head(name)
+            parse_head(name)
         except HeadscopeError as error:
             raise HeadscopeError(f"{path}:{number}: {error}") from error
         names.append(name)

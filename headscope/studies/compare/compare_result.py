@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from headscope.errors import RunError
-from headscope.heads import HeadNames, head_name
+from headscope.heads import head_name, layer_name
 from headscope.printing import visible
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE
@@ -184,18 +184,16 @@ def _atlases(comparison: Comparison) -> list[dict[str, Any]]:
     for run, name in zip(comparison.runs, comparison.names, strict=True):
         layers: list[list[dict[str, Any]]] = []
         for _, layer_heads in run.heads.sort_values(["layer", "head"]).groupby("layer", sort=True):
-            layers.append([_cell(row, changed, name, run.head_names) for row in _rows(layer_heads)])
-        rows = [run.head_names.row(number) for number in layers_of(run)]
+            layers.append([_cell(row, changed, name) for row in _rows(layer_heads)])
+        rows = [layer_name(number) for number in layers_of(run)]
         atlases.append({"name": name, "layers": layers, "rows": rows})
     return atlases
 
 
-def _cell(
-    row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str, head_names: HeadNames
-) -> dict[str, Any]:
+def _cell(row: dict[str, Any], changed: dict[Any, dict[str, Any]], name: str) -> dict[str, Any]:
     change = changed.get((name, row["layer"], row["head"]))
     tags = row["tags"].replace(";", ", ") or row["primary"]
-    label = f"{head_name(row['layer'], row['head'], head_names)}: {tags}"
+    label = f"{head_name(row['layer'], row['head'])}: {tags}"
     if change:
         label += f"; was {change['primary_first']}"
     strength = 0.0 if row["primary"] in NO_TYPE else min(1.0, max(0.0, row["lift"]))
@@ -210,7 +208,7 @@ def _cell(
 def _changes(comparison: Comparison) -> list[dict[str, Any]]:
     rows = _rows(comparison.changed)
     for row in rows:
-        row["name"] = head_name(row["layer"], row["head"], comparison.runs[0].head_names)
+        row["name"] = head_name(row["layer"], row["head"])
         sure = row["sure"].split(";")
         for side in ("gained", "lost"):
             tags = [tag for tag in row[side].split(";") if tag]
@@ -225,8 +223,7 @@ def _apart(comparison: Comparison) -> list[dict[str, Any]]:
     apart = comparison.relations[comparison.relations["apart"]]
     order = apart["lift_difference"].abs().sort_values(ascending=False, kind="stable").index
     rows = _rows(apart.loc[order].head(MAX_RELATIONS))
-    head_names = comparison.runs[0].head_names
-    return [{**row, "name": head_name(row["layer"], row["head"], head_names)} for row in rows]
+    return [{**row, "name": head_name(row["layer"], row["head"])} for row in rows]
 
 
 def _depth(comparison: Comparison) -> list[dict[str, Any]]:

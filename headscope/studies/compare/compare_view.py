@@ -85,7 +85,7 @@ def _changes(comparison: Comparison, heads: pd.DataFrame) -> list[RenderableType
         unsure=changed["sure"] == "", size=-changed["lift_difference"].abs().fillna(0)
     ).sort_values(["unsure", "size"], kind="stable")
     for row in order.head(MAX_HEADS).itertuples():
-        head = head_name(row.layer, row.head, comparison.runs[0].head_names)
+        head = head_name(row.layer, row.head)
         name = [head, *([visible(row.run)] if "run" in widths else [])]
         difference = f"{row.lift_difference:+.2f} {visible(row.relation)}" if row.apart else "–"
         table.add_row(

@@ -117,7 +117,7 @@ def _verdict(comparison: Comparison, condition: FailCondition) -> Verdict:
         certain = bool(head_tags & tags["sure"])
         counts = bool(head_tags) or condition.what == "changes"
         if counts and (certain or not condition.sure):
-            name = head_name(row["layer"], row["head"], comparison.runs[0].head_names)
+            name = head_name(row["layer"], row["head"])
             names.append(f"{row['run']} {name}" if several else name)
             sure += certain
     return Verdict(condition, tuple(names), sure)

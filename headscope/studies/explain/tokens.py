@@ -9,7 +9,6 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.relations.cross_attention_heuristics import ACROSS
 from headscope.relations.delimiter import kinds_of
 from headscope.relations.heuristics import (
     ALL_RULES,
@@ -67,7 +66,7 @@ _OF_TWO = {form.format(name) for name in CLASSES for form in FALLING_BACK}
 """No features: each is what two of the others pick."""
 _FEATURES = {
     name
-    for name in (*RULES[1 + OFFSETS :], *ALL_RULES[len(EARLIER) + OFFSETS : -len(ACROSS)])
+    for name in (*RULES[1 + OFFSETS :], *ALL_RULES[len(EARLIER) + OFFSETS :])
     if name.removeprefix("later-") not in (*_OF_TWO, *PHRASE_RULES)
 }
 """Simple rules that are features, those of `RULES` for every head, the rest for an encoder's."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from headscope.arguments import PATH, Default, takes, whole
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError, RunError
+from headscope.errors import CorpusError
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
@@ -84,7 +84,7 @@ def headvis(
             one.
 
     Raises:
-        RunError: no run there, one without a model, or one of a model with several stacks.
+        RunError: no run there, or one without a model.
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or holds no sequence of three tokens.
         WriteError: the folder holds something else, or nothing can be written there.
@@ -93,11 +93,6 @@ def headvis(
     folder = Path(out)
     check_site(folder, overwrite=overwrite, site=HEADVIS)
     run = the_run(run)
-    if len(run.head_names):
-        raise RunError(
-            f"{run.name}: HeadVis shows heads that read one text, and those of an encoder and a "
-            "decoder read several"
-        )
     selection = HeadSelection(tuple(sorted(set(chosen_heads(run, heads)))))
     corpora = text_of(run, options.get("corpus", ()), seed=seed)
     with progress_bar(progress) as bar:

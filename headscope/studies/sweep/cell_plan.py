@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headscope.corpus.aligned import side_of
 from headscope.corpus.shipped import asked_corpora
 from headscope.errors import HeadscopeError
 from headscope.measure.in_process import InProcess
@@ -129,19 +128,12 @@ def _try(spec: Spec, cell: Cell) -> CellPlan:
     try:
         name, revision = where(*cell.loads)
         model = here.open(name, **replace(settings, revision=revision).loading())
-        count, tokens, again, seconds = 0, 0, 0, 0.0
-        for reading in model.readings:
-            relations = relations_of(
-                settings.types, reading.attention_kind, quick=settings.quick, in_chat=settings.chat
-            )
-            if relations:
-                corpora = side_of(asked_corpora(cell.text), reading.side)
-                counts = _count(reading, relations, corpora, settings)
-                count, tokens, again = count + counts[0], tokens + counts[1], again + counts[2]
-                if counts[3]:
-                    seconds += (counts[1] + counts[2]) * _rate(
-                        reading, counts[3], relations, settings.seed
-                    )
+        relations = relations_of(
+            settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
+        )
+        corpora = asked_corpora(cell.text)
+        count, tokens, again, probe = _count(model, relations, corpora, settings)
+        rate = _rate(model, probe, relations, settings.seed) if probe else 0.0
     except HeadscopeError as error:
         return CellPlan(cell, error=str(error))
     return CellPlan(
@@ -149,7 +141,7 @@ def _try(spec: Spec, cell: Cell) -> CellPlan:
         shards=count,
         tokens=tokens,
         twin_tokens=again,
-        seconds=seconds,
+        seconds=(tokens + again) * rate,
         weights=_weights(model),
         memory=_most_memory(),
     )
@@ -161,7 +153,7 @@ def _count(
     corpus: Sequence[str | Path],
     settings: Settings,
 ) -> tuple[int, int, int, list[Step]]:
-    """Shards, tokens and the twin's tokens of a model, or of one stack, and what is tried."""
+    """Shards, tokens and the twin's tokens of a model, and what is tried."""
     text, synthetic = windows_of(model, relations, corpus, settings)
     share: Choose = WindowSample(seed=settings.seed) if settings.twin else lambda windows: set()
     steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from headscope.function_package import offer_functions
 
 if TYPE_CHECKING:
-    from headscope.studies.validation.translator import save_translator as save_translator
     from headscope.studies.validation.verify import verify as verify
 
 __all__ = offer_functions(
     __name__,
     {
-        "save_translator": "headscope.studies.validation.translator",
         "verify": "headscope.studies.validation.verify",
     },
 )

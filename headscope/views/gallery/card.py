@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from headscope.corpus.shipped import corpus_title
+from headscope.heads import layer_name
 from headscope.runs.recorded_paths import shareable
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, countable_types
@@ -99,8 +100,8 @@ def card_of(run: Result, name: str, folder: str) -> Card:
         tokens=None if read is None else int(read),
         layers=len(layers),
         width=int(run.heads["head"].max()) + 1,
-        first=run.head_names.row(layers[0]),
-        last=run.head_names.row(layers[-1]),
+        first=layer_name(layers[0]),
+        last=layer_name(layers[-1]),
         shares=tuple(_shares(run, layers)),
         countable=frozenset(countable_types(run.evidence, run.rules)),
         heads=run.heads,
@@ -132,4 +133,4 @@ def _span(run: Result, heads: pd.DataFrame) -> str:
 
 def _row(run: Result, heads: pd.DataFrame, quantile: float) -> str:
     layer: Any = heads["layer"].quantile(quantile, interpolation="nearest")
-    return run.head_names.row(int(layer))
+    return layer_name(int(layer))

@@ -31,15 +31,7 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-/* A layer's name: of several stacks each counts its own. */
-function layerName(layer) {
-  let own = layer;
-  for (const [letter, layers] of Object.entries(DATA.model.stacks || {})) {
-    if (own < layers) return `${letter}${own}`;
-    own -= layers;
-  }
-  return `L${layer}`;
-}
+const layerName = (layer) => `L${layer}`;
 const headName = (layer, head) => `${layerName(layer)}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const small = (value) => (value === null ? "–" : value < 0.001 ? value.toExponential(0) : value.toFixed(3));
@@ -57,14 +49,11 @@ const tagsOf = (row) => (row.tags ? row.tags.split(";") : []);
 const strongestOf = (type) => (DATA.strongest[type] || []).map(([place, id]) => [place, DATA.relations.find((r) => r.id === id)]);
 const interval = (low, high) => `${number(low)} … ${number(high)}`;
 
-/* "L5H1", "5.1" or "5 1" to a row, or "E5H1" where there are several stacks; null when there is no such head. */
+/* "L5H1", "5.1" or "5 1" to a row; null when there is no such head. */
 function parseHead(text) {
-  const match = /^\s*([a-z]?)(\d+)[\s.h]+(\d+)\s*$/i.exec(text);
+  const match = /^\s*L?(\d+)[\s.h]+(\d+)\s*$/i.exec(text);
   if (!match) return null;
-  const stacks = Object.keys(DATA.model.stacks || {}), letter = match[1].toUpperCase();
-  const named = stacks.length ? DATA.rows.find((r) => layerName(r.layer) === letter + Number(match[2])) : null;
-  if (stacks.length ? !named : !["", "L"].includes(letter)) return null;
-  const [layer, head] = [named ? named.layer : Number(match[2]), Number(match[3])];
+  const [layer, head] = [Number(match[1]), Number(match[2])];
   return hasHead(layer, head) ? rowOf(layer, head) : null;
 }
 

@@ -127,7 +127,6 @@ def _relation(
     rows = rows.sort_values(["layer", "head"])
     rule = run.rules[name]
     first = rows.iloc[0]
-    rows = _with_all_heads(rows, run)
     return {
         "id": name,
         "type": first["type"],
@@ -147,15 +146,6 @@ def _relation(
         "contested": _short(first.get("contested_n", math.nan)),
         **{column: shortened(rows[column].to_numpy(float)) for column in _NUMBERS},
     }
-
-
-def _with_all_heads(rows: pd.DataFrame, run: Result) -> pd.DataFrame:
-    """With empty rows for the heads of stacks that were not asked."""
-    if len(rows) == len(run.heads):
-        return rows
-    places = run.heads[["layer", "head"]].sort_values(["layer", "head"])
-    merged = places.merge(rows, on=["layer", "head"], how="left")
-    return merged.assign(tagged=merged["tagged"].eq(True))
 
 
 def _undecided_places(rows: pd.DataFrame) -> list[int]:

@@ -13,7 +13,7 @@ import torch
 
 import headscope as hs
 from headscope.corpus.window import Window
-from headscope.errors import HeadscopeError, RunError
+from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.studies.headvis import head_export as exporting
 from headscope.studies.headvis.cells import SparseCells
@@ -28,7 +28,7 @@ from headscope.studies.headvis.written import (
     sample_sequences,
 )
 from tests.helpers import encoders
-from tests.helpers.headvis import METRICS, check_data, check_head, check_sequence, read
+from tests.helpers.headvis import METRICS, check_data, check_sequence, parse_head, read
 from tests.helpers.hybrids import save_hybrid
 from tests.helpers.models import own_code
 
@@ -81,7 +81,7 @@ def test_what_breaks_the_contract_is_seen_by_its_reader(export, tmp_path):
         assert broken != sequence, name
     head["sequences"].reverse()
     with pytest.raises(AssertionError):
-        check_head(head)
+        parse_head(head)
     (tmp_path / "nan.json").write_text('{"a": NaN}')
     with pytest.raises(AssertionError, match=r"nan\.json holds NaN"):
         read(tmp_path / "nan.json")
@@ -271,12 +271,6 @@ def test_nothing_is_left_where_it_fails(run_folder, tmp_path, monkeypatch):
 
 def test_what_cannot_be_shown_is_said_in_a_sentence(run_folder, tmp_path, texts):
     out = tmp_path / "data"
-    run = hs.load(run_folder)
-    info = copy.deepcopy(run.info)
-    info["model"] |= {"stacks": {"E": 1, "D": 1}}
-    stacked = replace(run, info=info)
-    with pytest.raises(RunError, match="and those of an encoder and a decoder read several"):
-        hs.headvis(stacked, out)
     with pytest.raises(HeadscopeError, match="no head L9H9 in this run; up to L1H3"):
         hs.headvis(run_folder, out, heads="L9H9")
     with pytest.raises(HeadscopeError, match="sequences is 0, expected a whole number from 1"):

@@ -155,11 +155,6 @@ def _documents(
     """The documents that all can read; None where texts are not parallel."""
     name, revision = where(model, settings.revision)
     opened = backend.open(name, **replace(settings, revision=revision).loading())
-    if opened.parts:
-        raise HeadscopeError(
-            f"{opened.name} is an encoder with a decoder, whose halves read two texts; languages "
-            "are compared of models that read one"
-        )
     return shared_documents(treebanks, opened.tokenizer, settings, opened.longest_window)
 
 
