@@ -68,7 +68,6 @@ def test_the_shortest_reach_of_a_layer_is_read_from_the_configuration(kind, fiel
         ("BloomConfig", {"seq_length": 2048}, 2048),
         ("MptConfig", {}, 2048),
         ("GPT2Config", {}, 1024),
-        ("WhisperConfig", {}, 448),
         ("BloomConfig", {}, None),
     ],
 )

@@ -8,7 +8,6 @@ from typing import Any
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import (
     bytes_per_key,
-    check_one_stack,
     read_dimensions,
     text_config,
 )
@@ -51,7 +50,6 @@ def dimensions_of(name: str, config: Any) -> Dimensions:
         ModelError: no attention heads, numbers that no model can have, or attention without
             W_K and W_V of its own.
     """
-    check_one_stack(name, config)
     config = text_config(name, config)
     if getattr(config, "kv_lora_rank", None):
         raise ModelError(
