@@ -108,14 +108,6 @@ def test_numbers_that_no_reader_can_use_are_refused(kind, fields, message):
         layout(kind, **fields)
 
 
-@pytest.mark.parametrize("kind", ["T5Config", "BartConfig", "WhisperConfig"])
-def test_an_encoder_with_a_decoder_is_refused_in_one_sentence(kind):
-    with pytest.raises(
-        ModelError, match=r"^m: a \w+ has an encoder and a decoder; headscope reads"
-    ):
-        layout(kind)
-
-
 def test_a_tiny_configuration_of_every_kind_has_the_tiny_numbers():
     found = read_dimensions("m", tiny_config("qwen2"))
     assert (found.layers, found.heads, found.d_model, found.d_head) == (2, 4, 32, 8)

@@ -107,7 +107,7 @@ WRONG = {
     "meta": (lambda m, t, f: (meta(f), t), "on the meta device"),
     "encoder and decoder": (
         lambda m, t, f: (with_decoder(t), t),
-        "a bart has an encoder and a dec",
+        "bart is a model with an encoder",
     ),
     "no head": (lambda m, t, f: (AutoModel.from_pretrained(f), t), "predicts no next token"),
     "double": (lambda m, t, f: (m.double(), t), "float64; headscope reads"),

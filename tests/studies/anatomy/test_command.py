@@ -116,7 +116,7 @@ def test_bad_input_ends_with_one_message_and_exit_code_2(tmp_path):
         (["broken.gguf"], "broken.gguf: not a whole GGUF file: it ends after 15 bytes, within its header"),
         (["mamba.json"], r"should give num_attention_heads as a number of at least 1, but gives"),
         (["latent.json"], r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
-        (["t5.json"], "t5.json: a t5 has an encoder and a decoder; headscope reads decoder-only"),
+        (["t5.json"], "t5.json: t5 is a model with an encoder and a decoder; headscope reads"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_answered_in_one_line(arguments, message, tmp_path, monkeypatch):
