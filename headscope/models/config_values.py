@@ -43,7 +43,6 @@ COUNTS = (
     "intermediate_size",
     "n_inner",
     "d_ff",
-    "d_kv",
     "ffn_dim",
     "vocab_size",
     "n_positions",

@@ -189,6 +189,7 @@ def model_around(
     dimensions = read_dimensions(name, network.config)
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     kind = dimensions.attention_kind
+    bos: str | None = options.bos
     bos_notes: tuple[str, ...] = ()
     if bos is None and kind.predicts_next:
         config_bos = getattr(text_config(name, network.config), "bos_token_id", None)
@@ -196,7 +197,7 @@ def model_around(
     tokenizer = Tokenizer(
         backend,
         name=name,
-        bos=options.bos,
+        bos=bos,
         rows=_embedding_rows(network),
         attention_kind=kind,
         chat=options.chat,
