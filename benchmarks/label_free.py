@@ -1,7 +1,7 @@
 """Do columns that need no label foretell a head's tags?
 
-Of each run: effective ranks of QK and OV (`hs.studies.weights`), participation ratio of the output
-and its share on massive dimensions (`hs.studies.writes`), each as a classifier of heads with a
+Of each run: effective ranks of QK and OV (`hs.weights`), participation ratio of the output
+and its share on massive dimensions (`hs.writes`), each as a classifier of heads with a
 functional tag, and of each primary type. Its score is the area under the ROC curve, compared within
 layers only: the share of pairs of a tagged and an untagged head of one layer in which the tagged
 one has the larger value, ties half. Its interval is that of 1,000 permutations of the heads of each
@@ -46,9 +46,9 @@ def scores(folder: str) -> Iterator[dict[str, Any]]:
     """A row per column and label of a run."""
     run = hs.load(folder)
     heads = run.heads[["layer", "head", "primary"]]
-    heads = heads.merge(hs.studies.writes(folder, progress=False).table.drop(columns="primary"))
+    heads = heads.merge(hs.writes(folder, progress=False).table.drop(columns="primary"))
     try:
-        weights = hs.studies.weights(folder, progress=False).table
+        weights = hs.weights(folder, progress=False).table
         heads = heads.merge(weights[["layer", "head", "qk_rank", "ov_rank"]])
     except ModelError as error:
         print(f"{folder}: no ranks: {error}")

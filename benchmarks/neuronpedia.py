@@ -87,7 +87,7 @@ def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
         print(f"  Neuronpedia's script  {theirs:.1f}", flush=True)
         for words, points in (("without clouds", 0), ("with clouds", 1_000)):
             start = time.process_time()
-            hs.studies.headvis(
+            hs.headvis(
                 f"atlas:{name}", Path(place, words), corpus=texts, sequences=count, points=points,
                 max_length=LENGTH, progress=False,
             )  # fmt: skip

@@ -25,7 +25,7 @@ from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.stimuli import STIMULI
-from headscope.studies.study_table import STUDIES, function_homes, home, imported
+from headscope.studies.study_table import STUDIES, home
 from headscope.studies.validation.published_scores import PUBLISHED
 from headscope.studies.validation.published_stimulus import MATRICES, PublishedStimulus
 from headscope.views.families import COLUMNS, layout_cells
@@ -147,17 +147,6 @@ def api_page() -> str:
     listed = {f"headscope.{name}": getattr(headscope, name) for name in sorted(headscope.__all__)}
     lines += section("Functions", listed, inspect.isroutine)
     lines += section("Classes", listed, inspect.isclass)
-    for package in filter(inspect.ismodule, listed.values()):
-        name = package.__name__
-        within = {f"{name}.{one}": getattr(package, one) for one in package.__all__}
-        new = {path: what for path, what in within.items() if what not in listed.values()}
-        lines += [f"## hs.{name.rpartition('.')[2]}", "", "```{eval-rst}"]
-        lines += [f".. automodule:: {name}", "```", ""]
-        for path, what in new.items():
-            lines += directive(path, what)
-    results = {row.result for row in STUDIES if row.result}
-    classes = {f"headscope.studies.{path.replace(':', '.')}": imported(path) for path in results}
-    lines += section("Results", dict(sorted(classes.items())), inspect.isclass)
     return "\n".join(lines)
 
 
@@ -364,11 +353,6 @@ def study_imports() -> str:
     return imports(dict(home(path) for path in paths if path))
 
 
-def function_imports() -> str:
-    """The lines by which type checkers find the functions of `headscope.studies`."""
-    return imports(function_homes())
-
-
 def imports(modules: Mapping[str, str]) -> str:
     """Lines that import names from their modules, in the order of a sorted block."""
     lines = [f"    from {modules[name]} import {name} as {name}" for name in modules]
@@ -382,7 +366,6 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/method.md": {"labels": label_tree},
     "docs/reliability.md": {"published": published_table},
     "headscope/__init__.py": {"studies": study_imports},
-    "headscope/studies/__init__.py": {"functions": function_imports},
 }
 """What is generated inside of files, by the name between its marks."""
 

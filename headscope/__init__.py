@@ -6,8 +6,8 @@
     run.heads            # a DataFrame with a row per head
     print(run.why("L5H1"))
 
-`hs.studies` and `hs.validation` have the functions that are not listed here. Names are loaded when
-they are first used, so that `import headscope` stays light.
+Every study is a function of this module, such as `hs.prune`. Names are loaded when they are first
+used, so that `import headscope` stays fast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headscope.unlisted import unlisted
+from headscope.studies.study_table import STUDIES, home
 
 if TYPE_CHECKING:
     __version__: str
@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
     from headscope.studies.anatomy.published import published_shapes as published_shapes
+    from headscope.studies.sweep.head_callback import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
     from headscope.views.study import Study as Study
+    from headscope.views.study import StudyResult as StudyResult
 if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate.ablate_result import Ablation as Ablation
@@ -78,33 +80,37 @@ if TYPE_CHECKING:
     # end of studies
 
 _HOMES = {
+    "Document": "headscope.corpus.document",
     "Floor": "headscope.relations.types",
+    "HeadCallback": "headscope.studies.sweep.head_callback",
     "HeadType": "headscope.relations.types",
     "HeadscopeError": "headscope.errors",
     "Pairs": "headscope.relations.pairs",
     "Relation": "headscope.relations.relation",
     "Run": "headscope.run",
     "Settings": "headscope.settings",
+    "Study": "headscope.views.study",
+    "StudyResult": "headscope.views.study",
     "Window": "headscope.corpus.window",
-    "ablate": "headscope.studies.ablate.causal_table",
     "classify": "headscope.classification",
-    "compare": "headscope.studies.compare.side_by_side",
-    "explain": "headscope.studies.explain.explanation",
+    "controls": "headscope.relations",
+    "data_folder": "headscope.corpus.shipped",
+    "gallery": "headscope.views.gallery",
     "head_types": "headscope.relations",
     "load": "headscope.run",
     "pairs": "headscope.relations.pairs",
+    "published_shapes": "headscope.studies.anatomy.published",
+    "read_corpus": "headscope.corpus.read",
     "register": "headscope.relations",
     "relation": "headscope.relations.types",
     "score_patterns": "headscope.run",
     "show": "headscope.views.show",
-    "studies": "headscope",
-    "sweep": "headscope.studies.sweep.run_cells",
-    "validation": "headscope.studies",
-    "verify": "headscope.studies.validation.verify",
+    "widget": "headscope.serve.widget",
+    "window_of_tokens": "headscope.corpus.from_tokens",
     "windows": "headscope.run",
-}
-"""The names that are listed, and the module of each."""
-__all__ = [*_HOMES]
+} | dict(home(path) for study in STUDIES for path in (study.result, study.function) if path)
+"""The module of each name."""
+__all__ = [*sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
@@ -112,11 +118,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("headscope")
-    if name in ("studies", "validation"):
-        return import_module(f"{_HOMES[name]}.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    return unlisted(name)
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headscope' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

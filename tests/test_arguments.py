@@ -16,10 +16,8 @@ from headscope.errors import ArgumentError
 
 def doors():
     """Every public function and every method of a run that takes an argument."""
-    for home, name in [
-        (module, name) for module in (hs, hs.studies, hs.validation) for name in module.__all__
-    ]:
-        thing = getattr(home, name)
+    for name in hs.__all__:
+        thing = getattr(hs, name)
         if inspect.isfunction(thing) and inspect.signature(thing).parameters:
             yield name, thing
     for name, method in inspect.getmembers(hs.Run, inspect.isfunction):
@@ -40,7 +38,7 @@ def test_a_function_cannot_have_a_parameter_of_which_nothing_is_said():
         def paint(colour: str) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["anatomy", "collapse", "prune", "ablate", "redundancy"])
+@pytest.mark.parametrize("name", ["collapse", "prune", "ablate", "redundancy"])
 def test_an_argument_that_a_function_only_passes_on_must_be_one_that_it_knows(name):
     with pytest.raises(TypeError, match=f"{name}.* has no argument 'dvice'"):
         getattr(hs, name)("mini", dvice="cpu")

@@ -75,7 +75,7 @@ def main() -> None:
     model = new_model()
     optimizers = make_optimizers(model)
     step, log = resume(asked.work, model, optimizers)
-    heads = hs.studies.HeadCallback(out=asked.work / f"heads-from-{step}.csv", overwrite=True)
+    heads = hs.HeadCallback(out=asked.work / f"heads-from-{step}.csv", overwrite=True)
     heads.read(step, model, tokenizer)
     start = saved = time.monotonic()
     while step < STEPS and time.monotonic() - start < asked.minutes * 60:

@@ -336,9 +336,3 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
 )
 """Every study, those with a command in the order of `--help`."""
-
-
-def function_homes() -> dict[str, str]:
-    """The module of each study's function by its name; of those that check headscope none."""
-    homes = dict(home(study.function) for study in STUDIES)
-    return {name: module for name, module in homes.items() if ".validation." not in module}

@@ -66,7 +66,7 @@ class Study(ABC):
         return str(self.table.to_html(max_rows=ROWS, show_dimensions=True))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class StudyResult:
     """The result of a study: one table, at most one figure, and a few lines of text."""
 
@@ -129,6 +129,9 @@ class StudyResult:
         if self.summary:
             parts += [Text(), *map(Text, self.summary)]
         return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in self.notes))
+
+    def __repr__(self) -> str:
+        return f"<{self.title}>"
 
     def _repr_html_(self) -> str:
         """The first and the last rows of the table, for a notebook."""

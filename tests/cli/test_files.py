@@ -23,7 +23,6 @@ FOLDERS = {
     ("languages", "out"),
     ("pack", "out"),
     ("sweep", "out"),
-    ("prune", "save"),
 }
 """Outputs that are folders; what is in them is tried on its own."""
 OUTPUTS = [
@@ -93,14 +92,6 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     assert isinstance(failed.exception, HeadscopeError)
     assert "exists already" not in str(failed.exception)
     assert everything(tmp_path) == {precious.name: b"precious"}
-
-
-def test_the_second_file_of_prune_is_checked_too(tmp_path):
-    (tmp_path / "curve-heads.csv").write_text("precious")
-    refused = CliRunner().invoke(
-        app, ["study", "prune", "nowhere", "--out", str(tmp_path / "curve.csv")]
-    )
-    assert "curve-heads.csv exists already" in str(refused.exception)
 
 
 def test_overwrite_replaces_the_file_and_no_other(folder):

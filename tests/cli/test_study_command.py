@@ -95,8 +95,6 @@ def test_an_option_reaches_its_function(called):
     explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")
     assert (explained["each"], explained["twin"], explained["features"]) == ("layer", False, 8)
     assert "relations" not in explained
-    weighed = called("study", "weights", "mini", "--table", "related", "-q")
-    assert (weighed["related"], weighed["device"]) == (True, "cpu")
     counted = called("study", "anatomy", "gpt-2-s", "--batch", "3")
     assert (counted["batch"], counted["context"]) == (3, None)
 

@@ -99,13 +99,13 @@ def test_a_head_of_another_layer_is_refused_by_what_that_layer_lacks(head, class
 
 def test_a_single_head_is_read_by_the_number_of_its_own_layer(folder, classified):
     asked = {"max_tokens": 2000, "max_length": 64, "progress": False}
-    answers = hs.studies.why(str(folder), "L3H1", "controlled", **asked)
+    answers = hs.why(str(folder), "L3H1", "controlled", **asked)
     keys = ["layer", "head", "type", "relation"]
     both = answers.run.evidence.merge(load(classified).evidence, on=keys, suffixes=("", "_whole"))
     assert set(both["layer"]) == {3}
     assert np.allclose(both["mass"], both["mass_whole"], atol=1e-5)
     with pytest.raises(RunError, match=f"no head L2H0 in .*: {NOTE}"):
-        hs.studies.why(str(folder), "L2H0", "controlled", **asked)
+        hs.why(str(folder), "L2H0", "controlled", **asked)
 
 
 def test_a_run_whose_layers_are_not_those_that_it_states_is_refused(classified, tmp_path):

@@ -224,7 +224,7 @@ STUDIES = {
         model, save_treebanks(out.parent / "pud", LANGUAGES, documents=8), out=out,
         max_tokens=1_200, twin=False, examples=False, types=["positional"], **how,
     ),
-    "patch": lambda run, model, text, out, **how: hs.studies.patch(
+    "patch": lambda run, model, text, out, **how: hs.patch(
         run, clean="x1z", corrupt="x2z", heads="L0H0", edges=2, **how
     ),
     "prune": lambda run, model, text, out, **how: hs.prune(model, text, max_tokens=600, **how),
@@ -237,7 +237,7 @@ STUDIES = {
     ),
     "verify": None,
     "weights": lambda run, model, text, out, **how: hs.weights(model, **how),
-    "why": lambda run, model, text, out, **how: hs.studies.why(
+    "why": lambda run, model, text, out, **how: hs.why(
         model, ["L0H0"], text, max_tokens=600, types=["positional"], **how
     ),
     "writes": lambda run, model, text, out, **how: hs.writes(model, text, **how),
@@ -254,14 +254,14 @@ def studies_of_the_package() -> set[str]:
     from headscope.studies.sweep.sweep_result import Sweep
 
     found = set()
-    for home, name in [
-        (door, name) for door in (hs, hs.studies, hs.validation) for name in door.__all__
-    ]:
-        value = getattr(home, name)
+    for name in hs.__all__:
+        value = getattr(hs, name)
         if inspect.isfunction(value):
             kind = str(inspect.signature(value).return_annotation)
             result = getattr(hs, kind, None)
-            known = isinstance(result, type) and issubclass(result, hs.Study | hs.Run | Sweep)
+            known = isinstance(result, type) and issubclass(
+                result, hs.Study | hs.StudyResult | hs.Run | Sweep
+            )
             if known or "progress" in inspect.signature(value).parameters:
                 found.add(name)
     return found - INSTANT
@@ -272,9 +272,7 @@ def test_every_study_takes_progress_and_shows_a_bar_unless_it_is_off():
 
     assert studies_of_the_package() == set(STUDIES)
     for name in STUDIES:
-        parameters = inspect.signature(
-            getattr(hs.studies, name, None) or getattr(hs, name)
-        ).parameters
+        parameters = inspect.signature(getattr(hs, name)).parameters
         if "progress" in parameters:
             assert parameters["progress"].default is True, name
         else:

@@ -47,7 +47,7 @@ def claimed(planted: tuple[Path, Path], claim: str, *names: str) -> dict[str, st
     """The verdict on each planted head."""
     model, corpus = planted
     places = [PLACES[name] for name in names]
-    answers = hs.studies.why(model, places, corpus, claim=claim, progress=False)
+    answers = hs.why(model, places, corpus, claim=claim, progress=False)
     verdicts = answers.table["claim_verdict"]
     return {name: verdicts[place] for name, place in zip(names, places, strict=True)}
 
@@ -72,7 +72,7 @@ def test_a_relation_is_told_from_another_of_its_type(planted):
 
 
 def test_a_general_label_holds_of_a_head_with_one_of_its_relations():
-    answers = hs.studies.why(
+    answers = hs.why(
         "atlas:smollm2", ["L10H1", "L16H0"], claim="syntactic/argument:dep>head", progress=False
     )
     assert answers.table["claim_verdict"].tolist() == [HOLDS, ANOTHER]
@@ -87,7 +87,7 @@ def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted
 
 def test_what_a_text_has_no_query_of_is_not_identifiable(planted):
     model, corpus = planted
-    answers = hs.studies.why(
+    answers = hs.why(
         model, PLACES["induction"], corpus, claim="code", max_tokens=1_500, progress=False
     )
     assert answers.table["claim_verdict"].tolist() == [UNIDENTIFIABLE]
@@ -97,7 +97,7 @@ def test_what_a_text_has_no_query_of_is_not_identifiable(planted):
 
 @pytest.fixture(scope="module")
 def some() -> HeadAnswers:
-    return hs.studies.why(MINI, ["L4H3", "2.6", "L4H3"], GOLD, max_tokens=1_500, progress=False)
+    return hs.why(MINI, ["L4H3", "2.6", "L4H3"], GOLD, max_tokens=1_500, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_every_condition_can_be_asked_of_these_heads_and_of_no_other(some):
 
 def test_a_run_answers_as_it_is():
     run = hs.load("atlas:mini")
-    answers = hs.studies.why(run, "L5H3, L0H0", claim="induction/repeat", progress=False)
+    answers = hs.why(run, "L5H3, L0H0", claim="induction/repeat", progress=False)
     assert not answers.is_measured
     assert answers.run is run
     assert answers.table["claim_verdict"].tolist() == [HOLDS, NO_ACCOUNT]
@@ -193,9 +193,9 @@ def test_a_run_answers_as_it_is():
 
 
 def test_the_name_of_a_model_with_an_atlas_is_read_where_that_is_asked_or_a_setting_given():
-    assert not hs.studies.why("mini", "L0H0", progress=False).is_measured
-    assert hs.studies.why("mini", "L0H0", GOLD, max_tokens=300, progress=False).is_measured
-    assert hs.studies.why(
+    assert not hs.why("mini", "L0H0", progress=False).is_measured
+    assert hs.why("mini", "L0H0", GOLD, max_tokens=300, progress=False).is_measured
+    assert hs.why(
         "mini", "L0H0", measure=True, types=["positional"], max_tokens=300, progress=False
     ).is_measured
 
@@ -207,7 +207,7 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
         AutoModelForCausalLM.from_pretrained(gpt2_folder),
         AutoTokenizer.from_pretrained(gpt2_folder),
     )
-    answers = hs.studies.why(pair, "L0H1", GOLD, max_tokens=300, progress=False)
+    answers = hs.why(pair, "L0H1", GOLD, max_tokens=300, progress=False)
     assert set(answers.run.evidence["layer"]) == {0}
 
 
@@ -230,7 +230,7 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
 )  # fmt: skip
 def test_what_cannot_be_answered_is_refused_in_words(model, heads, options, error, words):
     with pytest.raises(error, match=words):
-        hs.studies.why(model, heads, progress=False, **options)
+        hs.why(model, heads, progress=False, **options)
 
 
 def test_a_file_names_a_head_on_each_line(tmp_path):
@@ -305,5 +305,5 @@ def test_the_guide_s_example_is_what_the_command_prints():
     ).groups()
     model, *heads, option, claim = words.split()
     assert option == "--as"
-    answers = hs.studies.why(model, heads, claim=claim, progress=False)
+    answers = hs.why(model, heads, claim=claim, progress=False)
     assert block == folded(str(answers), 80)

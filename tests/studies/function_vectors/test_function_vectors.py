@@ -55,7 +55,7 @@ def found(request, tasks_file, tmp_path_factory):
     noise, seed = request.param
     folder = save_model(tmp_path_factory.mktemp("planted"), noise=noise, seed=seed)
     options = {"tasks": str(tasks_file), "prompts": 10, "progress": False}
-    return hs.studies.function_vectors(str(folder), **options)
+    return hs.function_vectors(str(folder), **options)
 
 
 def tagged(found):
@@ -80,7 +80,7 @@ def test_the_lazy_heads_earn_nothing_of_what_the_planted_one_does(found):
 
 def test_a_model_without_the_head_does_no_task(tasks_file, tmp_path):
     folder = save_model(tmp_path, carries=False)
-    found = hs.studies.function_vectors(str(folder), tasks=str(tasks_file), progress=False)
+    found = hs.function_vectors(str(folder), tasks=str(tasks_file), progress=False)
     assert tagged(found) == []
     assert found.values["scored"] == []
     assert "too hard: " in found.summary[1]
@@ -184,22 +184,22 @@ def test_the_command_writes_the_table_and_a_figure(tasks_file, tmp_path):
 def test_what_cannot_be_asked_is_refused_in_one_sentence(tmp_path, gpt2_folder):
     folder = str(gpt2_folder)
     with pytest.raises(ChoiceError, match=r"no task named 'antonm' \(is antonym meant\?\)"):
-        hs.studies.function_vectors(folder, tasks="antonm")
+        hs.function_vectors(folder, tasks="antonm")
     with pytest.raises(ArgumentError, match="prompts is 2, expected a whole number from 6"):
-        hs.studies.function_vectors(folder, prompts=2)
+        hs.function_vectors(folder, prompts=2)
     with pytest.raises(CorpusError, match=r"no\.csv: cannot be read"):
-        hs.studies.function_vectors(folder, tasks=str(tmp_path / "no.csv"))
+        hs.function_vectors(folder, tasks=str(tmp_path / "no.csv"))
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("a,b\n1,2\n")
     with pytest.raises(CorpusError, match="columns a,b, expected task,question,answer"):
-        hs.studies.function_vectors(folder, tasks=str(wrong))
+        hs.function_vectors(folder, tasks=str(wrong))
     wrong.write_text("task,question,answer\nx,hot\n")
     with pytest.raises(CorpusError, match=re.escape("wrong.csv:2: a task, a question")):
         read_tasks(wrong)
     planted = save_model(tmp_path / "model")
     file = save_tasks_file(tmp_path / "tasks.csv")
     with pytest.raises(ModelError, match="fewer examples would do"):
-        hs.studies.function_vectors(str(planted), tasks=str(file), shots=9, prompts=6)
+        hs.function_vectors(str(planted), tasks=str(file), shots=9, prompts=6)
 
 
 def test_no_shipped_task_asks_a_question_twice_or_for_itself():

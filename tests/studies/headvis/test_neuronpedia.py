@@ -121,7 +121,7 @@ def test_neuronpedia_s_loaders_take_an_export_as_it_is(run_folder, texts, tmp_pa
     import psycopg2
 
     folder = tmp_path / "exports" / "gpt2-small" / "headvis" / "texts"
-    hs.studies.headvis(run_folder, folder, sequences=30, max_length=48, points=40)
+    hs.headvis(run_folder, folder, sequences=30, max_length=48, points=40)
     for program in ("load-head-metrics.py", "load-head-sequences.py"):
         load(program, tmp_path / "exports", database)
     connection = psycopg2.connect(database)

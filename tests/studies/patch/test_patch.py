@@ -96,7 +96,7 @@ class Tokens:
 
 @pytest.fixture(scope="module")
 def of_mini():
-    return hs.studies.patch(
+    return hs.patch(
         "atlas:mini", clean=CLEAN, corrupt=CORRUPT, answer=" man", wrong=" friend", heads="all",
         edges=3, progress=False,
     )  # fmt: skip
@@ -148,7 +148,7 @@ def test_every_edge_is_what_a_slow_loop_gives(of_mini, mini, share, part, denois
 
 @pytest.mark.slow
 def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
-    found = hs.studies.patch(
+    found = hs.patch(
         "atlas:smollm2", clean=NAMES, corrupt=OTHER_NAMES, answer=" Mary", wrong=" John",
         heads="L17H4,L29H1", edges=1, source=smollm2, progress=False,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_real_model_with_grouped_heads_is_what_a_slow_loop_gives(smollm2):
 
 def test_edges_that_carry_the_same_in_both_prompts_are_left_out():
     """Of prompts that differ in the last token alone all other queries carry the same."""
-    found = hs.studies.patch(
+    found = hs.patch(
         "atlas:mini", clean=SHORT, corrupt=OTHER_SHORT, heads="all", edges=4,
         progress=False,
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_edges_name_the_relations_of_their_heads_tags(of_mini):
 
 
 def test_tokens_that_are_not_named_are_the_models_own():
-    found = hs.studies.patch(
+    found = hs.patch(
         "atlas:mini", clean=SHORT, corrupt=OTHER_SHORT, heads="L5H1", edges=0, progress=False
     )
     model = load_model("mini", engine="lens")
@@ -201,7 +201,7 @@ def test_tokens_that_are_not_named_are_the_models_own():
 
 def patch_mini(**changes):
     asked = {"clean": SHORT, "corrupt": OTHER_SHORT, "heads": "L5H1", "edges": 0, "progress": False}
-    return hs.studies.patch("atlas:mini", **asked | changes)
+    return hs.patch("atlas:mini", **asked | changes)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def trained(tmp_path, *callbacks, steps: int = 4, tokenizer=True, **arguments) -
         callbacks=list(callbacks),
     )  # fmt: skip
     for callback in callbacks:
-        if isinstance(callback, hs.studies.HeadCallback):
+        if isinstance(callback, hs.HeadCallback):
             callback.log = trainer.log
     trainer.train()
     return trainer
@@ -60,7 +60,7 @@ def trained(tmp_path, *callbacks, steps: int = 4, tokenizer=True, **arguments) -
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
-    heads = hs.studies.HeadCallback(every=2, corpus=TEXT, out=folder / "new" / "heads.csv")
+    heads = hs.HeadCallback(every=2, corpus=TEXT, out=folder / "new" / "heads.csv")
     return trained(folder, heads), heads
 
 
@@ -110,7 +110,7 @@ def test_a_later_reading_is_that_of_the_weights_as_they_then_are(run):
 
 def test_a_loop_of_ones_own_reads_what_the_trainer_would(run):
     trainer, heads = run
-    own = hs.studies.HeadCallback(corpus=TEXT)
+    own = hs.HeadCallback(corpus=TEXT)
     own.read(4, trainer.model, AutoTokenizer.from_pretrained(mini_folder()))
     table = heads.emergence.table
     last = table[table["step"] == 4].reset_index(drop=True)
@@ -157,7 +157,7 @@ class Witness(TrainerCallback):
 
 def test_mode_gradients_random_states_and_dtype_are_as_before(tmp_path):
     seen: list = []
-    heads = hs.studies.HeadCallback(every=1, corpus=TEXT, max_tokens=400)
+    heads = hs.HeadCallback(every=1, corpus=TEXT, max_tokens=400)
     trained(tmp_path, Witness(seen), heads, Witness(seen), steps=2)
     assert len(seen) == 4
     for before, after in (seen[:2], seen[2:]):
@@ -177,7 +177,7 @@ def test_random_states_are_put_back():
 
 def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_path):
     """accelerate wraps `forward`: the copy must not run the original, in training mode."""
-    heads = hs.studies.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
+    heads = hs.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
     trainer = trained(tmp_path, heads, steps=2, bf16=True)
     assert trainer.accelerator.mixed_precision == "bf16"
     first = heads.emergence.table.query("step == 0").set_index("type")["heads"]
@@ -190,7 +190,7 @@ def test_mixed_precision_reads_the_copy_and_not_the_model_that_is_trained(tmp_pa
 
 
 def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monkeypatch):
-    heads = hs.studies.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
+    heads = hs.HeadCallback(every=2, corpus=TEXT, max_tokens=400)
 
     class Break(TrainerCallback):
         def on_step_end(self, args, state, control, model, **context) -> None:
@@ -207,13 +207,13 @@ def test_a_failure_in_the_midst_is_a_warning_and_training_goes_on(tmp_path, monk
 
 
 def test_a_trainer_without_a_tokenizer_is_refused_before_the_first_step(tmp_path):
-    heads = hs.studies.HeadCallback(corpus=TEXT)
+    heads = hs.HeadCallback(corpus=TEXT)
     with pytest.raises(HeadscopeError, match=r"no tokenizer: give one by Trainer\(processing"):
         trained(tmp_path, heads, tokenizer=False)
 
 
 def test_bad_arguments_are_refused_before_training(tmp_path):
-    callback = hs.studies.HeadCallback
+    callback = hs.HeadCallback
     precious = tmp_path / "heads.csv"
     precious.write_text("precious")
     with pytest.raises(HeadscopeError, match="every is 0, expected a whole number from 1"):
