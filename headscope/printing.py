@@ -30,6 +30,16 @@ def visible(token: str) -> str:
     return "".join(characters) or "∅"
 
 
+def one_line(name: object) -> str:
+    r"""A path, a name or a message on one line, without what steers a terminal.
+
+    >>> one_line("my\nmodel"), one_line("model"), one_line("")
+    ('my↵model', 'model', '')
+    """
+    text = str(name)
+    return text if text.isprintable() else visible(text)
+
+
 def above_bars() -> AbstractContextManager[Any]:
     """Within it lines can be printed to standard error; bars go away before and come back after."""
     if "tqdm" not in sys.modules:

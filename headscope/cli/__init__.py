@@ -16,8 +16,8 @@ from headscope.cli.terminal import (
     ReaderGoneError,
     catch_termination,
     flush,
+    message,
     ready,
-    warn,
 )
 from headscope.errors import HeadscopeError
 
@@ -49,5 +49,5 @@ def main() -> None:
     except ReaderGoneError:
         sys.exit(BROKEN_PIPE)
     except HeadscopeError as error:
-        warn(f"headscope: {error}".replace("\n", "↵"))  # a file may be called so; one line it is
+        message(str(error))
         sys.exit(2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.cli.terminal import say
 from headscope.errors import HeadscopeError, WriteError
+from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
 
 if TYPE_CHECKING:
@@ -102,4 +103,4 @@ def write_study(
 def say_written(files: Iterable[Path]) -> None:
     """Name the files that were written; before anything is printed, because a pipe may close."""
     for path in files:
-        say(f"written to {path}")
+        say(f"written to {one_line(path)}")

@@ -11,6 +11,7 @@ from headscope.cli.files import say_written
 from headscope.cli.options import ModelOrRun, Overwrite, Run
 from headscope.cli.study_command import StudyCall, body
 from headscope.cli.terminal import print_rich, say
+from headscope.printing import one_line
 
 
 @body("ablate")
@@ -29,7 +30,7 @@ def ablate(call: StudyCall, run: Run, overwrite: Overwrite = False) -> None:
     known = Loaded.of(ablation.run)
     path = save_study_table(known, run, CAUSE_TABLE, report=known.report, overwrite=overwrite)
     print_rich(causes_table(ablation.causes))
-    say(f"\nwritten to {path}; headscope why and {Path(run) / REPORT} show it")
+    say(f"\nwritten to {one_line(path)}; headscope why and {one_line(Path(run) / REPORT)} show it")
 
 
 @body("explain")

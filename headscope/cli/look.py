@@ -25,6 +25,7 @@ from headscope.cli.options import (
     takes_settings,
 )
 from headscope.cli.terminal import print_rich, put, say, say_folded, shown_progress, warn
+from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
 from headscope.studies.study_table import CHECK, TOP
@@ -329,7 +330,7 @@ def serve(
     live = live_of(model, source=source, revision=revision, device=device)
     other_model = None if other is None else live_of(other, revision=revision, device=device)
     if live.run is None:
-        say(f"no tags without a run; headscope classify {model} finds what its heads do")
+        say(f"no tags without a run; headscope classify {one_line(model)} finds what its heads do")
 
     def started(address: str) -> None:
         if lets_others_in(host):

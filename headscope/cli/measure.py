@@ -18,8 +18,9 @@ from headscope.cli.options import (
     takes_settings,
 )
 from headscope.cli.study_command import StudyCall, body
-from headscope.cli.terminal import print_rich, put, say, shown_progress, warn
+from headscope.cli.terminal import message, print_rich, put, say, shown_progress
 from headscope.errors import HeadscopeError
+from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
 
@@ -65,7 +66,7 @@ def classify(
 
     def on_message(line: str) -> None:
         if not quiet:
-            warn(f"headscope: {line}")
+            message(line)
 
     run = run_classify(
         model,
@@ -77,8 +78,9 @@ def classify(
         tell=on_message,
     )
     print_rich(summary(run))
-    say(f"\nwritten to {folder}; open {folder / 'report.html'}")
-    say(f"next: headscope why {folder} {clearest_head(run)} says what its tags rest on")
+    name = one_line(folder)
+    say(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
+    say(f"next: headscope why {name} {clearest_head(run)} says what its tags rest on")
     if run.preliminary:
         say(run.preliminary)
 

@@ -29,6 +29,7 @@ from headscope.cli.terminal import (
     warn,
 )
 from headscope.errors import HeadscopeError
+from headscope.printing import one_line
 
 _LIST = "repeatable, or separated by commas"
 SweepFile = Annotated[
@@ -111,7 +112,7 @@ def _sweep(
             **options,
         )
     print_rich(sweep_lines(result.cells, result.settings))
-    say(f"\nwritten to {result.out}; see {result.out / TABLE}")
+    say(f"\nwritten to {one_line(result.out)}; see {one_line(result.out / TABLE)}")
     if any(cell.error for cell in result.cells):
         raise typer.Exit(1)
 
@@ -202,7 +203,7 @@ def languages(
     say("")
     say_written(out / name for name in TABLES)
     say_written(write_study(study, None, figure, overwrite=overwrite))
-    say(f"headscope why {out}/RUN HEAD says what a head's tags rest on in one language")
+    say(f"headscope why {one_line(out)}/RUN HEAD says what a head's tags rest on in one language")
     if study.failed:
         raise typer.Exit(1)
 

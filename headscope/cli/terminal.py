@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 from headscope.errors import HeadscopeError, WriteError
 from headscope.measure.progress import Progress, ProgressOutput
-from headscope.printing import above_bars, visible
+from headscope.printing import above_bars, one_line, visible
 
 PIPE_WIDTH = 100
 """Columns of prose that goes to a pipe or a file, which have no width."""
@@ -103,14 +103,19 @@ def _fitted(text: str, *, is_terminal: bool) -> str:
     return folded(text, shutil.get_terminal_size().columns) if is_terminal else text
 
 
+def message(line: str) -> None:
+    """Print a message on one line of standard error, also if a file's name has line ends."""
+    warn(f"headscope: {one_line(line)}")
+
+
 def message_listener(quiet: bool) -> Callable[[str], None]:
     """The function that is told what a command does: lines on stderr; nothing if quiet."""
-    return (lambda _: None) if quiet else warn
+    return (lambda _: None) if quiet else (lambda line: warn(one_line(line)))
 
 
 def shown_progress(quiet: bool) -> Progress:
     """Progress of a command: bars where a person waits, and lines; nothing if quiet."""
-    return False if quiet else ProgressOutput(lambda line: warn(f"headscope: {line}"))
+    return False if quiet else ProgressOutput(message)
 
 
 def harmless(text: str) -> str:

@@ -29,7 +29,7 @@ from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
 from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note
-from headscope.models.precheck import check_model_files
+from headscope.models.precheck import check_tokenizer_files
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import load_weights, quiet_logging, read_config
 
@@ -114,7 +114,8 @@ def load_model(name: str, **options: Any) -> Model:
     adapter = None if load_options.adapter is None else find_adapter(load_options.adapter)
     device = _device(load_options.device)
     path, commit = locate(name, load_options.revision)
-    checkpoint = check_model_files(name, path)
+    checkpoint = find_checkpoint(name, path)
+    check_tokenizer_files(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
     for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headscope.errors import ModelError
-from headscope.models.checkpoint import CONFIG, Checkpoint, check_file, find_checkpoint
+from headscope.models.checkpoint import CONFIG, check_file, find_checkpoint
 from headscope.models.config_values import check_counts, check_values, read_entries
 from headscope.models.families import check_family
 from headscope.models.gguf_files import check_header
@@ -40,33 +40,30 @@ def check_local_model(name: str) -> None:
     with suppress(RuntimeError):  # a home that nobody has: `locate` says so
         path = local_path(name)
         if path is not None and exists(path) and (path.is_dir() or path.is_file()):
-            check_model_files(name, path)
+            _check_files(name, path)
 
 
-def check_model_files(name: str, path: Path) -> Checkpoint:
-    """Check the configuration, the headers of the weights, and the names of tokenizer files.
-
-    Args:
-        name: of the model, for messages.
-        path: its folder, or its `.gguf` file.
-
-    Raises:
-        ModelError: a file is missing or damaged, or headscope does not read this family.
-    """
+def _check_files(name: str, path: Path) -> None:
     checkpoint = find_checkpoint(name, path)
     if checkpoint.is_gguf:
         check_header(path)
-        return checkpoint
+        return
     entries = read_entries(name, path / CONFIG)
     check_counts(name, entries, checkpoint.shapes)
     check_values(f"{name}: its configuration", entries)
     check_family(name, entries)
-    _check_tokenizer(name, path)
-    return checkpoint
+    check_tokenizer_files(name, path)
 
 
-def _check_tokenizer(name: str, folder: Path) -> None:
-    files = [folder / file for file in TOKENIZER_FILES]
+def check_tokenizer_files(name: str, path: Path) -> None:
+    """Refuse a model's folder without a file that holds a tokenizer's vocabulary.
+
+    Raises:
+        ModelError: there is none, or one is no file but a broken link, a folder or a pipe.
+    """
+    if path.is_file():  # a GGUF file holds its tokenizer
+        return
+    files = [path / file for file in TOKENIZER_FILES]
     for file in files:
         check_file(name, file)
     if not any(file.is_file() for file in files):

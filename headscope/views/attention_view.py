@@ -25,7 +25,7 @@ from rich.text import Text
 
 from headscope.errors import PatternError, RunError
 from headscope.heads import head_name
-from headscope.printing import visible
+from headscope.printing import one_line, visible
 from headscope.statistics.result import Result, layers_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class AttentionView:
         """The pattern as shaded blocks, a row per query; for a terminal, colours or not."""
         names = [visible(token) for token in self.tokens]
         width = max(map(len, names))
-        lines = [Text(self.title, style="bold")]
+        lines = [Text(one_line(self.title), style="bold")]
         for query, name in enumerate(names):
             line = Text(f"{name:>{width}} ")
             keys = len(names) if self.sees_future else query + 1

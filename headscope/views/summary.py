@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name, layer_name
+from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.general_labels import shown_relations
@@ -48,9 +49,9 @@ def summary(run: Result) -> RenderableType:
     """Counts by type, and for each type its strongest heads with their numbers."""
     model = run.info["model"]
     title = (
-        f"{name_of(run.name)}: {_layers_said(model)} × {model['heads']} heads"
+        f"{one_line(name_of(run.name))}: {_layers_said(model)} × {model['heads']} heads"
         if "layers" in model
-        else name_of(run.name)
+        else one_line(name_of(run.name))
     )
     parts: list[RenderableType] = [Text(title, style="bold"), *_preliminary_line(run)]
     parts += _read_line(run)
@@ -70,7 +71,7 @@ def summary(run: Result) -> RenderableType:
         notes.append(f"unreliable, two halves of the corpus disagree: {', '.join(unsure)}")
     if run.info.get("settings", {}).get("twin") is False:
         notes.append("no twin: no tag was tested against what the model shows by chance")
-    parts += [Text(f"note: {note}", style=_weight(note)) for note in notes]
+    parts += [Text(f"note: {one_line(note)}", style=_weight(note)) for note in notes]
     return Group(*parts)
 
 
