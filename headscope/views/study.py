@@ -14,6 +14,7 @@ import pandas as pd
 
 from headscope.arguments import takes
 from headscope.errors import HeadscopeError, WriteError
+from headscope.printing import one_line
 from headscope.runs.folder import check_foreign, encoded
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
@@ -125,10 +126,16 @@ class StudyResult:
         from rich.text import Text
 
         table = self.table if self.terminal_table is None else self.terminal_table
-        parts: list[RenderableType] = [Text(self.title, style="bold"), Text(), frame_table(table)]
+        parts: list[RenderableType] = [
+            Text(one_line(self.title), style="bold"),
+            Text(),
+            frame_table(table),
+        ]
         if self.summary:
-            parts += [Text(), *map(Text, self.summary)]
-        return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in self.notes))
+            parts += [Text(), *map(Text, map(one_line, self.summary))]
+        return Group(
+            *parts, *(Text(f"note: {one_line(note)}", style="yellow") for note in self.notes)
+        )
 
     def __repr__(self) -> str:
         return f"<{self.title}>"
