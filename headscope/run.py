@@ -283,7 +283,8 @@ def score_patterns(
     """Score attention patterns without a model; see `headscope.runs.from_patterns.score_patterns`.
 
     Args:
-        patterns: arrays, an ActivationCache, a tuple of transformers', or a function of a window.
+        patterns: arrays, an ActivationCache, transformers' `outputs.attentions`, or a function of a
+            window.
         windows: the windows that they are of, or documents beside their tokens.
         tokens: of documents, their tokens as text.
         out: where to write the run folder; nothing is written when None.

@@ -19,6 +19,10 @@ from headscope.models.engines.engine import attends_to_hidden
 
 TOLERANCE = 1e-2
 """How far a row's sum may be from 1: what half-precision storage loses over a long row."""
+_EAGER = (
+    "transformers returns attention patterns only for a model loaded with "
+    'attn_implementation="eager"'
+)
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]
 
@@ -61,14 +65,15 @@ def arrays_of(
     """Each window with its pattern; a window that is longer than its pattern is cut.
 
     Args:
-        patterns: a function of a window; TransformerLens' ActivationCache; a tuple with an array
-            `[batch head query key]` of each layer, as transformers gives it; a list with an array
-            `[layer head query key]` for each window; or one such array for one window.
+        patterns: a function of a window; TransformerLens' ActivationCache; a tuple or list with an
+            array `[batch head query key]` of each layer, as transformers gives it; a list with an
+            array `[layer head query key]` for each window; or one such array for one window.
         windows: the windows, in the order of the patterns.
         numbers: those of them that are wanted; all when None.
 
     Raises:
-        PatternError: an array does not fit its window, or holds no causal attention.
+        PatternError: an array does not fit its window, or holds no causal attention; or a list can
+            be read both by layer and by window.
     """
     read, batched = _reader(patterns, windows)
     first: tuple[int, int] | None = None
@@ -96,21 +101,63 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
         layers = list(_cached_layers(patterns))
         _same_number(len(layers[0]), windows)
         return lambda i, window: _stacked(layers, i), True
+    if patterns is None or _lacks_layers(patterns):
+        raise PatternError(f"there are no patterns: {described(patterns)}. {_EAGER}")
     if isinstance(patterns, tuple):
-        shapes = {tuple(_shape(pattern)) for pattern in patterns}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 4:
-            raise PatternError(
-                "a tuple of patterns has an array [batch head query key] of each layer, as "
-                f"transformers gives it; these have the shapes {sorted(shapes)!s:.200}. A list has "
-                "an array [layer head query key] for each window"
-            )
+        _check_layers(patterns)
         _same_number(len(patterns[0]), windows)
         return lambda i, window: _stacked(patterns, i), True
-    if len(windows) == 1 and len(_shape(patterns)) != 5 and not _is_one(patterns):
+    if len(windows) == 1 and not _holds_arrays(patterns):
         return lambda i, window: patterns, False
-    arrays = _list("patterns", patterns, "an array [layer head query key] for each window")
-    _same_number(len(arrays), windows)
-    return lambda i, window: arrays[i], False
+    words = "an array [layer head query key] for each window"
+    return _listed(_list("patterns", patterns, words), windows)
+
+
+def _lacks_layers(patterns: Any) -> bool:
+    """Whether this is what transformers returns in place of patterns that it does not compute."""
+    if not isinstance(patterns, tuple | list):
+        return False
+    return patterns == () or any(part is None for part in patterns)
+
+
+def _holds_arrays(patterns: Any) -> bool:
+    """Whether each part is an array of four axes."""
+    if not isinstance(patterns, list):
+        return len(_shape(patterns)) == 5
+    return all(len(_shape(part)) == 4 for part in patterns)
+
+
+def _check_layers(layers: tuple[Any, ...]) -> None:
+    """Refuse a tuple other than the one that transformers gives."""
+    shapes = {_shape(layer) for layer in layers}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 4:
+        raise PatternError(
+            "a tuple of patterns has an array [batch head query key] of each layer, as "
+            f"transformers gives it; these have the shapes {sorted(shapes)!s:.200}. A list has "
+            "an array [layer head query key] for each window"
+        )
+
+
+def _listed(arrays: list[Any], windows: Sequence[Window]) -> tuple[Reader, bool]:
+    """Reader of a list with an array for each window, or with one for each layer.
+
+    Raises:
+        PatternError: the list can be read in both ways, or in none.
+    """
+    shapes = [_shape(array) for array in arrays]
+    is_by_layer = len(set(shapes)) == 1 and len(shapes[0]) == 4 and shapes[0][0] == len(windows) > 0
+    if not is_by_layer or len(arrays) == len(windows) == 1:
+        _same_number(len(arrays), windows)
+        return lambda i, window: arrays[i], False
+    if len(arrays) == len(windows) and all(shapes[0][2] <= len(window) for window in windows):
+        count = len(windows)
+        raise PatternError(
+            f"a list of {count} arrays {shapes[0]} for {count} windows can hold an array [layer "
+            "head query key] of each window, or an array [batch head query key] of each layer. "
+            "For the second give tuple(patterns); for the first give a function that returns the "
+            "array of a window"
+        )
+    return lambda i, window: _stacked(arrays, i), True
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -125,11 +172,6 @@ def _stacked(layers: Sequence[Any], row: int) -> Tensor:
     return torch.stack(
         [_array(f"layer {i}", layer_patterns[row]) for i, layer_patterns in enumerate(layers)]
     )
-
-
-def _is_one(patterns: Any) -> bool:
-    """True for a list that holds one whole array."""
-    return isinstance(patterns, list) and len(patterns) == 1 and len(_shape(patterns[0])) == 4
 
 
 def _cached_layers(cache: Any) -> Iterator[Tensor]:
@@ -182,6 +224,8 @@ def _window(number: int, tokens: Any, document: Any) -> Window:
 
 def _array(where: str, values: Any) -> Tensor:
     """An array as given by NumPy, torch or lists; of real numbers."""
+    if values is None:
+        raise PatternError(f"{where}: None is no array of numbers. {_EAGER}")
     try:
         if isinstance(values, Tensor) and values.is_complex():
             raise TypeError("complex numbers")
@@ -207,7 +251,8 @@ def _check(array: Tensor, window: Window, where: str) -> None:
     worst = float((array.sum(-1) - 1).abs().nan_to_num(nan=torch.inf).max())
     if worst > TOLERANCE or bool((array < 0).any()):
         raise PatternError(
-            f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g})"
+            f"{where}: rows must be probabilities that sum to 1 over keys (off by {worst:.3g}); "
+            "a batch of several texts must be padded on the right"
         )
     if attends_to_hidden(array, window.attention_kind):
         raise PatternError(

@@ -50,9 +50,10 @@ def score_patterns(
         patterns: in any of these forms, rows summing to 1 over keys at or before the query, or of
             an encoder's windows over all keys:
             a function that gives the array `[layer head query key]` of a window; TransformerLens'
-            ActivationCache of a batch; a tuple with an array `[batch head query key]` of each
-            layer, as transformers gives it; a list with an array `[layer head query key]` of each
-            window; or one such array. Arrays are NumPy's, torch's, or nested lists.
+            ActivationCache of a batch; a tuple or list with an array `[batch head query key]` of
+            each layer, as transformers gives it; a list with an array `[layer head query key]` of
+            each window; or one such array. Arrays are NumPy's, torch's, or nested lists. A batch
+            is padded on the right. A list that can be read both by layer and by window is refused.
         windows: the windows that they are of, from `headscope.windows`; or, with `tokens`, the
             annotated documents from `headscope.read_corpus`, None for bare tokens. What is longer
             than its pattern is cut.

@@ -139,6 +139,58 @@ def test_arrays_a_function_a_padded_batch_and_a_cache_give_the_same_evidence(
     )
 
 
+def test_a_list_of_layers_is_read_as_the_tuple_that_transformers_returns(two_texts):
+    model, _, windows = two_texts
+    n = min(map(len, windows))
+    cut = [window.cut(n) for window in windows]
+    layers = model(
+        torch.tensor(np.stack([w.tokens for w in cut])), output_attentions=True
+    ).attentions
+    assert len(layers) == len(cut) == 2  # as many layers as texts, all of one length
+    expected = masses(hs.score_patterns(layers, cut))
+    for ambiguous in (list(layers), torch.stack(layers)):
+        with pytest.raises(PatternError, match=r"give tuple\(patterns\)"):
+            hs.score_patterns(ambiguous, cut)
+    one = masses(hs.score_patterns(tuple(layer[:1] for layer in layers), cut[:1]))
+    for form in ([layer[:1] for layer in layers], torch.stack(layers)[:, :1]):
+        assert masses(hs.score_patterns(form, cut[:1])).equals(one)
+    by_layer = [*layers, layers[0]]
+    assert masses(hs.score_patterns(by_layer, cut)).equals(
+        masses(hs.score_patterns(tuple(by_layer), cut))
+    )
+    assert not expected.equals(masses(hs.score_patterns(tuple(layers[::-1]), cut)))
+
+
+def test_a_padded_list_of_layers_that_no_window_is_as_long_as_is_one_of_layers(two_texts):
+    model, _, windows = two_texts
+    longest = max(map(len, windows))
+    rows = [np.pad(window.tokens, (0, longest - len(window))) for window in windows]
+    layers = model(torch.tensor(np.array(rows)), output_attentions=True).attentions
+    expected = masses(hs.score_patterns(layers, windows))
+    assert masses(hs.score_patterns(list(layers), windows)).equals(expected)
+
+
+def test_padding_on_the_left_is_refused(two_texts):
+    model, _, windows = two_texts
+    longest = max(map(len, windows))
+    rows = np.array([np.pad(w.tokens, (longest - len(w), 0)) for w in windows])
+    mask = np.array([np.pad(np.ones(len(w), int), (longest - len(w), 0)) for w in windows])
+    layers = model(
+        torch.tensor(rows), attention_mask=torch.tensor(mask), output_attentions=True
+    ).attentions
+    with pytest.raises(PatternError, match="padded on the right"):
+        hs.score_patterns(layers, windows)
+
+
+def test_patterns_that_sdpa_leaves_out_name_the_option_that_keeps_them(two_texts, gpt2_folder):
+    _, _, windows = two_texts
+    model = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="sdpa").eval()
+    given = model(torch.tensor(windows[0].tokens)[None], output_attentions=True).attentions
+    for patterns in (given, None, (), (None, None), [None, None], lambda window: None):
+        with pytest.raises(PatternError, match=r'attn_implementation="eager"'):
+            hs.score_patterns(patterns, windows[0])
+
+
 def test_a_document_longer_than_its_pattern_is_cut(two_texts):
     """As if the text ended there: the words that are left have the same places and targets."""
     model, _, windows = two_texts
@@ -175,7 +227,7 @@ def test_patterns_without_a_beginning_of_text_token_are_scored():
             (np.ones((1, 2, 4, 4)), np.ones((1, 2, 5, 5))),
             "array .batch head query key. of each layer",
         ),
-        ([np.ones((1, 1, 4, 4))] * 2, "2 pattern arrays and 1 documents"),
+        ([np.ones((3, 1, 4, 4))] * 2, "2 pattern arrays and 1 documents"),
         (lambda window: None, "is no array of numbers"),
     ],
 )
