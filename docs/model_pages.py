@@ -116,7 +116,7 @@ def telling(run: hs.Run) -> str:
 
 
 def absent(run: hs.Run) -> str:
-    """Lines per type: relations without mass in any head, and those with mass by a simpler habit.
+    """Lines per type: relations without mass in any head, and those that no head with mass earns.
 
     Of both the text decides against every head, and not narrowly.
     """
@@ -137,7 +137,7 @@ def absent(run: hs.Run) -> str:
             "",
             *(_by_type(refused[~with_mass]) or [none]),
             "",
-            "Some head has the mass, and the text refuses it to all: a simpler habit does as well.",
+            "Some head has the mass, but none meets the other conditions.",
             "",
             *(_by_type(refused[with_mass]) or [none]),
             "",

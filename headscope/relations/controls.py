@@ -1,6 +1,6 @@
-"""How control pairs are drawn: always so that a simpler habit hits them as often as the targets.
+"""Control pairs: cells that a given baseline head hits as often as the targets.
 
-Rivals are for one query the other keys that a simpler habit would pick.
+Rivals are the other keys of a query that a baseline would pick.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ class Label:
 class Relation:
     """One row of the table of relations.
 
-    `pairs` finds the target cells of a window and `control` draws the cells that a head with
-    a simpler habit would hit just as often. Everything else about scoring is shared.
+    `pairs` finds the target cells of a window and `control` draws the cells that a
+    baseline head would hit as often as the targets. Everything else about scoring is shared.
     """
 
     type: str

@@ -123,7 +123,7 @@ def relation(
     Args:
         type: the head type, a word.
         name: the relation's own name.
-        control: draws the cells that a head with a simpler habit would hit as often.
+        control: draws the cells that a baseline head would hit as often as the targets.
         floor: the least mass that a tag asks for.
         stimuli: names of the windows that are read, such as `text`, `repeat` or `pairs`.
         rule: what else a tag asks for; see `headscope.relations.relation.TagThresholds`.

@@ -313,8 +313,8 @@ CONDITIONS = (
         lambda t: t["mass"] >= TIMES_CONTROL * t["matched"],
         lambda r: f"mass {r['mass']:.3f}, {TIMES_CONTROL:g} × second control {r['matched']:.3f}",
         lambda t: t.has("matched"),
-        means="mass on other keys of a simpler habit: of syntax, words of the same class at the "
-        "same distance from other queries",
+        means="the matched control: in syntax, mass on words of the same class at the same "
+        "distance from other queries",
         margin=lambda t: _within(t["mass"] - TIMES_CONTROL * t["matched"], t["mass_error"]),
     ),
     Condition(

@@ -16,6 +16,7 @@ from headscope.statistics.columns import GENERAL, rows_of_head
 from headscope.statistics.conditions import CONDITIONS, Numbers, Row, failing
 from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags, tag_names
 from headscope.statistics.heuristic_words import rule_in_words
+from headscope.statistics.strictest_control import strictest_control
 from headscope.statistics.tags import (
     NARROW,
     NO_TAG,
@@ -125,7 +126,7 @@ def _account(
         {}
         if known
         else {
-            "control": " (on other keys, which a head with a simpler habit hits as often)",
+            "control": " (its attention on control keys)",
             "chance": " (were its attention spread evenly)",
         }
     )
@@ -196,10 +197,8 @@ def _refusal(row: Row) -> str:
 
 
 def _masses(row: Row) -> str:
-    return (
-        f"{row['mass']:.2f} of its attention is on {row['meaning']}, {row['control']:.2f} on keys "
-        "that a simpler habit would look at as often (control)."
-    )
+    control, keys = strictest_control(row)
+    return f"{row['mass']:.2f} of its attention is on {row['meaning']}, {control:.2f} on {keys}."
 
 
 def _beside_heuristic(row: Row) -> str:

@@ -30,8 +30,8 @@ CLOSEST_MEANS = (
     "what it lacks"
 )
 NUMBERS_MEAN = (
-    "mass is the share of attention on what the relation asks for, control on keys that a simpler "
-    "habit would look at as often, lift their difference with its 95 % interval over n queries"
+    "mass is the share of attention on the relation's targets, control the share on control keys, "
+    "lift the difference of the two with its 95 % interval over n queries"
 )
 EITHER_MEANS = (
     "either …: all holds that a tag asks for but this: the text has too few queries at which the "

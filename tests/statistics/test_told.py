@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 
 import headscope as hs
+from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import TagThresholds
 from headscope.relations.sink import RELATIONS as SINKS
 from headscope.statistics.conditions import CONDITIONS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.heuristic_words import rule_in_words
+from headscope.statistics.strictest_control import matched_keys
 from headscope.views.report.head_sentences import head_sentences
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
@@ -50,7 +52,7 @@ def test_each_condition_is_explained_where_it_is_first_named_and_only_there():
         assert (line["means"] is None) == (line["name"] in seen), line.group()
         seen.add(line["name"])
     assert {"mass", "twin", "second control", "contested lift", "best offset"} <= seen
-    assert text.count("(on other keys, which a head with a simpler habit hits as often)") == 1
+    assert text.count("(its attention on control keys)") == 1
     assert text.count("(were its attention spread evenly)") == 1
 
 
@@ -83,13 +85,30 @@ def test_the_first_lines_say_what_the_head_does_in_short():
     rows = [{"baseline": "nearest-VERB", "confirmed": True}, *({"lift": 0.3},) * 4]
     lines = short(told(*rows))
     assert lines[0] == (
-        "  t/r0: 0.50 of its attention is on its target, 0.10 on keys that a simpler habit would "
-        "look at as often (control). It is right at 90% of 80 queries (the simple rule “nearest "
-        "verb”: 40%). Where that rule is wrong, at 60 contested queries, the head is right at 80%. "
+        "  t/r0: 0.50 of its attention is on its target, 0.10 on control keys. It is right at 90% of 80 "
+        "queries (the simple rule “nearest verb”: 40%). Where that rule is wrong, at 60 contested "
+        "queries, the head is right at 80%. "
         "Each half of the text gives this tag by itself."
     )
     assert "Each half" not in lines[1]
     assert lines[3:] == ["  Tags besides, below: 2."]
+
+
+def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():
+    """Whichever control is larger decides, so no smaller one may stand in the short answer."""
+    for control, matched, quoted in (
+        (0.1, 0.3, "0.30 on other keys (matched control)."),
+        (0.3, 0.1, "0.30 on control keys."),
+        (0.1, np.nan, "0.10 on control keys."),
+    ):
+        (line,) = short(told({"control": control, "matched": matched, "tagged": True}))
+        assert quoted in line
+
+
+def test_every_type_with_a_matched_control_has_words_for_its_keys():
+    types = {relation.type for relation in relations_of(None) if relation.matched}
+    assert types
+    assert all(matched_keys(type) != matched_keys("none") for type in types)
 
 
 def test_a_head_without_a_tag_says_in_short_what_it_lacks():

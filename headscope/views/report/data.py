@@ -22,6 +22,7 @@ from headscope.statistics.causes import cause_lines
 from headscope.statistics.neuronpedia import head_pages
 from headscope.statistics.ranking import best_heads, strongest
 from headscope.statistics.result import Result, layers_of
+from headscope.statistics.strictest_control import matched_keys
 from headscope.statistics.tags import UNIDENTIFIABLE, countable_types
 from headscope.statistics.threshold_sensitivity import (
     THRESHOLDS,
@@ -36,6 +37,7 @@ from headscope.views.report.relation_sentences import in_words, instances_of, sp
 _NUMBERS = (
     "mass",
     "control",
+    "matched",
     "lift",
     "ci_low",
     "ci_high",
@@ -134,6 +136,7 @@ def _relation(
         "meaning": in_words(rule.meaning),
         "spoken": spoken(name, rule.meaning),
         "instance": instances.get(name),
+        "matched_keys": matched_keys(str(first["type"])),
         "floor": rule.floor,
         "taggable": rule.taggable,
         "n": int(first["n"]),

@@ -35,7 +35,7 @@ function findings() {
 function clearest(heads) {
   const [place, relation] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
   const twin = DATA.info.settings && DATA.info.settings.twin;
-  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.spoken === relation.meaning ? "" : ` (${relation.spoken})`}, and ${number(relation.control[place])} on keys that a simpler habit would look at as often (the control). The difference is the lift. `,
+  return el("p", {}, "The clearest is ", headLink(DATA.rows[place]), `: ${number(relation.mass[place])} of its attention (the mass) is on ${relation.meaning}${relation.spoken === relation.meaning ? "" : ` (${relation.spoken})`}, and ${strictestControl(relation, place)}. The lift is mass − control. `,
     "A tag asks that the 95 % interval of the lift lies above 0", twin ? ", that the lift exceeds those of a null model (the twin: the same model with its attention weights shuffled)" : "",
     ", and, for words, that the head is right at contested queries, where the best simple rule such as “the nearest verb” is wrong.");
 }

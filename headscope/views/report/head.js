@@ -23,13 +23,19 @@ function largeThumb(row) {
 /* The relation that a head is strongest by, of its primary type if it has one. */
 const relationOf = (row) => DATA.relations.find((own) => own.name === row.relation && (own.type === row.primary || !tagsOf(row).length));
 
+/* The larger of its two controls, which decides a tag, with its keys and its name. */
+function strictestControl(r, index) {
+  const isMatched = r.matched[index] !== null && r.matched[index] > r.control[index];
+  return isMatched ? `${number(r.matched[index])} on ${r.matched_keys} (the matched control)` : `${number(r.control[index])} on control keys`;
+}
+
 /* What it does, in plain words with its numbers; the terse line of heads.csv follows in grey. */
 function plainSentence(row, index) {
   const r = relationOf(row);
   const value = (column) => r[column][index];
   const said = !r || value("mass") === null ? [] : [
-    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.spoken === r.meaning ? "" : ` (${r.spoken})`}, and ${number(value("control"))} on keys that a simpler habit would look at as often (the control)`,
-    value("ci_low") === null ? "" : `. The difference, the lift, has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
+    tagsOf(row).length ? "It puts " : "No tag, closest to this: it puts ", el("strong", {}, number(value("mass"))), ` of its attention on ${r.meaning}${r.spoken === r.meaning ? "" : ` (${r.spoken})`}, and ${strictestControl(r, index)}`,
+    value("ci_low") === null ? "" : `. The lift (mass − control) has the 95 % interval ${interval(value("ci_low"), value("ci_high"))}, over ${r.n.toLocaleString("en")} queries`,
     value("twin_p999") === null ? "" : `; in a null model, the same model with its attention weights shuffled, 99.9 % of lifts are below ${number(value("twin_p999"))}`, ".",
   ];
   return [el("p", { class: "plain" }, said), el("p", { class: "reason small" }, row.reason)];
@@ -90,7 +96,7 @@ function bars(index) {
 function columnsInWords() {
   const said = [
     ["mass", "the share of its attention that a query puts on the keys asked for, 0 to 1, on average over all queries"],
-    ["control", "the same for control keys: keys that a head with a simpler habit would look at as often"],
+    ["control", "the same for control keys, such as other words of the target's class, nearer and farther"],
     ["lift, 95 %", "mass − control, and its 95 % interval (bootstrap over documents)"],
     ["q", "the false discovery rate (Benjamini–Hochberg, over all heads and relations); a tag asks for less than 0.01"],
     ["n", "queries"],
