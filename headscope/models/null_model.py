@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
@@ -25,37 +26,37 @@ MAX_TOKENS = 16_384
 
 
 def check_null_model(engine: Engine) -> None:
-    """Refuse a model that can have no twin, before anything is read.
+    """Refuse a model whose attention weights cannot be shuffled, before anything is read.
 
     Raises:
-        ModelError: an attention layer shows no such matrices, or they are not in memory.
+        ModelError: an attention layer shows no such matrices, they are not in memory, or the model
+            computes them from other tensors.
     """
-    if any(matrix.is_meta for matrix in engine.matrices()):
-        raise ModelError(
-            "some layers fit on no device and are loaded as they are needed, so that their "
-            "matrices cannot be shuffled; run without the twin (--no-twin)"
-        )
+    _stored_matrices(engine)
 
 
 @contextmanager
 def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     """Within this context the entries of each Q, K, V and O matrix are permuted, in place.
 
-    Embeddings, norms, MLPs and all biases stay. Afterwards every entry is back where it was.
+    Embeddings, norms, MLPs and all biases stay. A matrix that several projections share is permuted
+    once. Afterwards the original matrices, which wait in the processor's memory, are copied back.
 
     Args:
         engine: a loaded model's engine.
         seed: seeds the permutations.
 
     Raises:
-        ModelError: an attention layer shows no such matrices.
+        ModelError: see `check_null_model`.
     """
-    matrices = engine.matrices()
-    _permute(matrices, seed, back=False)
+    matrices = _stored_matrices(engine)
+    originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
+        _permute(matrices, seed)
         yield
     finally:
-        _permute(matrices, seed, back=True)
+        for matrix, original in zip(matrices, originals, strict=True):
+            matrix.copy_(original)
 
 
 class WindowSample:
@@ -92,11 +93,31 @@ class WindowSample:
         return indices
 
 
+def _stored_matrices(engine: Engine) -> list[Tensor]:
+    """The distinct matrices of an engine, each a view into a parameter."""
+    source: Any = engine
+    network: nn.Module = source.bridge if engine.name == "lens" else source.network
+    stored = {weights.untyped_storage().data_ptr() for weights in network.parameters()}
+    matrices = {}
+    for matrix in engine.matrices():
+        if matrix.is_meta:
+            raise ModelError(
+                "some layers fit on no device and are loaded as they are needed, so that their "
+                "matrices cannot be shuffled; run without the twin (--no-twin)"
+            )
+        if matrix.untyped_storage().data_ptr() not in stored:
+            raise ModelError(
+                "some attention weights are computed from other tensors (as by weight_norm), so "
+                "that they cannot be shuffled; run without the twin (--no-twin), or make them "
+                "plain by torch.nn.utils.parametrize.remove_parametrizations"
+            )
+        matrices[matrix.data_ptr(), matrix.shape, matrix.stride()] = matrix
+    return list(matrices.values())
+
+
 @torch.no_grad()
-def _permute(matrices: Sequence[Tensor], seed: int, *, back: bool) -> None:
+def _permute(matrices: Sequence[Tensor], seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for matrix in matrices:
         order = torch.randperm(matrix.numel(), generator=generator).to(matrix.device)
-        flat = matrix.flatten()
-        permuted = torch.empty_like(flat).scatter_(0, order, flat) if back else flat[order]
-        matrix.copy_(permuted.view_as(matrix))
+        matrix.copy_(matrix.flatten()[order].view_as(matrix))

@@ -58,8 +58,8 @@ def probe(name: str, network: Any, dimensions: AttentionDimensions) -> Probe:
     layers = dimensions.attention_layers
     if len(patterns) != len(layers):
         raise ModelError(
-            f"{name}: {len(patterns)} attention patterns come from {dimensions.layers} layers; "
-            "headscope reads models whose layers have one softmax attention each, or none"
+            f"{name}: {len(patterns)} attention patterns come from {len(layers)} attention "
+            "modules; headscope reads models whose layers have one softmax attention each, or none"
         )
     for layer, pattern in zip(layers, patterns, strict=True):
         if tuple(pattern.shape) != (1, dimensions.heads, length, length):

@@ -1,0 +1,224 @@
+"""A user's model has the same tensors after every public call that reads it or changes its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.parametrizations import weight_norm
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+import headscope as hs
+from headscope.errors import ModelError
+from headscope.models.engines.engine import stream_patterns
+from headscope.models.in_memory import open_model
+from headscope.models.null_model import null_model
+
+TYPES = {"types": ["positional", "induction"], "max_tokens": 400, "max_length": 64}
+LAYERS = range(3)
+
+
+def llama(words: Any) -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=32, num_hidden_layers=len(LAYERS), num_attention_heads=4,
+                         intermediate_size=64, max_position_embeddings=256,
+                         vocab_size=len(words), initializer_range=0.4)  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def attention(model: Any, layer: int) -> Any:
+    return model.model.layers[layer].self_attn
+
+
+def tied(model: Any) -> None:
+    for layer in LAYERS:
+        attention(model, layer).k_proj.weight = attention(model, layer).q_proj.weight
+
+
+def same_storage(model: Any) -> None:
+    for layer in LAYERS:
+        attention(model, layer).k_proj.weight.data = attention(model, layer).q_proj.weight.data
+
+
+def shared_layers(model: Any) -> None:
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        setattr(attention(model, 2), name, getattr(attention(model, 0), name))
+
+
+def shared_attention(model: Any) -> None:
+    model.model.layers[2].self_attn = attention(model, 0)
+
+
+def parametrised(model: Any) -> None:
+    for layer in LAYERS:
+        weight_norm(attention(model, layer).q_proj)
+
+
+def halved(model: Any) -> None:
+    with torch.no_grad():
+        for weights in model.model.layers.parameters():
+            weights.mul_(0.5)
+    model.to(torch.bfloat16)
+
+
+FORMS: dict[str, Callable[[Any], None]] = {
+    "plain": lambda model: None,
+    "tied": tied,
+    "same storage": same_storage,
+    "shared layers": shared_layers,
+    "shared attention": shared_attention,
+    "parametrised": parametrised,
+    "bfloat16": halved,
+}
+REFUSED = {
+    "shared attention": "3 attention patterns come from 2 attention modules",
+    "parametrised": "weight_norm.*--no-twin.*remove_parametrizations",
+}
+STUDIES: dict[str, Callable[[Any, Any], object]] = {
+    "ablate": lambda pair, text: hs.ablate(
+        hs.classify(pair, text, **TYPES), heads="L0H0", source=pair
+    ),
+    "collapse": lambda pair, text: hs.studies.collapse(pair, text, max_tokens=300),
+    "explain": lambda pair, text: hs.explain(pair, text, windows=16, features=2),
+    "function_vectors": lambda pair, text: hs.studies.function_vectors(
+        pair, tasks="plural,past", prompts=6, shots=2
+    ),
+    "patch": lambda pair, text: hs.studies.patch(
+        hs.classify(pair, text, **TYPES),
+        clean="x1z",
+        corrupt="x2z",
+        answer="Y",
+        wrong="a",
+        heads="L0H0",
+        source=pair,
+    ),
+    "prune": lambda pair, text: hs.studies.prune(pair, text, max_tokens=300),
+    "show": lambda pair, text: hs.show(pair, "L0H1", "the old keys"),
+    "weights": lambda pair, text: hs.studies.weights(pair),
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    for name in "abcdefgh":
+        sentence = f"Alice was very tired. She looked at the old keys {name} again. "
+        (folder / f"{name}.txt").write_text(sentence * 20)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(gpt2_folder):
+    return AutoTokenizer.from_pretrained(gpt2_folder)
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Every tensor's bytes, and which tensors are one."""
+    tensors = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
+    first: dict[int, str] = {}
+    return {
+        name: (
+            tensor.dtype,
+            first.setdefault(tensor.data_ptr(), name),
+            tensor.detach().contiguous().view(torch.uint8).numpy().tobytes(),
+        )
+        for name, tensor in tensors
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_classify_leaves_every_form_of_weights_as_it_was(form, words, text):
+    model = llama(words)
+    FORMS[form](model)
+    before = state(model)
+    if form in REFUSED:
+        with pytest.raises(ModelError, match=REFUSED[form]):
+            hs.classify((model, words), text, **TYPES)
+    else:
+        run = hs.classify((model, words), text, **TYPES)
+        assert run.evidence["twin_p999"].notna().any()
+    assert state(model) == before
+    if form == "parametrised":
+        assert len(hs.classify((model, words), text, twin=False, **TYPES).heads)
+        with pytest.raises(ModelError, match=REFUSED[form]):
+            hs.explain((model, words), text, windows=16, features=2)
+        assert state(model) == before
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_leaves_tied_weights_as_they_were(study, words, text):
+    model = llama(words)
+    tied(model)
+    before = state(model)
+    STUDIES[study]((model, words), text)
+    assert state(model) == before
+
+
+class Interrupted(BaseException):
+    """Comes from outside, as a key of the keyboard does."""
+
+
+@pytest.mark.parametrize("study", ["classify", "collapse", "explain", "prune"])
+def test_weights_are_as_they_were_after_a_call_that_ends_midway(study, words, text):
+    calls = {"classify": lambda pair, text: hs.classify(pair, text, **TYPES), **STUDIES}
+    model = llama(words)
+    tied(model)
+    before, passes, last = state(model), [0], [-1]
+
+    def count(*_: object) -> None:
+        passes[0] += 1
+        if passes[0] == last[0]:
+            raise Interrupted
+
+    model.get_input_embeddings().register_forward_pre_hook(count)
+    calls[study]((model, words), text)
+    whole = passes[0]
+    for at in np.linspace(2, whole, 4).astype(int):
+        passes[0], last[0] = 0, at
+        with pytest.raises(Interrupted):
+            calls[study]((model, words), text)
+        assert state(model) == before, at
+
+
+@pytest.mark.parametrize("engine", ["fused", "lens"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in REFUSED])
+def test_each_distinct_matrix_is_permuted_once_and_comes_back(form, engine, words):
+    network = llama(words).eval()
+    FORMS[form](network)
+    before = state(network)
+    model = open_model((network, words), engine=engine, dtype=str(network.dtype)[6:])
+    tokens = torch.arange(5, 25)[None]
+
+    def patterns() -> torch.Tensor:
+        seen: list[torch.Tensor] = []
+        stream_patterns(model.engine, tokens, lambda _, pattern: seen.append(pattern.clone()))
+        return torch.stack(seen)
+
+    own = patterns()
+    with null_model(model.engine, seed=1):
+        assert float((own - patterns()).abs().amax((1, 3, 4)).min()) > 1e-3
+    assert torch.equal(own, patterns())
+    assert state(network) == before
+
+
+def test_a_permutation_that_fails_midway_leaves_the_weights(words, monkeypatch):
+    network = llama(words)
+    before, draw, left = state(network), torch.randperm, [4]
+
+    def randperm(*given: Any, **options: Any) -> torch.Tensor:
+        left[0] -= 1
+        if not left[0]:
+            raise MemoryError
+        return draw(*given, **options)
+
+    model = open_model((network, words))
+    monkeypatch.setattr(torch, "randperm", randperm)
+    with pytest.raises(MemoryError), null_model(model.engine, seed=1):
+        pass
+    assert state(network) == before
