@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
 from headscope.corpus.document import own_label
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
 
@@ -153,6 +153,8 @@ class Frame:
     """The token that closes a window, such as `[SEP]`."""
     end_string: str = ""
     attention_kind: AttentionKind = CAUSAL
+    short_rope: int = UNLIMITED
+    """See `Window.short_rope`."""
 
     @property
     def closing_tokens(self) -> int:
@@ -161,16 +163,16 @@ class Frame:
 
     def close(self, window: Window) -> Window:
         """The window of a model with this frame."""
-        if self.end is None and self.attention_kind == window.attention_kind:
-            return window
+        model = {"attention_kind": self.attention_kind, "short_rope": self.short_rope}
         if self.end is None:
-            return replace(window, attention_kind=self.attention_kind)
+            same = all(getattr(window, name) == value for name, value in model.items())
+            return window if same else replace(window, **model)
         return replace(
             window,
             tokens=np.append(window.tokens, self.end),
             strings=(*window.strings, self.end_string),
-            attention_kind=self.attention_kind,
             ends=1,
+            **model,
         )
 
 
@@ -246,6 +248,9 @@ class Window:
     A window with -1 is a document by itself."""
     attention_kind: AttentionKind = CAUSAL
     """Which of its tokens each of them may see."""
+    short_rope: int = UNLIMITED
+    """Tokens of the longest text that the model reads with the rotary frequencies of short texts.
+    LongRoPE (Phi-3) has two sets of frequencies and takes one by the longest text of a batch."""
     ends: int = 0
     """Tokens behind its text: 1 where one closes it, such as `[SEP]`; those that end a template."""
     outside: Int[ndarray, " outside"] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -263,6 +268,11 @@ class Window:
     def stop(self) -> int:
         """The position after its last token of text."""
         return len(self) - self.ends
+
+    @property
+    def has_long_rope(self) -> bool:
+        """True if the model reads it with the rotary frequencies of long texts."""
+        return len(self) > self.short_rope
 
     @property
     def closing(self) -> int:

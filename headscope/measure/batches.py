@@ -62,18 +62,22 @@ def batches(
     *,
     tokens: int,
 ) -> Iterator[Batch]:
-    """Batches of about `tokens` tokens each, padding included, the longest windows first."""
+    """Batches of about `tokens` tokens each, padding included, the longest windows first.
+
+    Windows with other rotary frequencies run apart.
+    """
     order = sorted(range(len(windows)), key=lambda i: -len(windows[i]))
     start = 0
     while start < len(order):
-        size = max(1, tokens // len(windows[order[start]]))
-        rows = order[start : start + size]
+        longest = windows[order[start]]
+        rows = order[start : start + max(1, tokens // len(longest))]
+        rows = [i for i in rows if windows[i].has_long_rope == longest.has_long_rope]
         yield Batch(
             [windows[i] for i in rows],
             blocks[rows],
             {row: profiled[i] for row, i in enumerate(rows) if i in profiled},
         )
-        start += size
+        start += len(rows)
 
 
 T = TypeVar("T")

@@ -186,7 +186,12 @@ def _from_bridge(bridge: Any, options: LoadOptions) -> Model:
         name=name,
         engine=LensEngine(bridge.eval(), dimensions),
         tokenizer=Tokenizer(
-            bridge.tokenizer, name=name, bos=options.bos, rows=rows, chat=options.chat
+            bridge.tokenizer,
+            name=name,
+            bos=options.bos,
+            rows=rows,
+            short_rope=dimensions.short_rope,
+            chat=options.chat,
         ),
         architecture=(network.config.architectures or [type(network).__name__])[0],
         layers=dimensions.layers,
@@ -212,8 +217,11 @@ def _name(network: Any) -> str:
 
 
 def _sharing(network: Any) -> Any:
-    """A network of modules and a configuration of its own, with the same tensors."""
-    tensors = chain(network.parameters(), network.buffers())
+    """A network of modules and a configuration of its own, with the same tensors.
+
+    Buffers that no checkpoint holds are copied: LongRoPE writes its frequencies into one.
+    """
+    tensors = [*network.parameters(), *network.state_dict(keep_vars=True).values()]
     copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
     # accelerate's mixed precision wraps the method, and the copy's would run the original
     vars(copied).pop("forward", None)

@@ -201,6 +201,7 @@ def model_around(
         bos=bos,
         rows=_embedding_rows(network),
         attention_kind=kind,
+        short_rope=dimensions.short_rope,
         chat=options.chat,
     )
     context = dimensions.longest_input(name, options.longest)

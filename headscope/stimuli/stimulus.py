@@ -196,7 +196,7 @@ def cut_document(
         number=number,
     )
     if template is not None:
-        return (template.put_around(window) for window in windows)
+        windows = map(template.put_around, windows)
     return (frame.close(window) for window in windows)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.attention_kind import CAUSAL, AttentionKind
+from headscope.attention_kind import CAUSAL, UNLIMITED, AttentionKind
 from headscope.errors import ChoiceError, ModelError
 from headscope.models.layout.table import UNBOUNDED, find_layout
 
@@ -67,6 +67,8 @@ class AttentionDimensions:
     attention_kind: AttentionKind = CAUSAL
     unbounded: bool = False
     """Its positions are distances alone, so that it reads texts of any length."""
+    short_rope: int = UNLIMITED
+    """See `headscope.corpus.window.Window.short_rope`."""
     others: tuple[int, ...] = ()
     """Of a hybrid the layers that have no softmax attention, by their numbers; the network says
     which these are, not the configuration."""
@@ -147,6 +149,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         windows=_windows(name, text),
         attention_kind=attention_kind(config),
         unbounded=text.model_type in UNBOUNDED,
+        short_rope=_short_rope(text),
     )
 
 
@@ -269,3 +272,19 @@ def _windows(name: str, config: Any) -> frozenset[int]:
     if (local := _optional(name, config, ("local_attention",))) is not None:
         windows.append(local // 2)  # ModernBERT counts both sides of a query
     return frozenset(window for window in windows if window is not None)
+
+
+def _short_rope(config: Any) -> int:
+    """The longest text with LongRoPE's short factors; some models state them for kinds of layers.
+
+    The other kind of rotary frequencies that depends on the text, `dynamic`, is the same for all
+    texts that fit into the context.
+    """
+    stated = getattr(config, "rope_parameters", None) or {}
+    rows = [row for row in (stated, *stated.values()) if isinstance(row, dict)]
+    lengths = [
+        row.get("original_max_position_embeddings", UNLIMITED)
+        for row in rows
+        if row.get("rope_type") == "longrope"
+    ]
+    return min(lengths, default=UNLIMITED)
