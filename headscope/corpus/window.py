@@ -163,16 +163,16 @@ class Frame:
 
     def close(self, window: Window) -> Window:
         """The window of a model with this frame."""
-        model = {"attention_kind": self.attention_kind, "short_rope": self.short_rope}
+        model = (self.attention_kind, self.short_rope)
+        if model != (window.attention_kind, window.short_rope):
+            window = replace(window, attention_kind=self.attention_kind, short_rope=self.short_rope)
         if self.end is None:
-            same = all(getattr(window, name) == value for name, value in model.items())
-            return window if same else replace(window, **model)
+            return window
         return replace(
             window,
             tokens=np.append(window.tokens, self.end),
             strings=(*window.strings, self.end_string),
             ends=1,
-            **model,
         )
 
 

@@ -41,8 +41,8 @@ def in_batches(windows: Sequence[Window], tokens: int) -> Iterator[Sequence[Wind
         stop, longest = start + 1, len(windows[start])
         while stop < len(windows):
             longest = max(longest, len(windows[stop]))
-            alike = windows[stop].has_long_rope == windows[start].has_long_rope
-            if not alike or (stop + 1 - start) * longest > tokens:
+            same_rope = windows[stop].has_long_rope == windows[start].has_long_rope
+            if not same_rope or (stop + 1 - start) * longest > tokens:
                 break
             stop += 1
         yield windows[start:stop]
