@@ -6,8 +6,7 @@ SCRIPT is Neuronpedia's `compute-head-metrics.py` (github.com/hijohnnylin/neuron
 `utils/neuronpedia-utils/neuronpedia_utils/headvis`), which needs the package `datasets`. Both read
 the same token ids in this process, one after the other on one thread, load the model themselves and
 write their folder; seconds are the processor's. Theirs keeps its defaults but for the length, the
-number of sequences and float32. Ours is measured without the clouds of vectors, which theirs does
-not write, and with them.
+number of sequences and float32.
 """
 
 from __future__ import annotations
@@ -85,16 +84,15 @@ def compare(name: str, script: Path, texts: list[Path], count: int) -> None:
         numbered = Numbered(windows, lambda ids: decode(ids)[0])
         theirs = run_script(script, folder, numbered, Path(place))
         print(f"  Neuronpedia's script  {theirs:.1f}", flush=True)
-        for words, points in (("without clouds", 0), ("with clouds", 1_000)):
-            start = time.process_time()
-            hs.headvis(
-                f"atlas:{name}", Path(place, words), corpus=texts, sequences=count, points=points,
-                max_length=LENGTH, progress=False,
-            )  # fmt: skip
-            seconds = time.process_time() - start
-            print(f"  headscope, {words}  {seconds:.1f}  ({seconds / theirs:.2f})", flush=True)
+        start = time.process_time()
+        hs.headvis(
+            f"atlas:{name}", Path(place, "ours"), corpus=texts, sequences=count, max_length=LENGTH,
+            progress=False,
+        )  # fmt: skip
+        seconds = time.process_time() - start
+        print(f"  headscope  {seconds:.1f}  ({seconds / theirs:.2f})", flush=True)
         expected = rows_of(Path(place, "exports", "tested", "headvis", "texts"))
-        found = rows_of(Path(place, "without clouds"))
+        found = rows_of(Path(place, "ours"))
         worst = max(
             abs(found[head][metric] - row[metric]) / max(1.0, abs(row[metric]))
             for head, row in expected.items()

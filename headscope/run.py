@@ -12,7 +12,6 @@ from headscope.arguments import (
     KINDS,
     MODEL,
     NAME,
-    PATH,
     TEXT,
     maybe,
     number,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from headscope.corpus.window import Window
     from headscope.studies.ablate.ablate_result import Ablation
-    from headscope.studies.headvis.headvis_result import HeadVis
     from headscope.views.attention_view import AttentionView, LayerView
 
 
@@ -211,16 +209,6 @@ class Run(Result):
         from headscope.runs.bridge_hooks import silencing_hooks
 
         return silencing_hooks(self, heads, how, corpus=corpus, bridge=bridge, device=device)
-
-    @takes(out=PATH)
-    def headvis(self, out: str | Path, *, heads: str = "all", **options: Any) -> HeadVis:
-        """Write the folder that the HeadVis frontend reads.
-
-        See `headscope.studies.headvis.headvis_folder.headvis`, which knows what else may be asked.
-        """
-        from headscope.studies.headvis.headvis_folder import headvis
-
-        return headvis(self, out, heads=heads, **options)
 
     @takes()
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:

@@ -92,7 +92,6 @@ def test_a_function_that_passes_nothing_on_has_no_kinds_for_it():
         (lambda: hs.emergence(5), "sweep is 5, expected a sweep's folder, or what hs.sweep"),
         (lambda: hs.sweep(5), "file is 5, expected the path of a file or folder"),
         (lambda: hs.headvis("run", None), "out is None, expected the path of a file or folder"),
-        (lambda: hs.headvis("run", "x", points=-1), "points is -1, expected a whole number from 0"),
         (lambda: hs.verify("run", measure="no"), "measure is 'no', expected True or False"),
         (lambda: hs.writes(None), "model is None, expected a run folder, or a run from"),
         (lambda: hs.compare("run", 3), "runs is 3, expected a run folder"),

@@ -169,17 +169,14 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="headvis",
         function="headvis.headvis_folder:headvis",
-        result="headvis.headvis_result:HeadVis",
         group=EXPORT,
         question="What does the HeadVis page show of a run?",
         examples=(
             "headscope export headvis runs/mini --out headvis/data",
-            "headscope export headvis runs/mini --heads L1H0,L5H3 "
-            "--sequences 100 --points 0 --overwrite",
+            "headscope export headvis runs/mini --heads L1H0,L5H3 --sequences 100 --overwrite",
         ),
         out="",
         figure="",
-        lines="headvis.headvis_result:headvis_lines",
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(

@@ -140,9 +140,8 @@ def frame_table(table: pd.DataFrame) -> Table:
         names = list(map(head_name, table["layer"], table["head"]))
         table = table.drop(columns=["layer", "head"])
         table.insert(0, "head", names)
-    titles = {column: str(column).replace("_", " ") for column in table.columns}
-    numbers = [titles[column] for column in table.select_dtypes("number").columns]
-    rendered = plain_table(*titles.values(), right=numbers)
+    numbers = table.select_dtypes("number").columns
+    rendered = plain_table(*map(str, table.columns), right=list(map(str, numbers)))
     for row in table.itertuples(index=False):
         rendered.add_row(*map(_cell, row))
     return rendered

@@ -61,7 +61,7 @@ NAMED = WORDS | {"0", "5", "ids", "texts", "tuple", "huge text", "long"}
 """Of what is not there a sweep says so in its table, and goes on."""
 SOUND: dict[str, set[str]] = {
     "seed": {"0", "5"}, "max_tokens": {"5"}, "keep_every": {"0", "5", "2.5"}, "settings": {"None"},
-    "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "points": {"0", "5"}, "batch": {"5"},
+    "backend": {"None"}, "device_map": {"None"}, "windows": {"5"}, "queries": {"5"}, "sequences": {"5"}, "batch": {"5"},
     "context": {"None", "5"}, "revision": {"None"}, "types": {"None"}, "relations": {"None"},
     "languages": {"None"}, "documents": {"None", "5"}, "corpus": {"None", "no list", "up"}, "pairs": {"no list"}, "windows of score_patterns": {"None", "list"}, "patterns": {"class"}, "run of prune": {"None"}, "source": {"None"}, "file of sweep": {"None"}, "address": {"None"},
     "claim": {"None"}, "answer": {"None", "text", "blank"}, "wrong": {"None", "text", "blank"}, "metric": {"None", "function", "class"},
@@ -115,7 +115,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("languages", hs.languages, {"model": "mini", "corpus": ["de_keys-ud-test.conllu", "en_keys-ud-test.conllu"], "out": "spoken", "max_tokens": 50},
              ("languages", "workers", "address", "progress", "tell", "colour", "seed", "types", "revision", "documents")),
         Call("gallery", lambda first, **how: hs.gallery(first, **how), {"first": desk.given, "out": "new"}, ("light", "overwrite", "progress")),
-        Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9, "points": 9},
+        Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9},
              ("heads", "max_length", "seed", "overwrite", "progress", "device", "source")),
         Call("emergence", hs.emergence, {"sweep": "folder"}),
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
@@ -141,7 +141,6 @@ def calls(desk: Desk) -> list[Call]:
         Call("Run.unsure", run.unsure, {"relation": "positional/offset-1"}),
         Call("Run.show", run.show, {"head": "0.0", "text": "a"}, ("device",)),
         Call("Run.ablate", run.ablate, {}, ("heads", "how", "seed", "device")),
-        Call("Run.headvis", run.headvis, {"out": "new"}, ("heads", "sequences", "points")),
         Call("Run.save", run.save, {"folder": "new"}, ("overwrite",)),
     ]  # fmt: skip
     values = {"model": "mini", "run": run, "head": "0.0", "windows": 8, **text}

@@ -54,7 +54,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],
-        "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "--points", "9", "-q"],
+        "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9", "-q"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6", "-q"],
         "patch": [desk.run, "--clean", "x1z", "--corrupt", "x2z", "--answer", "a", "--wrong", "b", "--heads", "L0H0", "--edges", "0", "-q"],
     }  # fmt: skip

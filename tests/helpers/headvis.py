@@ -10,7 +10,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ HEAD = {
 SEQUENCE = {
     "sequence_id", "interval", "tokens", "attention_indices", "attention_values", "seq_len", "max_activation",
 }  # fmt: skip
-CLOUD = {"seq_idx", "top_q", "top_k", "norms", "pca", "clusters"}
 
 
 def read(path: Path) -> Any:
@@ -51,9 +49,8 @@ def check_data(folder: Path) -> dict[str, Any]:
     heads = _config(config)
     names = {f"L{layer}H{head}.json" for layer, head in heads}
     assert {p.name for p in (folder / "heads").iterdir()} == names
-    clouds = {f"L{layer}H{head}.json" for layer, head in config["umap_heads"]}
-    others = {"sequences.json", "pca"} if clouds else {"sequences.json"}
-    assert {p.name for p in (folder / "umap").iterdir()} == clouds | others
+    assert [p.name for p in (folder / "umap").iterdir()] == ["sequences.json"]
+    assert read(folder / "umap" / "sequences.json") == {}
     for empty in ("attributions/qk", "attributions/ov", "custom_sequences"):
         assert (folder / empty).is_dir()
     assert read(folder / "server_config.json") == {}
@@ -67,9 +64,6 @@ def check_data(folder: Path) -> dict[str, Any]:
         assert any(name in row for row in rows), name
     for name in names:
         parse_head(read(folder / "heads" / name))
-    lookup = read(folder / "umap" / "sequences.json")
-    for name in clouds:
-        check_cloud(read(folder / "umap" / name), lookup)
     return config
 
 
@@ -147,25 +141,6 @@ def check_sequence(each: dict[str, Any]) -> None:
     if each["max_activation"] >= 0.006:
         assert each["max_activation"] == max(inner)
     assert _short(each["max_activation"])
-
-
-def check_cloud(cloud: dict[str, Any], lookup: dict[str, list[str]]) -> None:
-    """One file of `umap/`, principal components alone."""
-    assert set(cloud) == CLOUD
-    count = len(cloud["seq_idx"])
-    assert count >= 4
-    assert all(len(cloud[name]) == count for name in ("top_q", "top_k", "norms"))
-    assert cloud["clusters"] == []
-    assert set(cloud["pca"]) == {"Q", "K", "O", "V"}
-    for axes in cloud["pca"].values():
-        assert list(axes) == ["d0", "d1", "d2"]
-        assert all(len(axis) == count and all(map(_short, axis)) for axis in axes.values())
-        spread = [sum(x * x for x in axis) for axis in axes.values()]
-        assert all(one >= two - 1e-2 * max(one, 1) for one, two in pairwise(spread))
-    for window, query, key in zip(cloud["seq_idx"], cloud["top_q"], cloud["top_k"], strict=True):
-        size = len(lookup[str(window)])
-        assert 0 < query < size
-        assert 0 < key < size
 
 
 def _short(value: Any) -> bool:

@@ -75,7 +75,7 @@ CASES = (
     _study("anatomy", "study anatomy mini --format csv", files=("anatomy.out",)),
     _study(
         "headvis",
-        "export headvis mini --heads L5H1,L1H0 --sequences 40 --points 100 --out headvis --overwrite "
+        "export headvis mini --heads L5H1,L1H0 --sequences 40 --out headvis --overwrite "
         "--quiet",
         files=("headvis/**/*.json",),
     ),

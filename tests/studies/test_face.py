@@ -59,7 +59,7 @@ MADE_UP = {
     "emergence": lambda run, corpus: hs.Emergence(by_revision(cells())),
     "function_vectors": lambda run, corpus: hs.function_vectors(run, tasks="past,plural"),
     "headvis": lambda run, corpus: hs.headvis(
-        run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60, points=40
+        run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
     ),
     "languages": lambda run, corpus: hs.Languages.of({"en": hs.load(run, with_tally=True)}),
     "patch": lambda run, corpus: hs.patch(run, clean="x1z", corrupt="x2z", heads="all", edges=2),

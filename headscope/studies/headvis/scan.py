@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from headscope.corpus.window import Window
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
 from headscope.runs.listing import Head
-from headscope.studies.headvis.row_metrics import HIGH, MetricSums, row_numbers
+from headscope.studies.headvis.row_metrics import MetricSums, row_numbers
 
 Advance = Callable[[int], None]
 """Called with the tokens of each window when they are done."""
@@ -95,85 +95,25 @@ def read_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
-    """Queries of one head with the key that each attends to strongly, in the order of the text."""
-
-    window: Int[ndarray, " point"]
-    query: Int[ndarray, " point"]
-    key: Int[ndarray, " point"]
-
-    def __len__(self) -> int:
-        return len(self.window)
-
-    def of(self, window: int) -> Points:
-        """The points that are in a window."""
-        inside = slice(*np.searchsorted(self.window, [window, window + 1]).tolist())
-        return Points(self.window[inside], self.query[inside], self.key[inside])
-
-
-@dataclass(frozen=True, eq=False)
 class Scan:
-    """The first pass's sums, maxima and points of each head."""
+    """Sums and maxima of each head."""
 
     sums: MetricSums
     largest: Float[ndarray, "window head"]
     """Of each window the largest attention, the first token's row and column and the diagonal left
     out."""
-    points: Sequence[Points]
-
-
-class Reservoir:
-    """At most so many points of a head, each that came as likely to be kept as any other.
-
-    Each comes with a number drawn by chance, and those with the smallest stay.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._rows = np.empty((0, 4))
-
-    def add(self, rows: Float[ndarray, "point 4"]) -> None:
-        """Add points: the number drawn, the window, the query and the key of each."""
-        self._rows = np.concatenate([self._rows, rows])
-        if len(self._rows) > 4 * self.size:
-            self._shrink()
-
-    def points(self) -> Points:
-        """Those that stay."""
-        self._shrink()
-        points = self._rows[:, 1:].astype(np.int64)
-        return Points(*points[np.lexsort((points[:, 1], points[:, 0]))].T)
-
-    def _shrink(self) -> None:
-        order = np.argsort(self._rows[:, 0], kind="stable")
-        self._rows = self._rows[order[: self.size]]
 
 
 def scan(
     model: Model,
     windows: Sequence[Window],
     selection: HeadSelection,
-    *,
-    points: int,
-    seed: int,
     advance: Advance,
 ) -> Scan:
-    """Read all windows once.
-
-    What is drawn of a head does not depend on which other heads are read.
-
-    Args:
-        model: the model.
-        windows: of three tokens or more each.
-        selection: the heads.
-        points: most points that are kept of a head.
-        seed: seeds which.
-        advance: told the tokens of each window when they are done.
-    """
+    """Read all windows once, each of three tokens or more."""
     kinds, known = np.unique(np.concatenate([w.tokens for w in windows]), return_inverse=True)
     known_of_window = np.split(known, np.cumsum([len(window) for window in windows])[:-1])
     sums = MetricSums(len(selection.heads), len(kinds))
-    reservoirs = [Reservoir(points) for _ in selection.heads]
     largest = np.zeros((len(windows), len(selection.heads)))
 
     def take(number: int, layer: int, places: slice, rows: Tensor, first: int) -> None:
@@ -181,19 +121,6 @@ def scan(
         sums.add(places, seen, known_of_window[number], first)
         here = largest[number, places]
         np.maximum(here, seen.largest.amax(1).double().cpu().numpy(), out=here)
-        # for all heads of the layer, so that a head's are the same whichever are read
-        chance = np.random.default_rng([seed, number, layer, first])
-        priority = chance.random((model.heads, rows.shape[1]))
-        best, key = seen.best.cpu().numpy(), seen.key.cpu().numpy()
-        for i, head in enumerate(selection.by_layer[layer][1]):
-            query = np.flatnonzero(best[i] >= HIGH)
-            columns = (
-                priority[head, query],
-                np.full(len(query), number),
-                first + query,
-                key[i, query],
-            )
-            reservoirs[places.start + i].add(np.stack(columns, 1))
 
     read_rows(model, windows, selection, take, advance)
-    return Scan(sums, largest, [reservoir.points() for reservoir in reservoirs])
+    return Scan(sums, largest)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 
@@ -16,15 +15,11 @@ from headscope.printing import visible
 from headscope.runs.folder import encoded
 from headscope.runs.listing import Head
 from headscope.studies.headvis.cells import SparseCells, distance_histogram, edges, token_table
-from headscope.studies.headvis.scan import Points
-from headscope.studies.headvis.vectors import Rotation, Vectors, principal_axes
 
 INTERVALS, PER_INTERVAL = 10, 20
 """Stretches of sequences by how strongly a head attends, and how many of each are shown at most."""
 BINS = 20
 """Of the histogram of a head's maxima."""
-FEWEST_POINTS = 4
-"""Points of a cloud: through three there is always a plane."""
 TABLES = {
     "top_query_tokens": "Tokens that look (share of its attention beyond the first token)",
     "top_key_tokens": "Tokens that are looked at (share of its attention beyond the first token)",
@@ -140,40 +135,12 @@ def head_file(
     }
 
 
-def cloud_files(points: Points, vectors: Vectors) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`umap/L{layer}H{head}.json`, principal components only, and `umap/pca/L{layer}H{head}.json`.
-
-    The second brings other vectors onto the axes of the first.
-
-    Args:
-        points: `FEWEST_POINTS` or more.
-        vectors: at these.
-    """
-    rotations = {letter: principal_axes(vectors[letter]) for letter in "QKOV"}
-    placed = {letter: rotation.of(vectors[letter]) for letter, rotation in rotations.items()}
-    return (
-        {
-            "seq_idx": points.window.tolist(),
-            "top_q": points.query.tolist(),
-            "top_k": points.key.tolist(),
-            "norms": rounded(torch.linalg.vector_norm(vectors["Q"].double(), dim=1)),
-            "pca": {
-                letter: {f"d{axis}": rounded(column) for axis, column in enumerate(coordinates.T)}
-                for letter, coordinates in placed.items()
-            },
-            "clusters": [],
-        },
-        {letter: _rotation(rotation) for letter, rotation in rotations.items()},
-    )
-
-
 def config_file(
     *,
     name: str,
     heads: Sequence[Head],
     shape: tuple[int, int],
     tooltips: Mapping[str, str],
-    clouds: Sequence[Head],
     source: Mapping[str, Any],
 ) -> dict[str, Any]:
     """`config.json`, which HeadVis reads first.
@@ -183,7 +150,6 @@ def config_file(
         heads: those that are written.
         shape: the model's layers, and heads of each.
         tooltips: each metric with the words of its tooltip.
-        clouds: the heads with a cloud.
         source: what was read and how, by which Neuronpedia's loaders tell exports apart.
     """
     return {
@@ -196,19 +162,11 @@ def config_file(
         "metrics": list(tooltips),
         "metric_descriptions": dict(tooltips),
         "head_data_pattern": "L{layer}H{head}.json",
-        "has_umap": bool(clouds),
-        "umap_heads": [list(head) for head in clouds],
+        "has_umap": False,
+        "umap_heads": [],
         "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
         "custom_tables": [{"key": key, "label": label} for key, label in TABLES.items()],
         "statistics_display": {
             key: {"label": label, "format": "default"} for key, label in STATISTICS.items()
         },
-    }
-
-
-def _rotation(rotation: Rotation) -> dict[str, Any]:
-    """With more decimals than places have: errors of axes add up over their width."""
-    return {
-        "mean": np.round(rotation.mean.numpy(), 6).tolist(),
-        "components": np.round(rotation.axes.numpy(), 6).tolist(),
     }

@@ -33,7 +33,7 @@ def run_folder(gpt2_folder, texts, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def export(run_folder, tmp_path_factory) -> hs.HeadVis:
+def export(run_folder, tmp_path_factory) -> hs.StudyResult:
     """All heads on up to 60 sequences of up to 64 tokens."""
     out = tmp_path_factory.mktemp("out") / "data"
-    return hs.headvis(run_folder, out, sequences=60, max_length=64, points=90)
+    return hs.headvis(run_folder, out, sequences=60, max_length=64)

@@ -121,7 +121,7 @@ def test_neuronpedia_s_loaders_take_an_export_as_it_is(run_folder, texts, tmp_pa
     import psycopg2
 
     folder = tmp_path / "exports" / "gpt2-small" / "headvis" / "texts"
-    hs.headvis(run_folder, folder, sequences=30, max_length=48, points=40)
+    hs.headvis(run_folder, folder, sequences=30, max_length=48)
     for program in ("load-head-metrics.py", "load-head-sequences.py"):
         load(program, tmp_path / "exports", database)
     connection = psycopg2.connect(database)
@@ -197,7 +197,7 @@ def test_six_metrics_are_those_of_neuronpedia_s_script(
     monkeypatch.setattr(sys, "argv", ["compute-head-metrics.py", *words])
     theirs.main()
     expected = read(tmp_path / "tiny" / "headvis" / "texts" / "scatter_data.json")
-    found = read(export.folder / "scatter_data.json")
+    found = read(Path(export.values["folder"]) / "scatter_data.json")
     assert len(expected) == len(found) == 8
     for one, other in zip(found, expected, strict=True):
         assert {name: one[name] for name in other} == pytest.approx(other, abs=1.01e-4)

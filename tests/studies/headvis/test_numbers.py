@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.corpus.window import Window
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
 from headscope.studies.headvis.cells import distance_histogram, strongest_cells, top_pairs
 from headscope.studies.headvis.row_metrics import METRICS, MetricSums, row_numbers
-from headscope.studies.headvis.scan import HeadSelection, Points, Reservoir, scan
-from headscope.studies.headvis.vectors import principal_axes, read_vectors
 from headscope.studies.headvis.written import intervals, sample_sequences
 from tests.helpers import headvis as slow
 from tests.oracles.planted import D_HEAD, HEADS, PER_LAYER, save_planted
@@ -64,14 +62,15 @@ def scores(q, k):
 
 def rows_of(export):
     return {
-        (row["layer"], row["head"]): row for row in slow.read(export.folder / "scatter_data.json")
+        (row["layer"], row["head"]): row
+        for row in slow.read(Path(export.values["folder"]) / "scatter_data.json")
     }
 
 
 def test_the_metrics_are_those_of_plain_loops(export, own, windows):
     patterns, parts = own
     rows, texts = rows_of(export), [w.tokens.tolist() for w in windows]
-    assert export.sequences == len(windows) > 20
+    assert export.values["sequences"] == len(windows) > 20
     assert len(rows) == 8
     for head, found in rows.items():
         products = [scores(q, k) for q, k, _ in parts[head]]
@@ -84,7 +83,7 @@ def test_the_metrics_are_those_of_plain_loops(export, own, windows):
 
 def test_sequences_are_dealt_by_their_largest_attention_into_tenths(export, own, windows):
     for head, patterns in own[0].items():
-        file = slow.read(export.folder / "heads" / f"L{head[0]}H{head[1]}.json")
+        file = slow.read(Path(export.values["folder"]) / "heads" / f"L{head[0]}H{head[1]}.json")
         largest = [
             max(float(p[q, k]) for q in range(1, len(p)) for k in range(1, len(p)) if q != k)
             for p in patterns
@@ -110,7 +109,7 @@ def test_sequences_are_dealt_by_their_largest_attention_into_tenths(export, own,
 
 def test_the_kept_cells_are_the_largest_eight_of_a_row(export, own):
     head = (1, 2)
-    file = slow.read(export.folder / "heads" / "L1H2.json")
+    file = slow.read(Path(export.values["folder"]) / "heads" / "L1H2.json")
     for each in file["sequences"]:
         pattern, size = own[0][head][each["sequence_id"]], each["seq_len"]
         kept = dict(zip(each["attention_indices"], each["attention_values"], strict=True))
@@ -124,7 +123,7 @@ def test_the_kept_cells_are_the_largest_eight_of_a_row(export, own):
 
 
 def test_tables_and_distances_are_counted_from_the_kept_cells(export):
-    file = slow.read(export.folder / "heads" / "L0H1.json")
+    file = slow.read(Path(export.values["folder"]) / "heads" / "L0H1.json")
     sums, far = {"query": Counter(), "key": Counter()}, Counter()
     for each in file["sequences"]:
         best = {}
@@ -150,38 +149,6 @@ def test_tables_and_distances_are_counted_from_the_kept_cells(export):
     assert np.abs(np.array(expected) - histogram["bin_values"]).sum() <= 4
 
 
-def test_a_cloud_holds_the_vectors_of_strong_pairs_on_their_own_axes(export, own, windows):
-    lookup = slow.read(export.folder / "umap" / "sequences.json")
-    config = slow.read(export.folder / "config.json")
-    assert config["umap_heads"]
-    for layer, head in config["umap_heads"]:
-        name = f"L{layer}H{head}.json"
-        cloud = slow.read(export.folder / "umap" / name)
-        rotation = slow.read(export.folder / "umap" / "pca" / name)
-        points = list(zip(cloud["seq_idx"], cloud["top_q"], cloud["top_k"], strict=True))
-        assert points == sorted(set(points))
-        assert len(points) <= 90
-        vectors = {letter: [] for letter in "QKOV"}
-        for window, query, key in points:
-            pattern, (q, k, v) = own[0][layer, head][window], own[1][layer, head][window]
-            beyond = pattern[query, 1:]
-            assert beyond.max() >= 0.1 - 1e-6
-            assert float(pattern[query, key]) == pytest.approx(float(beyond.max()), abs=1e-6)
-            assert len(lookup[str(window)]) == len(windows[window])
-            found = q[query], k[key], pattern[query] @ v, v[key]
-            for letter, vector in zip("QKOV", found, strict=True):
-                vectors[letter].append(vector.numpy())
-        norms = np.linalg.norm(vectors["Q"], axis=1)
-        assert cloud["norms"] == pytest.approx(norms, abs=1e-3)
-        for letter, each in vectors.items():
-            places = np.array(list(cloud["pca"][letter].values())).T
-            mean, axes = (np.array(rotation[letter][part]) for part in ("mean", "components"))
-            assert np.abs((np.array(each) - mean) @ axes.T - places).max() < 2e-3
-            centred = np.array(each) - np.mean(each, 0)
-            sizes = np.linalg.svd(centred, compute_uv=False)[:3]
-            assert np.linalg.norm(places, axis=0) == pytest.approx(sizes, rel=1e-3, abs=1e-2)
-
-
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """A model built by hand, each of whose heads is known, on words that come twice or thrice."""
@@ -199,7 +166,7 @@ def planted(tmp_path_factory):
         (home / "text" / f"{number}.txt").write_text(" ".join((order * 3)[: 140 + number]))
     how = {"max_tokens": 2_000, "types": ["positional"], "twin": False}
     run = hs.classify(home / "model", home / "text", **how)
-    found = hs.headvis(run, home / "data", points=40)
+    found = hs.headvis(run, home / "data")
     slow.check_data(home / "data")
     places: Counter[int] = Counter()
     named = {}
@@ -229,7 +196,7 @@ def test_even_attention_has_the_closed_forms_and_no_z(planted):
     layer, head = named["uniform"]
     lengths = [141 + number for number in range(12)]
     queries = [q for length in lengths for q in range(length)]
-    assert found.tokens == len(queries)
+    assert found.values["tokens"] == len(queries)
     assert uniform["pattern_entropy"] == pytest.approx(np.mean(np.log1p(queries)), abs=1e-3)
     own = np.mean([1 / (q + 1) for q in queries])
     assert uniform["self_attention_score"] == pytest.approx(own, abs=1e-4)
@@ -237,7 +204,7 @@ def test_even_attention_has_the_closed_forms_and_no_z(planted):
     assert math.isnan(uniform["logit_z_score"])
     (written,) = [
         each
-        for each in slow.read(found.folder / "scatter_data.json")
+        for each in slow.read(Path(found.values["folder"]) / "scatter_data.json")
         if (each["layer"], each["head"]) == (layer, head)
     ]
     assert "logit_z_score" not in written
@@ -247,26 +214,22 @@ def test_neither_the_diagonal_nor_the_first_token_counts_as_the_largest_attentio
     found, _, named = planted
     for name, most in (("current token", 0.05), ("first token", 0.05)):
         layer, head = named[name]
-        file = slow.read(found.folder / "heads" / f"L{layer}H{head}.json")
+        file = slow.read(Path(found.values["folder"]) / "heads" / f"L{layer}H{head}.json")
         assert max(each["max_activation"] for each in file["sequences"]) < most
         values = [value for each in file["sequences"] for value in each["attention_values"]]
         assert max(values) > 0.95
     layer, head = named["previous token"]
-    file = slow.read(found.folder / "heads" / f"L{layer}H{head}.json")
+    file = slow.read(Path(found.values["folder"]) / "heads" / f"L{layer}H{head}.json")
     assert min(each["max_activation"] for each in file["sequences"]) > 0.95
     assert file["qk_distance_histogram"]["bin_values"][1] > 0.95 * sum(
         file["qk_distance_histogram"]["bin_values"]
     )
 
 
-def test_a_head_that_looks_at_the_first_token_alone_has_no_cloud(planted):
+def test_a_head_that_looks_at_the_first_token_alone_has_no_strong_pairs(planted):
     found, _, named = planted
-    config = slow.read(found.folder / "config.json")
-    assert [*named["first token"]] not in config["umap_heads"]
-    assert [*named["previous token"]] in config["umap_heads"]
-    assert any("no cloud of" in note for note in found.notes)
     layer, head = named["first token"]
-    histogram = slow.read(found.folder / "heads" / f"L{layer}H{head}.json")
+    histogram = slow.read(Path(found.values["folder"]) / "heads" / f"L{layer}H{head}.json")
     assert sum(histogram["qk_distance_histogram"]["bin_values"]) < 4
 
 
@@ -346,71 +309,3 @@ def test_of_equally_strong_keys_the_first_is_the_pair_s():
     found = row_numbers(attention.log()[None], torch.arange(4), 0)
     strong = found.best[0] >= 0.1
     assert [(q, int(found.key[0, q])) for q in range(4) if strong[q]] == [(1, 1), (2, 1)]
-
-
-def test_a_seed_draws_other_points_of_the_same_text(gpt2_folder, windows):
-    model, chosen = load_model(str(gpt2_folder)), HeadSelection(((0, 1), (1, 2)))
-    how = {"points": 40, "advance": lambda tokens: None}
-    one, again, other = (scan(model, windows, chosen, seed=seed, **how) for seed in (0, 0, 1))
-    for i in range(2):
-        first = set(zip(one.points[i].window, one.points[i].query, strict=True))
-        assert len(first) == len(one.points[i]) == 40
-        assert (one.points[i].key == again.points[i].key).all()
-        second = set(zip(other.points[i].window, other.points[i].query, strict=True))
-        assert len(first - second) > 10
-    assert (one.largest == other.largest).all()
-    assert one.sums.metrics(1) == other.sums.metrics(1)
-
-
-def test_a_reservoir_keeps_each_that_came_as_likely_as_any_other():
-    counts = np.zeros(100)
-    for seed in range(400):
-        rng, kept = np.random.default_rng(seed), Reservoir(10)
-        for start in range(0, 100, 20):
-            number = np.arange(start, start + 20)
-            kept.add(np.stack([rng.random(20), number // 7, number, number], 1))
-        points = kept.points()
-        assert len(points) == 10
-        assert (np.diff(points.query) > 0).all()
-        assert points.of(3).query.tolist() == [q for q in points.query if q // 7 == 3]
-        counts[points.query] += 1
-    assert 15 < counts.min() < counts.max() < 75  # of 40 that are expected
-
-
-def test_vectors_are_those_whose_products_and_means_make_the_attention(model_folder):
-    """Of a query with all its keys; in one layout query heads share keys and values."""
-    model = load_model(str(model_folder))
-    network = AutoModelForCausalLM.from_pretrained(model_folder, attn_implementation="eager")
-    tokens = np.random.default_rng(0).integers(1, model.vocabulary_size, 25)
-    window = Window("made", tokens, tuple(map(str, tokens)))
-    with torch.inference_mode():
-        found = network(torch.from_numpy(tokens)[None], output_attentions=True).attentions
-    heads = [(layer, head) for layer in range(2) for head in range(4)]
-    query = 19
-    keys = np.arange(query + 1)
-    points = [Points(keys * 0, keys * 0 + query, keys) for _ in heads]
-    vectors = read_vectors(
-        model, [window], HeadSelection(tuple(heads)), points, lambda tokens: None
-    )
-    for (layer, head), own in zip(heads, vectors, strict=True):
-        expected = found[layer][0, head, query, : query + 1]
-        scores = (own["Q"] * own["K"]).sum(1) / own["Q"].shape[1] ** 0.5
-        torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-4)
-        mean = (expected[:, None] * own["V"]).sum(0)
-        torch.testing.assert_close(own["O"], mean.expand_as(own["O"]), atol=1e-4, rtol=1e-4)
-    shared = model.heads // model.key_value_heads
-    for head in range(1, 4):
-        alike = torch.equal(vectors[head]["V"], vectors[head - 1]["V"])
-        assert alike == (head % shared != 0)
-
-
-def test_principal_axes_are_those_of_the_covariance_with_one_sign():
-    points = np.random.default_rng(0).normal(size=(60, 5)) * [1, 9, 3, 0.1, 5]
-    found = principal_axes(torch.from_numpy(points))
-    values, vectors = np.linalg.eigh(np.cov(points.T))
-    for axis, expected in zip(found.axes.numpy(), vectors.T[::-1][:3], strict=True):
-        assert abs(axis @ expected) == pytest.approx(1, abs=1e-6)
-        assert axis[np.abs(axis).argmax()] > 0
-    assert found.of(torch.from_numpy(points)).var(0).numpy() == pytest.approx(values[::-1][:3])
-    flipped = principal_axes(torch.from_numpy(-points))
-    assert flipped.axes.numpy() == pytest.approx(found.axes.numpy())
