@@ -176,13 +176,6 @@ class Settings:
         _LOADED,
         loads=True,
     )
-    adapter: str | None = _option(
-        None,
-        NAME,
-        "Folder of a PEFT adapter to merge into the model, e.g. a LoRA.",
-        _LOADED,
-        loads=True,
-    )
     dtype: str = _option(
         AUTO,
         NAME,

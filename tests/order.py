@@ -27,7 +27,6 @@ LONG = (
     "runs/test_any_run_folder.py",
     "cli/test_termination.py",
     "test_mini.py",
-    "models/test_adapter.py",
     "views/test_atlas.py",
     "measure/test_memory.py",
     "oracles/test_known_heads.py",

@@ -14,11 +14,9 @@ from importlib.metadata import PackageNotFoundError, distribution, packages_dist
 from pathlib import Path
 
 import pytest
-import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from headscope.corpus.shipped import mini_folder
 from tests.fuzz.commands import sound
 from tests.fuzz.desk import Desk, make_desk
 from tests.helpers.installed import ROOT, call
@@ -54,8 +52,6 @@ class Plain(PathFinder):
 sys.meta_path[sys.meta_path.index(PathFinder)] = Plain
 '''
 ASKED = {
-    ("classify", "mini", "--adapter", "lora", "--out", "by-adapter"):
-        "adapter lora needs peft, which is not installed: pip install 'headscope[adapters]'",
     ("sweep", "run", "--models", "mini", "--out", "by-ray", "--address", "there"):
         "--address there needs ray, which is not installed: pip install 'headscope[ray]'",
     ("classify", "packed"):
@@ -137,18 +133,7 @@ def desk(tmp_path_factory, gpt2_folder, tokenizer) -> Desk:
     edit_config(
         home / "packed", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
     )
-    save_adapter(home / "lora")
     return desk
-
-
-def save_adapter(folder: Path) -> None:
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_pretrained(mini_folder(), local_files_only=True)
-    config = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True)
-    get_peft_model(network, config).save_pretrained(folder)
 
 
 def command_lines(desk: Desk) -> Iterator[list[str]]:
@@ -159,7 +144,7 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
         if name in NEVER:
             yield from (line(name, kind) for kind in ("packed", "broken.gguf", "missing"))
             continue
-        kinds = ("model", "model.gguf", "broken.gguf", "packed", "lora")
+        kinds = ("model", "model.gguf", "broken.gguf", "packed")
         if name in OF_MINI:
             kinds = ("mini", *kinds)
         for kind in kinds if "mini" in words else ("",):
@@ -171,7 +156,7 @@ def command_lines(desk: Desk) -> Iterator[list[str]]:
                     "swept": f"swept-{kind or 'mini'}",
                     "spoken": f"spoken-{kind}",
                 }
-                if name != "sweep" or kind not in ("broken.gguf", "packed", "lora"):
+                if name != "sweep" or kind not in ("broken.gguf", "packed"):
                     yield line(name, *(swapped.get(word, word) for word in words), *over(name))
     for asked in ASKED:
         yield [*asked, "--quiet"]
@@ -203,11 +188,10 @@ def test_the_environment_has_nothing_of_the_extras_and_all_of_the_dependencies(p
         "def there(name):\n"
         "    try: return bool(m.version(name))\n"
         "    except m.PackageNotFoundError: return False\n"
-        "print([(n, u.find_spec(n) is not None, there(n)) for n in ('peft', 'ray', 'gguf', 'pytest')])"
+        "print([(n, u.find_spec(n) is not None, there(n)) for n in ('ray', 'gguf', 'pytest')])"
     )
     assert call(python, "-c", code, cwd=tmp_path) == (
-        "[('peft', False, False), ('ray', False, False), ('gguf', True, True), "
-        "('pytest', False, False)]\n"
+        "[('ray', False, False), ('gguf', True, True), ('pytest', False, False)]\n"
     )
 
 
@@ -227,11 +211,7 @@ def test_every_command_on_every_kind_of_input_ends_in_words(ends):
 
 def test_a_gguf_file_and_a_folder_are_read_by_a_plain_install(ends):
     for kind in ("mini", "model", "model.gguf"):
-        read = [
-            each
-            for line, each in ends.items()
-            if line[:2] == ("classify", kind) and "--adapter" not in line
-        ]
+        read = [each for line, each in ends.items() if line[:2] == ("classify", kind)]
         assert [each["code"] for each in read] == [0] * len(read), read
         assert read
     (counted,) = (

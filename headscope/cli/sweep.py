@@ -57,7 +57,7 @@ DryRun = Annotated[
 
 
 @command_of("sweep")
-@takes_settings(without=("revision", "adapter"), explicit_only=True)
+@takes_settings(without=("revision",), explicit_only=True)
 def sweep(
     settings: dict[str, Any],
     file: SweepFile = None,

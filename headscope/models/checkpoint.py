@@ -28,8 +28,8 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+|(?<=\.)_orig_mod\.")
 """What torch's DataParallel and torch.compile put into the names of a model that they wrap."""
-_OTHER_WEIGHTS = re.compile(r"adapter_config\.json|shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
-"""Files by which transformers would load other weights than those that are counted here."""
+ADAPTER = "adapter_config.json"
+"""By which transformers would add the weights of an adapter (PEFT)."""
 _GIT = 40
 """Digits of the checksum that git gives a small file; large files have a sha256."""
 _NEVER = (
@@ -111,6 +111,11 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
         check_packages(f"{name}: a GGUF file", ["gguf"])
         return Checkpoint(path, (path,))
+    if (path / ADAPTER).is_file():
+        raise ModelError(
+            f"{name} contains a PEFT adapter ({ADAPTER}): merge it into its model with "
+            "merge_and_unload() and pass the merged model"
+        )
     check_file(name, path / CONFIG)
     if not (path / CONFIG).is_file():
         raise ModelError(
@@ -126,26 +131,18 @@ def weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     """The safetensors files that transformers reads from a folder; none if it holds none.
 
     Raises:
-        ModelError: an index that leads elsewhere, or names what is missing or a pickle; or weights
-            that transformers would take from somewhere else.
+        ModelError: an index that leads elsewhere, or names what is missing or a pickle.
     """
-    names = sorted(file.name for file in folder.iterdir())
-    foreign = [file for file in names if _OTHER_WEIGHTS.fullmatch(file)]
-    if foreign:
-        raise ModelError(
-            f"{name}: {foreign[0]} belongs to an adapter or a distributed checkpoint, which "
-            "changes what is loaded; merge it into one model and save that, or take the file away"
-        )
     for file in (WEIGHTS, INDEX):
         check_file(name, folder / file)
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     if (folder / INDEX).is_file():
         return _indexed(name, folder)
-    weights = [file for file in names if file.endswith(".safetensors")]
+    weights = sorted(folder.glob("*.safetensors"))
     if weights:
         raise ModelError(
-            f"{name}: has {weights[0]}, but neither {WEIGHTS} nor {INDEX}, which are what "
+            f"{name}: has {weights[0].name}, but neither {WEIGHTS} nor {INDEX}, which are what "
             "transformers reads; rename the file, or save the model again"
         )
     return ()

@@ -149,7 +149,6 @@ def _check_as_it_is(name: str, dtype: str, options: LoadOptions) -> None:
         "device",
         "revision",
         "device_map",
-        "adapter",
         *(["dtype"] if options.dtype != dtype else []),
     ]
     if odd := [name_of for name_of in fixed if name_of in options.changed()]:

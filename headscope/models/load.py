@@ -15,7 +15,6 @@ import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
-from headscope.models.adapter import adapter_sha256, find_adapter, merge_adapter
 from headscope.models.checkpoint import Checkpoint, check_blob, find_checkpoint
 from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
@@ -61,7 +60,7 @@ class Model:
     notes: tuple[str, ...] = ()
     """What the reader of its results should know about how it runs."""
     checkpoint: Checkpoint | None = None
-    """Its files; None for what was in memory, is spread over devices, or has an adapter."""
+    """Its files; None for what was in memory or is spread over devices."""
     origin: Any = None
     """What was in memory before headscope read it; None for what was loaded by its name."""
 
@@ -111,7 +110,6 @@ def load_model(name: str, **options: Any) -> Model:
     if load_options.device_map is not None:
         check_device_map(load_options)
         load_options = replace(load_options, engine="fused")
-    adapter = None if load_options.adapter is None else find_adapter(load_options.adapter)
     device = _device(load_options.device)
     path, commit = locate(name, load_options.revision)
     checkpoint = find_checkpoint(name, path)
@@ -121,8 +119,6 @@ def load_model(name: str, **options: Any) -> Model:
     for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):
         check_blob(name, file, checksum)
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
-    if adapter is not None:
-        hf_model, sha256 = merge_adapter(name, hf_model, adapter), sha256 | adapter_sha256(adapter)
     with quiet_logging():
         if load_options.device_map is None:
             hf_model = move_checked(name, hf_model, device)
@@ -138,7 +134,7 @@ def load_model(name: str, **options: Any) -> Model:
             dtype=load_options.dtype,
             revision=commit,
             weights_sha256=sha256,
-            checkpoint=checkpoint if adapter is None and load_options.device_map is None else None,
+            checkpoint=checkpoint if load_options.device_map is None else None,
         )
 
 

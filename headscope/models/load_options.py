@@ -38,8 +38,6 @@ class LoadOptions:
     device_map: str | None = None
     """`auto`, `balanced` or `sequential` spread a model that is too large for one device over all
     of them, the processor too, with accelerate; fused engine only."""
-    adapter: str | None = None
-    """The folder of a PEFT adapter that is merged into the weights."""
     longest: int | None = None
     """Tokens of the longest window that will be read, the whole context when None; the fused
     engine reads a model whose layers reach fewer tokens back only where its masks tell of it."""
@@ -64,14 +62,12 @@ def check_device_map(options: LoadOptions) -> None:
 
     Raises:
         ChoiceError: no such device map.
-        ModelError: a device, an adapter or the lens engine is set too, or accelerate is missing.
+        ModelError: a device or the lens engine is set too, or accelerate is missing.
     """
     if options.device_map not in DEVICE_MAPS:
         raise ChoiceError("device map", str(options.device_map), DEVICE_MAPS)
     if options.device != "auto":
         raise ModelError(f"--device-map chooses the devices; leave --device {options.device} out")
-    if options.adapter is not None:
-        raise ModelError("--adapter is merged on one device; merge, save, and spread that model")
     if options.engine == "lens":
         raise ModelError("--device-map goes with the fused engine; the lens engine has one device")
     check_packages("--device-map", ["accelerate"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from headscope.errors import ModelError
 
-EXTRAS = {"anywidget": "widget", "peft": "adapters", "ray": "ray"}
+EXTRAS = {"anywidget": "widget", "ray": "ray"}
 """headscope's extras by the package that each brings; pip knows others by their own names."""
 
 
@@ -68,8 +68,8 @@ def optional_package(purpose: str, module: str) -> Any:
 def install_command(*modules: str) -> str:
     """The command that installs packages.
 
-    >>> install_command("peft", "optimum.quanto")
-    "pip install 'headscope[adapters]' optimum-quanto"
+    >>> install_command("ray", "optimum.quanto")
+    "pip install 'headscope[ray]' optimum-quanto"
     """
     names = [
         f"'headscope[{EXTRAS[module]}]'" if module in EXTRAS else re.sub(r"[._]", "-", module)

@@ -90,7 +90,7 @@ def narrowed(model: Model) -> Model:
 def reason_for_wide(model: Model) -> str:
     """The reason why a loaded model is not tried in half precision; empty where it is."""
     if model.checkpoint is None:
-        return "a model that is spread over devices, or has an adapter, stays as it is"
+        return "a model that is spread over devices stays as it is"
     if model.engine.name != "fused":
         return f"the {model.engine.name} engine keeps a model as it is"
     if not multiplies_natively(model.device):

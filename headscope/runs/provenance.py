@@ -53,13 +53,12 @@ def describe_input(
             None if model.origin is not None else model.name,
             model.revision,
             corpora,
-            settings.adapter,
         ),
         engine=model.engine.name,
         preliminary=_left_out(model, relations, settings) if settings.quick else None,
         command=_command(model, relations, corpora, settings),
         settings={
-            **_with_named_adapter(settings).to_json(),
+            **settings.to_json(),
             "batch_tokens": batch_tokens_on(model.device),
         },
     )
@@ -92,7 +91,7 @@ def _command(
     )
     is_preset = settings.quick and settings.types is None
     known = set(types) <= set(every) and types != all_asked and not is_preset
-    explicit = replace(_with_named_adapter(settings), types=types if known else None)
+    explicit = replace(settings, types=types if known else None)
     return shlex.join([*words, *explicit.words()])
 
 
@@ -111,12 +110,6 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
     built = "" if settings.built else " and built sentences"
     twin = "" if settings.twin else "the twin (null model: the weights shuffled) and "
     return [*added, f"text{built} for contested queries", f"{twin}shadows, which a tag must beat"]
-
-
-def _with_named_adapter(settings: Settings) -> Settings:
-    """The same, an adapter by its name and not by where it lies."""
-    adapter = settings.adapter
-    return settings if adapter is None else replace(settings, adapter=name_of(adapter))
 
 
 _MODEL_FACTS = (

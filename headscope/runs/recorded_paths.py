@@ -24,24 +24,16 @@ SHIPPED = "headscope:"
 """Before the name of a corpus that ships with headscope, which lies elsewhere on each machine."""
 
 
-def places_of(
-    model: str | None,
-    revision: str,
-    corpora: Sequence[str | Path],
-    adapter: str | None = None,
-) -> dict[str, Any]:
+def places_of(model: str | None, revision: str, corpora: Sequence[str | Path]) -> dict[str, Any]:
     """Paths of the model and the corpora of a run on this machine.
 
     Args:
         model: the name or path that was asked for; None for a model that was in memory.
         revision: the hub's commit, which local models do not have.
         corpora: the files and folders that were asked for.
-        adapter: the folder that was merged into the model.
     """
     on_disk = not revision and not (model and is_reserved(model))
     local: dict[str, Any] = {"model": model and lies(model)} if on_disk else {}
-    if adapter is not None:
-        local["adapter"] = lies(adapter)
     return {**local, "corpora": [lies(path) for path in corpora]}
 
 
@@ -106,9 +98,8 @@ def _with_places(info: dict[str, Any], change: Callable[[str], str | None]) -> d
     if PLACES not in info:
         return info
     places = dict(info[PLACES])
-    for name in ("model", "adapter"):
-        if places.get(name) is not None:
-            places[name] = change(places[name])
+    if places.get("model") is not None:
+        places["model"] = change(places["model"])
     corpora = places.get("corpora", ())
     places["corpora"] = [None if path is None else change(path) for path in corpora]
     return info | {PLACES: places}

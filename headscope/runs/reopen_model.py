@@ -63,8 +63,7 @@ def model_of(
         name, revision = _where(run, held)
         # a run that chose its precision narrowed a model of single precision for its own reading
         dtype = WIDE if run.info.get("precision") else facts["dtype"]
-        options |= {"adapter": _adapter(run), "dtype": dtype}
-        model = open_model(name, revision=revision, device=device, **options)
+        model = open_model(name, revision=revision, device=device, dtype=dtype, **options)
     # a file may have been given another name
     if sorted(model.weights_sha256.values()) != sorted(facts["weights_sha256"].values()):
         raise RunError(
@@ -135,18 +134,6 @@ def _check_saved(facts: dict[str, Any]) -> None:
             f"this run's model {facts['name']!r:.100} was in memory, and is not known any more; "
             "give it again with source=(model, tokenizer)"
         )
-
-
-def _adapter(run: Result) -> str | None:
-    """The path of the adapter that was merged into a run's model, if one was."""
-    adapter = run.info.get("settings", {}).get("adapter")
-    path = run.info.get(PLACES, {}).get("adapter")
-    if adapter is not None and (path is None or not Path(path).exists()):
-        raise ModelError(
-            f"this run's adapter {adapter!r:.100} is no longer where it was; merge it into the "
-            "model, save this, and classify it anew"
-        )
-    return None if path is None else str(path)
 
 
 def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:

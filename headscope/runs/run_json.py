@@ -181,7 +181,7 @@ def _check_layers(numbers: Any, layers: Any) -> None:
 def _check_places(places: dict[str, Any]) -> None:
     corpora = places.get("corpora", [])
     _expect(corpora, list, "the corpora's places")
-    for path in (places.get("model"), places.get("adapter"), *corpora):
+    for path in (places.get("model"), *corpora):
         if path is not None:
             _expect(path, str, "a place")
         if path is not None and ("\0" in path or PurePath(path).is_absolute()):

@@ -58,14 +58,14 @@ names (hijohnnylin/neuronpedia ebb8426, `np_model_to_hf.json`)."""
 def head_pages(info: Mapping[str, Any]) -> str | None:
     """The address of a model's heads there, to which `LAYER/HEAD` is added; None for other models.
 
-    A name without its organisation counts too, as in `gpt2`. A revision other than the newest and
-    a model with an adapter are other models. Nothing is asked of the network.
+    A name without its organisation counts too, as in `gpt2`. A revision other than the newest is
+    another model. Nothing is asked of the network.
 
     >>> head_pages({"model": {"name": "gpt2"}})
     'https://www.neuronpedia.org/gpt2-small/head/'
     """
     settings, name = info.get("settings", {}), str(info["model"]["name"])
-    if settings.get("adapter") or settings.get("revision") not in (None, "", "main"):
+    if settings.get("revision") not in (None, "", "main"):
         return None
     names = (hub for hub in HOSTED if name in (hub, hub.partition("/")[2]))
     model = next(names, None)

@@ -122,7 +122,7 @@ class RunInfo:
     corpora: Mapping[str, Any] | None = None
     """Corpora as they were named (`asked`), and the sha256 of each file that was read (`files`)."""
     places: Mapping[str, Any] | None = None
-    """Paths of the model, its adapter and the corpora; see `headscope.runs.recorded_paths`."""
+    """Paths of the model and the corpora; see `headscope.runs.recorded_paths`."""
     engine: str | None = None
     precision: Mapping[str, Any] | None = None
     """The choice of `--dtype auto`; see `headscope.measure.precision_check`."""

@@ -55,7 +55,6 @@ def test_why_ends_with_the_head_s_page(tiny_run, name, site):
         ("distilgpt2", {}),
         ("mine/gpt2", {}),
         ("pythia-70m-deduped", {"revision": "step1000"}),
-        ("gpt2", {"adapter": "lora"}),
     ],
 )
 def test_another_model_has_none(tiny_run, name, settings):
