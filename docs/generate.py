@@ -321,6 +321,7 @@ NO_COUNTERPART = {
     "duo_attention_gate_": "learned gates of key/value heads, which no run measures",
     "maps_": "a list of the first heads, without scores of the others",
     "atlas_delimiter_structured": "attention on tokens that contain any of 19 characters",
+    "atlas_bracket_brackets": "attention of closing brackets of text on those that they close",
     "atlas_spacing_prose": "attention on tokens that contain a blank, as most words' first do",
 }
 """Beginnings of names of published scores that `verify` does not compare, and the reasons."""

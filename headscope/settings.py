@@ -83,7 +83,7 @@ class Settings:
     types: Sequence[str] | None = _option(
         None,
         TYPES,
-        "Head types to score, separated by commas; all by default but filter and binding.",
+        "Head types to score, separated by commas; all by default.",
         _READ,
     )
     quick: bool = _option(

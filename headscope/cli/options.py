@@ -86,7 +86,7 @@ Corpus = Annotated[
         parser=corpus_path,
         metavar="PATH",
         help="CoNLL-U, plain text, Markdown or Python (also .gz, .xz): a file or a folder, or gum, "
-        "gold, controlled or structure, which ship; repeatable.",
+        "gold or controlled, which ship; repeatable.",
         show_default="gum",
     ),
 ]

@@ -1,6 +1,6 @@
 """Arrows: what exact annotation says that a word points back to, among other candidates.
 
-Code has them from its grammar, and text from its brackets and quotes. Every arrow of a query stands
+Code has them from its grammar, questions from how they were built. Every arrow of a query stands
 among candidates of the same kind, so that who likes the kind, or the nearest of it, can be told
 from who knows the right one.
 """

@@ -16,7 +16,6 @@ from headscope.corpus.compressed import uncompressed, unpack
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import corpus_place
-from headscope.corpus.structure import with_structure
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError
 
@@ -106,10 +105,9 @@ def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> 
             continue
         text = _decode(path)
         if _suffix(path) == ".conllu":
-            documents = read_conllu(path, text)
+            yield from read_conllu(path, text)
         else:
-            documents = read_texts(uncompressed(path).stem, text, source=str(path))
-        yield from map(with_structure, documents)
+            yield from read_texts(uncompressed(path).stem, text, source=str(path))
 
 
 @takes()

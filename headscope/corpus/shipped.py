@@ -53,9 +53,9 @@ def named_corpora() -> dict[str, Path]:
     """Shipped corpora by the names that `--corpus` takes.
 
     >>> list(named_corpora())
-    ['gum', 'controlled', 'gold', 'structure']
+    ['gum', 'controlled', 'gold']
     """
-    corpora = [*shipped_corpora(), *built_corpora(), data_folder() / "structure"]
+    corpora = [*shipped_corpora(), *built_corpora()]
     return {path.stem: path for path in corpora}
 
 

@@ -262,7 +262,7 @@ class Window:
     questions: tuple[Question, ...] = ()
     """What it asks of the next token, where it was made for that."""
     arrows: ArrowTable = NO_ARROWS
-    """What its words point back to, of code and of brackets and quotes."""
+    """What its words point back to, in code and in questions."""
 
     @property
     def stop(self) -> int:

@@ -11,19 +11,16 @@ from headscope.arguments import Kind, made_by, takes
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import (
-    binding,
     code,
     concept_induction,
     coreference,
     delimiter,
-    filter,
     induction,
     lexical,
     positional,
     retrieval,
     semantic,
     sink,
-    structure,
     syntactic,
 )
 from headscope.relations.contested import is_part
@@ -42,11 +39,8 @@ _SHIPPED = (
     coreference.TYPE,
     semantic.TYPE,
     code.TYPE,
-    structure.TYPE,
     retrieval.TYPE,
     concept_induction.TYPE,
-    filter.TYPE,
-    binding.TYPE,
 )
 QUICK = (
     "sink",

@@ -58,7 +58,7 @@ class HeadType:
     functional: bool = True
     """False for a resting place: no head is of this type first that does anything else."""
     on_request: bool = False
-    """True where it is asked only by its name, as in `--types filter`, and no default run reads its
+    """True where it is asked only by its name, as in `--types code`, and no default run reads its
     texts."""
     behaviour: str = "text"
     """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a

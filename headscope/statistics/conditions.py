@@ -242,24 +242,6 @@ def _contested_queries(row: Row) -> str:
     return f"{row['contested_n']:.0f} contested queries, where “{rule}” is wrong,"
 
 
-def _companion_margin(numbers: Numbers) -> _Number:
-    """The companion's mass less the floor, and where simple rules are to be beaten no more than the
-    lower end of its lift's interval: a head that likes what may be asked for has the mass.
-    """
-    mass = numbers["companion_mass"] - numbers["floor"]
-    low = np.where(numbers["companion_low"] != 0, numbers["companion_low"], -_ROUNDING)
-    least = np.minimum(mass, np.where(np.isnan(low), -np.inf, low))
-    margin: _Number = np.where(numbers.has("beat_baseline_by"), least, mass)
-    return margin
-
-
-def _companion_in_words(row: Row) -> str:
-    mass = f"mass {row['companion_mass']:.3f} for {row['companion']}, floor {row['floor']:g}"
-    if isnan(row["beat_baseline_by"]):
-        return mass
-    return f"{mass}; lift from {row['companion_low']:.3f}, must lie above 0"
-
-
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
 """Conditions that stand behind an effect's lift where it is told in a sentence."""
 _NOT_MOVED = {"logits": "without its own position", "nats": "read at that name"}
@@ -339,12 +321,12 @@ CONDITIONS = (
     ),
     Condition(
         "companion",
-        lambda t: _companion_margin(t) >= 0,
-        _companion_in_words,
+        lambda t: t["companion_mass"] >= t["floor"],
+        lambda r: f"mass {r['companion_mass']:.3f} for {r['companion']}, floor {r['floor']:g}",
         lambda t: t.has("companion_mass"),
         means="a second relation whose mass must reach the floor too: a positional head looks the "
         "same distance back in random tokens as in text",
-        margin=lambda t: _within(_companion_margin(t), t["companion_error"]),
+        margin=lambda t: _within(t["companion_mass"] - t["floor"], t["companion_error"]),
     ),
     Condition(
         "twin",

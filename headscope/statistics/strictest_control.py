@@ -9,7 +9,6 @@ from typing import Any
 _MATCHED_KEYS = {
     "syntactic": "keys of the same word class and distance at other queries",
     "retrieval": "what is said of that person or of that property alone",
-    "structure": "the same target from numbers of other kinds",
     "concept-induction": "other tokens near the earlier copy",
 }
 

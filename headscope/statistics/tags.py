@@ -40,7 +40,6 @@ _THRESHOLDS = ("floor", "beat_baseline_by", "times_chance", "sign")
 _COMPANION = {
     "companion_mass": "mass",
     "companion_error": "mass_error",
-    "companion_low": "ci_low",
 }
 """Columns of a relation's companion at the same head, and those that they have there."""
 _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}

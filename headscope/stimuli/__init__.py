@@ -7,9 +7,7 @@ from collections.abc import Collection
 from headscope.corpus.window import Window
 from headscope.stimuli import (
     built,
-    containers,
     facts,
-    item_lists,
     prompts,
     repeat,
     text,
@@ -26,8 +24,6 @@ STIMULI: dict[str, Stimulus] = {
         word_pairs.PAIRS,
         facts.FACTS,
         words.WORDS,
-        item_lists.ITEM_LISTS,
-        containers.CONTAINERS_HELD,
         text.CONTESTED_TEXT,
         text.EXCERPT,
         built.BUILT,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 
 from headscope.corpus.controlled import lexicon
 from headscope.corpus.controlled.prompts import facts
-from headscope.corpus.document import Document
-from headscope.stimuli.question_texts import QuestionText, question_document, question_windows
-from headscope.stimuli.stimulus import Rounds, Stimulus, build_by_size
+from headscope.corpus.document import Document, Word
+from headscope.corpus.gold_links import arrow
+from headscope.corpus.window import Window
+from headscope.stimuli.stimulus import (
+    MAX_DOCUMENTS,
+    Rounds,
+    Stimulus,
+    TextTokenizer,
+    build_by_size,
+    cut_document,
+)
 
 KIND, PROPERTY, HALF_RIGHT = "value", "property", "half-right"
 """Kinds of arrows from a question to its answer: among all values of the text, among those of the
@@ -19,6 +28,8 @@ property that is asked for, and among those of the person or of the property tha
 IN_DOCUMENT = 4
 """Texts of one document: so many that the documents that are read before the text hold more than
 the 50 queries that a tag asks for."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+_NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
 
 
 def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
@@ -35,30 +46,72 @@ def fact_documents(document: int, *, seed: int) -> Iterator[Document]:
         one = facts(rng, number)
         half_right = (one.of_person, *one.of_property)
         values = {one.right, *half_right, *one.of_neither}
-        yield question_document(
+        yield _question_document(
             f"facts_{number:03d}",
-            QuestionText(
-                one.text,
-                one.right,
-                {KIND: values, PROPERTY: one.of_property, HALF_RIGHT: half_right},
-            ),
-            upos=partial(_upos, values=values),
-            stimulus=FACTS.name,
+            one.text,
+            one.right,
+            {KIND: values, PROPERTY: one.of_property, HALF_RIGHT: half_right},
         )
 
 
-def _upos(form: str, start: int, values: set[str]) -> str:
+def _question_document(
+    name: str, question: str, answer: str, candidates: Mapping[str, Collection[str]]
+) -> Document:
+    """A text and its answer, with an arrow of each kind from its last word to the answer in it.
+
+    The answer follows its question, so that it is known what is due there.
+
+    Args:
+        name: of the document.
+        question: the text up to where the answer is due.
+        answer: a word of the text.
+        candidates: by kind of arrow the words of the text among which the answer is looked for.
+    """
+    text, end = f"{question} {answer}.", len(question)
+    words, sentence = [], 0
+    for match in _WORD.finditer(text):
+        form = match.group()
+        words.append(Word(form, *match.span(), sentence, form, _upos(form, candidates[KIND])))
+        sentence += form == "."
+    starts = {word.form: word.start for word in words if word.end < end}
+    query = max(word.start for word in words if word.end <= end)
+    links = [
+        arrow(kind, query, [starts[answer]], [starts[form] for form in forms])
+        for kind, forms in candidates.items()
+    ]
+    arrows = tuple(link for link in links if link is not None)
+    source = FACTS.name
+    return Document(name, text, tuple(words), source=source, arrows=arrows, stimulus=source)
+
+
+def _upos(form: str, values: Collection[str]) -> str:
     """Values are the only nouns, so that the first or the second noun is the first or second."""
     if form in values:
         return "NOUN"
     return "PROPN" if form in _NAMES else "X" if form.isalpha() else "PUNCT"
 
 
-_NAMES = frozenset({*lexicon.WOMEN, *lexicon.MEN})
+def fact_windows(
+    tokenizer: TextTokenizer, *, max_length: int, seed: int, count: int = MAX_DOCUMENTS
+) -> list[Window]:
+    """Windows of facts of several people and a question about one; a document is one block.
 
+    Each text is a window by itself: in one text the last word of a question, and what followed it,
+    would stand before the next. Texts that are longer than a window are left out.
 
-fact_windows = partial(question_windows, fact_documents)
-"""Windows of facts of several people and a question about one; a document is one block."""
+    Args:
+        tokenizer: the model's.
+        max_length: longest window in tokens.
+        seed: seeds the texts.
+        count: documents.
+    """
+    windows: list[Window] = []
+    for number in range(count):
+        for text in fact_documents(number, seed=seed):
+            cut = list(cut_document(text, tokenizer, text.stimulus, max_length, number=number))
+            windows += cut if len(cut) == 1 else []
+    return windows
+
 
 FACTS = Stimulus(
     name="facts",

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
-from headscope.stimuli.containers import container_documents
 from headscope.stimuli.facts import fact_documents
-from headscope.stimuli.item_lists import choice_documents
 from tests.helpers.texts import SENTENCES
-from tests.relations import code_example, structure_example
+from tests.relations import code_example
 
 # 0     1    2    3     4    5   6     7   8    9   10  11 12  13
 KEYS = [
@@ -105,11 +103,6 @@ LONG_WORD = ["<bos>", "in", "com", "pre", "hension"]
 # is Madrid."
 FACTS_TEXT = next(fact_documents(0, seed=0))
 FACTS = ["<bos>", *(word.form for word in FACTS_TEXT.words)]
-HELD_TEXT = next(container_documents(0, seed=0))
-HELD = ["<bos>", *(word.form for word in HELD_TEXT.words)]
-INLINE_TEXT, *_, IN_LINES_TEXT = choice_documents(0, seed=0)
-INLINE = ["<bos>", *(word.form for word in INLINE_TEXT.words)]
-IN_LINES = ["<bos>", *(word.form for word in IN_LINES_TEXT.words)]
 
 WORDS = ["<bos>", *["ab", "cd", "ef", "gh", "ij", "kl", "m"] * 2]
 
@@ -229,26 +222,8 @@ EXAMPLES = [
     Example("semantic/synonym", RELATED_TOKENS, {16: [11]}, RELATED_TEXT),
     Example("concept-induction/next-word", WORDS, {9: [4], 11: [7], 14: [9]}, WORDS_TEXT),
     Example("retrieval/value", FACTS, {42: [4]}, FACTS_TEXT),
-    Example("binding/held", HELD, {40: [5]}, HELD_TEXT),
-    Example("filter/inline", INLINE, {31: [14]}, INLINE_TEXT),
-    Example("filter/lines", IN_LINES, {36: [16]}, IN_LINES_TEXT),
     *(
         Example(f"code/{kind}", code_example.TOKENS, targets, code_example.TEXT)
         for kind, targets in code_example.TARGETS.items()
-    ),
-    *(
-        Example(
-            f"structure/{kind}",
-            structure_example.TOKENS,
-            targets,
-            structure_example.DOCUMENT,
-        )
-        for kind, targets in structure_example.TARGETS.items()
-    ),
-    Example(
-        "structure/number-kind",
-        structure_example.NUMBERED_TOKENS,
-        structure_example.NUMBERED_TARGETS,
-        structure_example.NUMBERED_DOCUMENT,
     ),
 ]

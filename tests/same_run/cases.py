@@ -48,7 +48,6 @@ CASES = (
     _classify("smollm2", f"{SMOLLM2} --max-tokens 8000 --writes", "smollm2"),
     _classify("encoder", "@encoder --corpus @pairs --max-tokens 6000"),
     _classify("code", "mini --corpus @modules --max-tokens 6000"),
-    _classify("structure", "mini --corpus structure --max-tokens 6000"),
     _classify("lens", "mini --engine lens --max-tokens 2000 --corpus gold"),
     _study(
         "languages",

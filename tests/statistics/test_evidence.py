@@ -322,16 +322,6 @@ def test_a_companion_must_clear_the_floor_where_it_was_measured():
     assert tag(strong, rules).tolist() == [True, True]
 
 
-def test_where_simple_rules_are_to_be_beaten_the_companions_lift_must_be_sure_too():
-    rules = {
-        name: TagThresholds(0.2, "s", "m", beat_baseline_by=0.1, companion=companion)
-        for name, companion in (("t/r", "t/other"), ("t/other", "t/r"))
-    }
-    for low, expected in ((0.1, [True, True]), (0.0, [False, False]), (np.nan, [False, False])):
-        both = pd.DataFrame([GOOD, GOOD | {"relation": "other", "ci_low": low}])
-        assert tag(both, rules).tolist() == expected
-
-
 def heads_of(rows: list[dict]) -> pd.DataFrame:
     evidence = pd.DataFrame(rows)
     rules = {f"{r['type']}/{r['relation']}": TagThresholds(0.2, "s", "m") for r in rows}

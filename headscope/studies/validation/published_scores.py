@@ -155,11 +155,6 @@ _ATLAS = {
         "attention",
         f"every query {_ONE_TEXT}, those without an earlier occurrence as 0; ours: those with one",
     ),
-    "atlas_bracket_brackets": Published(
-        "structure/bracket-pair",
-        "attention",
-        f"closing brackets {_ONE_TEXT}, paired whatever their form; ours: by their form",
-    ),
 }
 PUBLISHED = {
     "induction_next_token_random": Published(
