@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from headscope.run import windows as windows
     from headscope.serve.widget import widget as widget
     from headscope.settings import Settings as Settings
-    from headscope.studies.anatomy.published import published_shapes as published_shapes
     from headscope.studies.sweep.head_callback import HeadCallback as HeadCallback
     from headscope.views.gallery import gallery as gallery
     from headscope.views.show import show as show
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from headscope.studies.ablate.causal_table import ablate as ablate
     from headscope.studies.ablate.head_writes import Writes as Writes
     from headscope.studies.ablate.head_writes import writes as writes
-    from headscope.studies.anatomy.anatomy_result import Anatomy as Anatomy
-    from headscope.studies.anatomy.parameter_count import anatomy as anatomy
+    from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers
     from headscope.studies.answers.head_answers import why as why
     from headscope.studies.collapse import collapse as collapse
@@ -98,7 +96,6 @@ _HOMES = {
     "head_types": "headscope.relations",
     "load": "headscope.run",
     "pairs": "headscope.relations.pairs",
-    "published_shapes": "headscope.studies.anatomy.published",
     "read_corpus": "headscope.corpus.read",
     "register": "headscope.relations",
     "relation": "headscope.relations.types",

@@ -79,6 +79,13 @@ ModelOrRun = Annotated[
         autocompletion=complete.models_or_runs,
     ),
 ]
+ModelOrConfig = Annotated[
+    str,
+    typer.Argument(
+        help="A model as for classify; also a config.json, or a folder without weights.",
+        autocompletion=complete.models,
+    ),
+]
 Head = Annotated[str, typer.Argument(help="L5H1 or 5.1 for layer 5, head 1.")]
 Corpus = Annotated[
     list[Path] | None,
@@ -154,6 +161,7 @@ SHARED: Mapping[str, Any] = {
     "run": Run,
     "model": ModelOrRun,
     "named_model": Model,
+    "model_or_config": ModelOrConfig,
     "head": Head,
     "text_of_run": OtherText,
     "run_of_model": RunOfModel,

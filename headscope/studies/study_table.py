@@ -151,20 +151,17 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="anatomy",
-        function="anatomy.parameter_count:anatomy",
-        result="anatomy.anatomy_result:Anatomy",
+        function="anatomy:anatomy",
         group=STUDY,
         question="How many parameters, and how large a key/value cache?",
         examples=(
             "headscope study anatomy mini",
-            "headscope study anatomy",
             "headscope study anatomy gpt2 --context 4096 --format csv",
         ),
-        tables=(Table("anatomy"), Table("anatomy published")),
-        out="",
+        tables=(Table("anatomy"),),
         figure="",
-        lines="anatomy.anatomy_view:anatomy_lines",
         has_format=True,
+        shared=MappingProxyType({"model": "model_or_config"}),
     ),
     StudyRow(
         name="headvis",

@@ -95,7 +95,7 @@ def test_an_option_reaches_its_function(called):
     explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")
     assert (explained["each"], explained["twin"], explained["features"]) == ("layer", False, 8)
     assert "relations" not in explained
-    counted = called("study", "anatomy", "gpt-2-s", "--batch", "3")
+    counted = called("study", "anatomy", "mini", "--batch", "3")
     assert (counted["batch"], counted["context"]) == (3, None)
 
 

@@ -65,8 +65,6 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     shell("sweep", "languages", gpt2_folder, *spoken)
     shell("export", "gallery", *runs, "--out", home / "gallery", "--light", "--quiet")
     shell("sweep", "emergence", home / "sweep", "--out", home / "emergence.csv")
-    (home / "anatomy.csv").write_text(shell("study", "anatomy", gpt2_folder, "--format", "csv"))
-    (home / "anatomy published.csv").write_text(shell("study", "anatomy", "--format", "csv"))
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
     values |= {"clean": "x1z", "corrupt": "x2z", "heads": "all"}
@@ -91,7 +89,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 
 WRITTEN_OTHERWISE = {
-    "ablate", "anatomy", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
+    "ablate", "compare", "emergence", "explain", "function_vectors", "headvis", "languages", "prune",
     "sweep", "verify", "weights",
 }  # fmt: skip
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""

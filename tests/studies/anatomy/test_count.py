@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.studies.anatomy import parameter_count
-from headscope.studies.anatomy.anatomy_result import Anatomy
-from headscope.studies.anatomy.anatomy_view import anatomy_lines
-from headscope.studies.anatomy.parameter_count import find_source
+from headscope.studies.anatomy import read_source
+from headscope.views.study import StudyResult
 from tests.helpers.models import edit_config
 from tests.models.tiny import tiny_config
 
-GPT2_SMALL = {"model_type": "gpt2"}  # the defaults of transformers are GPT-2 small
 HEADS, D_MODEL, D_HEAD = 4, 32, 8
+GIB = 2**30
 
 
-def counted(anatomy: Anatomy, part: str) -> int:
-    (row,) = (row for row in anatomy.parameter_rows if row.part == part)
-    assert row.counted is not None
-    return row.counted
+def parameters(result: StudyResult) -> pd.DataFrame:
+    """Rows of the parameters by part; a part may have several."""
+    return result.table.query("section == 'parameters'").set_index("name")
+
+
+def counted(result: StudyResult, part: str) -> int:
+    size = parameters(result).loc[part, "counted"]
+    assert isinstance(size, int)
+    return size
+
+
+def dimension(result: StudyResult, name: str) -> int:
+    return result.table.query("section == 'dimensions'").set_index("name").loc[name, "value"]
+
+
+def all_hold(result: StudyResult) -> bool:
+    return bool(parameters(result)["holds"].eq(True).all())
 
 
 def config_only(path: Path, **fields: object) -> str:
     path.write_text(json.dumps(fields))
     return str(path)
-
-
-def printed(anatomy: Anatomy) -> str:
-    from rich.console import Console
-
-    console = Console(width=200, markup=False)
-    with console.capture() as capture:
-        console.print(anatomy_lines(anatomy), highlight=False)
-    return capture.get()
 
 
 def attention_of(model: torch.nn.Module) -> dict[str, list[torch.Tensor]]:
@@ -78,8 +81,7 @@ def test_every_layout_is_counted_as_its_real_parameters_are(model_folder):
     assert counted(anatomy, "layer") == first
     assert counted(anatomy, "embedding") == model.get_input_embeddings().weight.numel()
     assert counted(anatomy, "total") == sum(p.numel() for p in model.parameters())
-    assert anatomy.agrees
-    assert anatomy.parameters["agrees"].all()
+    assert all_hold(anatomy)
 
 
 def test_the_grouped_layout_has_half_the_keys_and_three_matrices(tmp_path):
@@ -88,18 +90,52 @@ def test_the_grouped_layout_has_half_the_keys_and_three_matrices(tmp_path):
     anatomy = hs.anatomy(config_only(tmp_path / "c.json", model_type="llama", **fields))
     assert counted(anatomy, "W_K") == counted(anatomy, "W_Q") // 2 == 64 * 32
     assert counted(anatomy, "feed-forward weights") == 3 * 64 * 96
-    assert "3 × d_model × d_ff" in printed(anatomy)
+    assert parameters(anatomy).loc["feed-forward weights", "formula"] == "3 × d_model × d_ff"
 
 
-def test_gpt2_small_has_the_known_numbers_from_its_configuration_alone(tmp_path):
-    anatomy = hs.anatomy(config_only(tmp_path / "config.json", **GPT2_SMALL))
-    rows = anatomy.parameters.set_index("part")
-    for column in ("by_formula", "counted"):
-        assert rows.loc["attention weights", column] == 2_359_296
-        assert rows.loc["feed-forward weights", column] == 4_718_592
-        assert rows.loc["layer", column] == 7_087_872
-        assert rows.loc["total", column] == 124_439_808
-    assert "no weights here" in anatomy.counted_from
+GPT2 = {"model_type": "gpt2"}  # defaults of transformers are those of GPT-2 small
+GPT2_XL = GPT2 | {"n_layer": 48, "n_head": 25, "n_embd": 1600}
+GPT3 = GPT2 | {"n_layer": 96, "n_head": 96, "n_embd": 12_288, "n_positions": 2048}
+LLAMA_7B = {"model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096,
+            "intermediate_size": 11_008, "max_position_embeddings": 2048, "vocab_size": 32_000}  # fmt: skip
+LLAMA_2_70B = LLAMA_7B | {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+                          "hidden_size": 8192, "intermediate_size": 28_672}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "total", "attention", "feed_forward"),
+    [
+        (GPT2, 124_439_808, 2_359_296, 4_718_592),
+        (GPT2_XL, 1_557_611_200, 4 * 1600**2, 8 * 1600**2),
+        # W_Q, W_K, W_V and W_O have 14,495,514,624 entries each over all layers
+        (GPT3, 174_604_259_328, 4 * 14_495_514_624 // 96, 2 * 57_982_058_496 // 96),
+        (LLAMA_7B, 6_738_415_616, 4 * 4096**2, 3 * 4096 * 11_008),
+        (LLAMA_2_70B, 68_976_648_192, 18 * 8192 * 1024, 3 * 8192 * 28_672),
+    ],
+    ids=["gpt2", "gpt2-xl", "gpt3", "llama-7b", "llama-2-70b"],
+)
+def test_released_models_have_the_known_numbers_from_their_configuration(
+    fields, total, attention, feed_forward, tmp_path
+):
+    """As transformers counts them on the hub; Brown et al. 2020, table 2.1, state 175.0B for GPT-3."""
+    result = hs.anatomy(config_only(tmp_path / "config.json", **fields))
+    rows = parameters(result)
+    for column in ("value", "counted"):
+        assert rows.loc["attention weights", column] == attention
+        assert rows.loc["feed-forward weights", column] == feed_forward
+        assert rows.loc["total", column] == total
+    assert "no weights here" in result.title
+
+
+def test_the_cache_of_llama2_70b_is_80_grouped_10_single_one_and_a_quarter_gib(tmp_path):
+    path = config_only(tmp_path / "config.json", **LLAMA_2_70B)
+    table = hs.anatomy(path, context=4096, batch=8).table.query("section == 'cache'")
+    assert dict(zip(table["name"], table["value"], strict=True)) == {
+        "full": 80 * GIB, "own": 10 * GIB, "single": 1.25 * GIB
+    }  # fmt: skip
+    # keys and values, 80 layers, 8 heads of 128, 100 tokens, 3 sequences, 4 bytes
+    other = hs.anatomy(path, context=100, batch=3, dtype="float32").table
+    assert other["value"].iloc[-2] == 2 * 80 * 8 * 128 * 100 * 3 * 4
 
 
 def test_a_folder_with_only_a_configuration_is_counted_like_one_with_weights(
@@ -107,9 +143,8 @@ def test_a_folder_with_only_a_configuration_is_counted_like_one_with_weights(
 ):
     shutil.copy(model_folder / "config.json", tmp_path)
     alone, whole = hs.anatomy(str(tmp_path)), hs.anatomy(str(model_folder))
-    assert alone.parameter_rows == whole.parameter_rows
-    assert alone.cache_rows == whole.cache_rows
-    assert alone.counted_from != whole.counted_from
+    assert alone.table.equals(whole.table)
+    assert alone.values["counted_from"] != whole.values["counted_from"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +166,7 @@ def test_every_formula_in_the_table_is_what_transformers_builds(fields, tmp_path
     if fields["model_type"] != "gpt2":
         size["intermediate_size"] = 90
     anatomy = hs.anatomy(config_only(tmp_path / "c.json", **size, **fields))
-    assert all(row.agrees for row in anatomy.parameter_rows), printed(anatomy)
+    assert all_hold(anatomy), parameters(anatomy)
 
 
 LAYOUTS = ("bert", "codegen", "distilbert", "electra", "falcon", "gpt_bigcode", "gpt_neo", "gpt_neox",
@@ -142,7 +177,7 @@ LAYOUTS = ("bert", "codegen", "distilbert", "electra", "falcon", "gpt_bigcode", 
 def test_the_projections_of_layouts_with_other_names_are_counted(model_type, tmp_path):
     config = tiny_config(model_type)
     anatomy = hs.anatomy(config_only(tmp_path / "c.json", **config.to_dict()))
-    keys = anatomy.dimensions.key_value_heads
+    keys = dimension(anatomy, "key_value_heads")
     sizes = {"W_Q": 32 * 32, "W_K": 8 * keys * 32, "W_V": 8 * keys * 32, "W_O": 32 * 32}
     assert {name: counted(anatomy, name) for name in sizes} == sizes
 
@@ -157,45 +192,29 @@ def changed(folder: Path, target: Path, change) -> str:
 
 
 @pytest.fixture
-def seen_with(gpt2_folder, monkeypatch) -> Callable[..., Anatomy]:
-    """What is said of a model whose tensors have other names or shapes than its configuration
-    says; a file like that is refused before."""
+def changed_shapes(gpt2_folder, monkeypatch) -> Callable[..., StudyResult]:
+    """Counts a model whose tensors differ from its configuration; `examine` refuses such files."""
 
-    def anatomy(change: Callable[[dict[str, tuple[int, ...]]], None]) -> Anatomy:
-        source = find_source(str(gpt2_folder))
+    def anatomy(change: Callable[[dict[str, tuple[int, ...]]], None]) -> StudyResult:
+        source = read_source(str(gpt2_folder))
         change(shapes := dict(source.shapes))
-        found = replace(source, shapes=shapes)
-        monkeypatch.setattr(parameter_count, "find_source", lambda *_, **__: found)
+        module = sys.modules["headscope.studies.anatomy"]
+        monkeypatch.setattr(module, "read_source", lambda *_: source._replace(shapes=shapes))
         return hs.anatomy(str(gpt2_folder))
 
     return anatomy
 
 
-def test_a_tensor_of_another_size_is_seen_in_its_layer(seen_with):
+def test_a_tensor_of_another_size_is_counted_in_its_layer(changed_shapes):
     def shrink(shapes):
         shapes["transformer.h.1.mlp.c_fc.weight"] = (32, 100)
 
-    anatomy = seen_with(shrink)
-    found = {r.layers: r for r in anatomy.parameter_rows if r.part == "feed-forward weights"}
-    assert (found["0"].counted, found["0"].agrees) == (2 * 32 * 128, True)
-    assert (found["1"].counted, found["1"].agrees) == (32 * 100 + 32 * 128, False)
-    assert not anatomy.agrees
-    text = printed(anatomy)
-    assert "formula and tensors DISAGREE on: feed-forward weights, layer, all layers, total" in text
-    (line,) = (line for line in text.splitlines() if "feed-forward weights, in layers 1" in line)
-    assert line.split()[-3:] == ["8,192", "7,296", "NO"]
-
-
-def test_a_configuration_that_says_more_than_the_tensors_hold_is_seen(seen_with):
-    def cut(shapes):
-        shapes["transformer.wte.weight"] = (7, 32)
-        for key in [key for key in shapes if ".h.1." in key]:
-            del shapes[key]
-
-    anatomy = seen_with(cut)
-    apart = [row.part for row in anatomy.parameter_rows if row.agrees is False]
-    assert apart == ["all layers", "embedding", "total"]
-    assert "the configuration says 2 layers, the tensors are of 1" in anatomy.notes
+    result = changed_shapes(shrink)
+    rows = parameters(result).loc["feed-forward weights"].set_index("layers")
+    assert (rows.loc["0", "counted"], rows.loc["0", "holds"]) == (2 * 32 * 128, True)
+    assert (rows.loc["1", "counted"], rows.loc["1", "holds"]) == (32 * 100 + 32 * 128, False)
+    (line,) = result.summary
+    assert line.endswith("disagree on: feed-forward weights, layer, all layers, total")
 
 
 @pytest.mark.parametrize(
@@ -223,14 +242,8 @@ def test_stored_masks_and_a_tied_tensor_stored_twice_are_no_parameters(gpt2_fold
         tensors["transformer.position_ids"] = torch.arange(8)[None]
         tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
 
-    plain, more = hs.anatomy(str(gpt2_folder)), changed(gpt2_folder, tmp_path / "m", add)
-    anatomy = hs.anatomy(more)
-    assert anatomy.parameter_rows == plain.parameter_rows
-    (note,) = set(anatomy.notes) - set(plain.notes)
-    assert note.startswith("not counted: ")
-    assert "lm_head.weight" in note
-    assert "transformer.h.0.attn.masked_bias" in note
-    assert "transformer.position_ids" in note
+    more = hs.anatomy(changed(gpt2_folder, tmp_path / "m", add))
+    assert more.table.equals(hs.anatomy(str(gpt2_folder)).table)
 
 
 def test_names_without_a_prefix_are_the_same_parts(gpt2_folder, tmp_path):
@@ -241,51 +254,51 @@ def test_names_without_a_prefix_are_the_same_parts(gpt2_folder, tmp_path):
             tensors[key.removeprefix("transformer.")] = tensors.pop(key)
 
     bare = hs.anatomy(changed(gpt2_folder, tmp_path / "m", strip))
-    assert bare.parameter_rows == hs.anatomy(str(gpt2_folder)).parameter_rows
+    assert bare.table.equals(hs.anatomy(str(gpt2_folder)).table)
 
 
-def test_an_unknown_name_is_said_and_counted_in_the_totals_alone(seen_with):
+def test_an_unknown_name_is_noted_and_counted_in_the_totals_alone(changed_shapes):
     def rename(tensors):
         for layer in (0, 1):
             for kind in ("weight", "bias"):
                 old = f"transformer.h.{layer}.attn.c_attn.{kind}"
                 tensors[old.replace("c_attn", "mystery")] = tensors.pop(old)
 
-    anatomy = seen_with(rename)
-    rows = {row.part: row for row in anatomy.parameter_rows}
+    anatomy = changed_shapes(rename)
+    rows = parameters(anatomy)
     for part in ("W_Q", "b_K", "attention weights"):
-        assert rows[part].counted is None
-        assert rows[part].agrees is None
-    assert rows["W_O"].agrees
-    assert rows["total"].agrees
-    (note,) = (note for note in anatomy.notes if "not recognised" in note)
+        assert rows.loc[part, "counted"] is None
+        assert rows.loc[part, "holds"] is None
+    assert rows.loc["W_O", "holds"] is True
+    assert rows.loc["total", "holds"] is True
+    (note,) = (note for note in anatomy.notes if "unrecognised" in note)
     assert note.endswith("transformer.h.N.attn.mystery.bias, transformer.h.N.attn.mystery.weight")
 
 
-def test_an_embedding_of_an_unknown_name_is_not_called_absent(seen_with):
+def test_an_embedding_of_an_unknown_name_is_not_called_absent(changed_shapes):
     def rename(tensors):
         tensors["transformer.mystery.weight"] = tensors.pop("transformer.wte.weight")
 
-    anatomy = seen_with(rename)
-    rows = {row.part: row for row in anatomy.parameter_rows}
-    assert rows["embedding"].counted is None
-    assert rows["total"].agrees
-    (note,) = (note for note in anatomy.notes if "not recognised" in note)
+    anatomy = changed_shapes(rename)
+    rows = parameters(anatomy)
+    assert rows.loc["embedding", "counted"] is None
+    assert rows.loc["total", "holds"] is True
+    (note,) = (note for note in anatomy.notes if "unrecognised" in note)
     assert note.endswith(": transformer.mystery.weight")
     # none is expected here, so that none is what was counted
-    assert rows["unembedding"].counted == 0
+    assert rows.loc["unembedding", "counted"] == 0
 
 
-def test_a_layout_without_a_row_in_the_table_is_counted_and_said_to_have_no_formula(tmp_path):
+def test_a_layout_without_a_row_in_the_table_is_counted_without_a_formula(tmp_path):
     fields = {"n_embd": 64, "n_head": 4, "n_layer": 2, "rotary_dim": 8, "vocab_size": 50}
     anatomy = hs.anatomy(config_only(tmp_path / "c.json", model_type="gptj", **fields))
-    rows = {row.part: row for row in anatomy.parameter_rows}
-    assert rows["W_Q"].agrees
-    assert rows["feed-forward weights"].by_formula is None
-    assert rows["feed-forward weights"].counted == 2 * 64 * 256
-    assert rows["unembedding"].counted == 64 * 50 + 50  # GPT-J has a bias here
+    rows = parameters(anatomy)
+    assert rows.loc["W_Q", "holds"] is True
+    assert rows.loc["feed-forward weights", "value"] is None
+    assert rows.loc["feed-forward weights", "counted"] == 2 * 64 * 256
+    assert rows.loc["unembedding", "counted"] == 64 * 50 + 50  # GPT-J has a bias here
     assert any("gptj: no formula is known for its biases" in note for note in anatomy.notes)
-    assert "feed-forward weights  ?" in printed(anatomy)
+    assert rows.loc["feed-forward weights", "formula"] == "?"
 
 
 def test_layers_without_attention_are_named(tmp_path):
@@ -296,13 +309,13 @@ def test_layers_without_attention_are_named(tmp_path):
     assert any(
         note.startswith("no attention was recognised in layers 0-1, 3;") for note in anatomy.notes
     )
-    assert "W_Q, in layers 0-1, 3" in printed(anatomy)
+    assert list(parameters(anatomy).loc["W_Q", "layers"]) == ["0-1, 3", "2"]
 
 
 def test_one_shared_key_value_head_in_a_fused_tensor(tmp_path):
     fields = {"n_embd": 64, "n_head": 4, "n_layer": 2, "multi_query": True}
     anatomy = hs.anatomy(config_only(tmp_path / "c.json", model_type="gpt_bigcode", **fields))
-    assert anatomy.dimensions.key_value_heads == 1
+    assert dimension(anatomy, "key_value_heads") == 1
     assert counted(anatomy, "W_Q") == 64 * 64
     assert counted(anatomy, "W_K") == counted(anatomy, "W_V") == 64 * 16
 
@@ -313,20 +326,20 @@ def test_weights_in_several_files_are_counted_together(gpt2_folder, tmp_path):
     files = sorted(tmp_path.glob("*.safetensors"))
     assert len(files) > 1
     anatomy = hs.anatomy(str(tmp_path))
-    assert anatomy.parameter_rows == hs.anatomy(str(gpt2_folder)).parameter_rows
-    assert anatomy.counted_from == f"counted from {len(files)} safetensors files"
+    assert anatomy.table.equals(hs.anatomy(str(gpt2_folder)).table)
+    assert anatomy.values["counted_from"] == f"counted from {len(files)} safetensors files"
     files[1].unlink()
     with pytest.raises(hs.HeadscopeError, match=rf"1 of {len(files)} weight files are missing"):
         hs.anatomy(str(tmp_path))
-    assert hs.anatomy(str(tmp_path / "config.json")).agrees
+    assert all_hold(hs.anatomy(str(tmp_path / "config.json")))
 
 
 def test_a_real_gguf_is_counted_from_its_own_tensors(smollm2):
     """SmolLM2-135M: 134,515,008 parameters, as its model card says."""
     anatomy = hs.anatomy(smollm2)
     assert counted(anatomy, "total") == 134_515_008
-    assert (anatomy.dimensions.heads, anatomy.dimensions.key_value_heads) == (9, 3)
-    assert all(row.agrees for row in anatomy.parameter_rows)
+    assert (dimension(anatomy, "heads"), dimension(anatomy, "key_value_heads")) == (9, 3)
+    assert all_hold(anatomy)
 
 
 def test_shapes_of_a_gguf_are_in_elements(tmp_path):

@@ -1,0 +1,450 @@
+"""Parameters of a model, by formula and as counted in its tensors, and its key/value cache.
+
+No weight is loaded: shapes come from the headers of files, or from the empty model that
+transformers builds for a configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from headscope.arguments import PATH, Kind, takes
+from headscope.errors import ModelError
+from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, plain_name, weight_files
+from headscope.models.layout.dimensions import bytes_per_key, read_dimensions, text_config
+from headscope.models.layout.model_layout import BUFFER, Split
+from headscope.models.layout.table import LAYOUTS, find_layout
+from headscope.models.locate import locate
+from headscope.models.quantised import quantised
+from headscope.models.weights import empty_network, examine, read_config
+from headscope.views.study import StudyResult
+
+CONTEXT = 4096
+"""Tokens in the cache if the configuration sets no limit."""
+COLUMNS = ["section", "name", "layers", "formula", "value", "counted", "holds"]
+EMPTY = "counted from the empty model that transformers builds"
+FOUR_TIMES = ("gpt2", "gpt_bigcode", "gpt_neo", "gptj")
+"""Model types whose d_ff is 4 × d_model if the configuration states none."""
+SUMS = {
+    "attention weights": "W_Q + W_K + W_V + W_O",
+    "attention biases": "b_Q + b_K + b_V + b_O",
+    "weights": "attention weights + feed-forward weights",
+    "biases": "attention biases + feed-forward biases",
+    "all of the above": "all layers + embedding + positions + unembedding + final norm",
+}
+UNLISTED = ("weights", "biases", "all of the above")
+OF_THE_MODEL = ("all layers", *SUMS["all of the above"].split(" + "), "total")
+"""Parts of the whole model; all others are parts of a layer."""
+WEIGHT_OF = {
+    **{f"b_{letter}": f"W_{letter}" for letter in "QKVO"},
+    "feed-forward biases": "feed-forward weights",
+}
+"""Parts that a model may lack, and the part that must be recognised before they count as 0."""
+LISTED_NAMES = 4
+
+Dimensions = Mapping[str, int | None]
+"""Sizes by name: `layers`, `heads`, …; `tied` is True if the unembedding is the embedding."""
+
+
+class Source(NamedTuple):
+    """A model's configuration and the shapes of its tensors."""
+
+    config: Any
+    shapes: Shapes
+    counted_from: str
+    notes: Sequence[str] = ()
+
+
+class TensorCounts(NamedTuple):
+    """Parameters by part, as counted in the tensors."""
+
+    layers: Mapping[int, Counter[str]]
+    """Recognised parts of each layer, and `layer`, the sum of all its tensors."""
+    model: Counter[str]
+    """Parts outside the layers, and `total`."""
+    unrecognised: Sequence[str]
+    """Names of tensors that belong to no known part; N stands for the number of a layer."""
+
+
+@takes(model=Kind("the name or path of a model", PATH.plain))
+def anatomy(
+    model: str | Path,
+    *,
+    context: int | None = None,
+    batch: int = 1,
+    dtype: str = "float16",
+    revision: str | None = None,
+) -> StudyResult:
+    """Count a model's parameters, by formula and from its tensors, and its key/value cache.
+
+    The table has a row per number, in three sections. `dimensions` are the sizes that the
+    configuration states. `parameters` has the `formula` of each part, its `value` by the formula,
+    the number `counted` in the tensors, and whether both agree (`holds`); `layers` is `each`, or
+    the layers that have this size. `cache` has the bytes of keys and values with as many key/value
+    heads as heads (`full`), with the model's number (`own`), and with one (`single`).
+
+    Args:
+        model: `mini`, a folder in Hugging Face layout (with or without weights), a `config.json`,
+            a `.gguf` file, or a hub name.
+        context: tokens in the cache; the model's longest input if None.
+        batch: sequences in the cache.
+        dtype: of the cache: `float16`, `float32` or `bfloat16`.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        ModelError: the model cannot be found or read.
+        HeadscopeError: a context or batch below 1.
+        ChoiceError: no such dtype.
+    """
+    name = str(model)
+    source = read_source(name, revision)
+    dimensions = dimensions_of(name, source.config)
+    counts = count_tensors(source.shapes, dimensions)
+    texts = formulas(dimensions, source.config)
+    tokens = context or dimensions["context"] or CONTEXT
+    rows = (
+        *(("dimensions", part, "", "", size, "", "") for part, size in dimensions.items()),
+        *_parameter_rows(texts, dimensions, counts),
+        *_cache_rows(dimensions, tokens, batch, dtype),
+    )
+    table = pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+    apart = list(dict.fromkeys(table.loc[table["holds"].eq(False), "name"]))
+    heads = f"{dimensions['heads']} heads, {dimensions['key_value_heads']} key/value heads"
+    return StudyResult(
+        title=f"{name}: {dimensions['layers']} layers × {heads}, {counts.model['total']:,} "
+        f"parameters; {source.counted_from}",
+        table=table,
+        summary=[f"formula and tensors disagree on: {', '.join(apart)}"] if apart else (),
+        notes=[*source.notes, *_notes(name, source.config, dimensions, counts, tokens)],
+        values={
+            "model": name, "counted_from": source.counted_from, "context": tokens, "batch": batch,
+            "dtype": dtype,
+        },
+    )  # fmt: skip
+
+
+def read_source(name: str, revision: str | None = None) -> Source:
+    """Find a model's configuration and the shapes of its tensors.
+
+    Raises:
+        ModelError: nothing is there, or it cannot be read.
+    """
+    path, _ = locate(name, revision, files=[CONFIG])
+    is_gguf = path.suffix.lower() == ".gguf"
+    if path.is_file() and not is_gguf and path.suffix.lower() != ".json":
+        raise ModelError(
+            f"{name}: a model is a folder, a config.json, a .gguf file or a hub name, not this"
+        )
+    if path.is_dir() and not (path / CONFIG).is_file():
+        raise ModelError(
+            f"{name}: no config.json in this folder; a model in Hugging Face layout has one"
+        )
+    files = (path,) if is_gguf else weight_files(name, path) if path.is_dir() else ()
+    if not is_gguf:
+        config = read_config(name, path)
+        if not files:
+            return Source(config, _empty_shapes(name, config), f"no weights here: {EMPTY}")
+        if (quantisation := quantised(name, config)) is not None:
+            counted_from = f"weights are quantised ({quantisation}) and packed: {EMPTY}"
+            return Source(config, _empty_shapes(name, config), counted_from)
+    checkpoint = Checkpoint(path, files)
+    config, notes = examine(name, checkpoint)
+    shapes = {plain_name(key): shape for key, shape in checkpoint.shapes.items()}
+    label = files[0].name if len(files) == 1 else f"{len(files)} safetensors files"
+    return Source(config, shapes, f"counted from {label}", notes)
+
+
+def _empty_shapes(name: str, config: Any) -> Shapes:
+    parameters = empty_network(name, config).named_parameters()
+    return {key: tuple(parameter.shape) for key, parameter in parameters}
+
+
+def dimensions_of(name: str, config: Any) -> Dimensions:
+    """The sizes that a configuration of transformers states.
+
+    Raises:
+        ModelError: no attention heads, a number that no model can have, or compressed keys.
+    """
+    text = text_config(name, config)
+    if getattr(text, "kv_lora_rank", None):
+        raise ModelError(
+            f"{name}: a {text.model_type} compresses keys and values (kv_lora_rank "
+            f"{text.kv_lora_rank}), so that it has no W_K and W_V to count; anatomy reads "
+            "attention with W_Q, W_K, W_V and W_O"
+        )
+    attention = read_dimensions(name, config)
+    d_ff = [
+        getattr(text, key, None)
+        for key in ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+    ]
+    unstated = 4 * attention.d_model if text.model_type in FOUR_TIMES else None
+    return {
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "key_value_heads": attention.key_value_heads,
+        "d_model": attention.d_model,
+        "d_head": attention.d_head,
+        "d_ff": next((int(size) for size in d_ff if size), unstated),
+        "vocabulary": attention.vocabulary,
+        "context": attention.context,
+        "tied": bool(getattr(text, "tie_word_embeddings", False)),
+    }
+
+
+def formulas(dimensions: Dimensions, config: Any) -> Mapping[str, str]:
+    """Formulas by part, `?` if unknown; a part comes before the sums that contain it."""
+    qkv = o = feed_forward = positions = None
+    weights = biases = norms = final_norm = "?"
+    layout = find_layout(text_config("", config).model_type)
+    t = layout.tensors(text_config("", config)) if layout and layout.tensors else None
+    if t is not None:
+        qkv, o = t.qkv_bias, t.o_bias
+        positions = t.learned_positions and dimensions["context"] is not None
+        norms, final_norm = _vectors(t.norm_vectors), _vectors(t.final_norm_vectors)
+        if dimensions["d_ff"] is not None:
+            inner = t.feed_forward_matrices - 1  # all matrices but the last lead to d_ff
+            feed_forward = t.feed_forward_bias
+            weights = f"{t.feed_forward_matrices} × d_model × d_ff"
+            biases = "d_ff + d_model" if inner == 1 else f"{inner} × d_ff + d_model"
+    untied = "?" if t is None else "d_model × vocabulary"
+    return {
+        "W_Q": "d_model × heads × d_head",
+        "W_K": "d_model × KV heads × d_head",
+        "W_V": "d_model × KV heads × d_head",
+        "W_O": "heads × d_head × d_model",
+        "attention weights": SUMS["attention weights"],
+        "b_Q": _if(qkv, "heads × d_head"),
+        "b_K": _if(qkv, "KV heads × d_head"),
+        "b_V": _if(qkv, "KV heads × d_head"),
+        "b_O": _if(o, "d_model"),
+        "attention biases": SUMS["attention biases"],
+        "feed-forward weights": weights,
+        "feed-forward biases": _if(feed_forward, biases),
+        "norms": norms,
+        "weights": SUMS["weights"],
+        "biases": SUMS["biases"],
+        "layer": "weights + biases + norms",
+        "all layers": "layers × layer",
+        "embedding": "vocabulary × d_model",
+        "positions": _if(positions, "context × d_model"),
+        "unembedding": "the embedding again" if dimensions["tied"] else untied,
+        "final norm": final_norm,
+        "all of the above": SUMS["all of the above"],
+        "total": "all of the above",
+    }
+
+
+def _if(has: bool | None, text: str) -> str:
+    return "?" if has is None else text if has else "none"
+
+
+def _vectors(count: int) -> str:
+    return f"{count} × d_model" if count > 1 else "d_model"
+
+
+def evaluate(formula: str, sizes: Mapping[str, int | None]) -> int | None:
+    """The value of a sum of products of sizes; None if one of them is None.
+
+    >>> evaluate("2 × d_ff + d_model", {"d_ff": 8, "d_model": 3})
+    19
+    """
+    total = 0
+    for term in formula.split(" + "):
+        factors = [int(name) if name.isdigit() else sizes[name] for name in term.split(" × ")]
+        known = [factor for factor in factors if factor is not None]
+        if len(known) < len(factors):
+            return None
+        total += prod(known)
+    return total
+
+
+def _parameter_rows(
+    texts: Mapping[str, str], dimensions: Dimensions, counts: TensorCounts
+) -> Iterator[tuple[object, ...]]:
+    sizes = {**dimensions, "KV heads": dimensions["key_value_heads"]}
+    sizes |= {"none": 0, "the embedding again": 0, "?": None}
+    for part, formula in texts.items():
+        value = sizes[part] = evaluate(formula, sizes)
+        if part in UNLISTED:
+            continue
+        if part in OF_THE_MODEL:
+            size = counts.model[part]
+            # 0 means that no tensor was recognised, unless the formula gives 0
+            counted = {"": None if size == 0 and value != 0 else size}
+        else:
+            counted = _by_layers(part, counts)
+        for layers, count in counted.items():
+            holds = None if value is None or count is None else value == count
+            yield "parameters", part, layers, formula, value, count, holds
+
+
+def _by_layers(part: str, counts: TensorCounts) -> dict[str, int | None]:
+    """The counted size of a part by the layers that have this size."""
+    sizes = {index: _size(part, counts, index) for index in counts.layers}
+    if len(distinct := dict.fromkeys(sizes.values())) < 2:
+        return {"each": next(iter(distinct), None)}
+    return {_ranges([i for i, each in sizes.items() if each == size]): size for size in distinct}
+
+
+def _size(part: str, counts: TensorCounts, layer: int) -> int | None:
+    """A part's size in a layer; None if no tensor of any layer was recognised as this part."""
+    if part in SUMS:
+        names = SUMS[part].split(" + ")
+        return evaluate(SUMS[part], {name: _size(name, counts, layer) for name in names})
+    needed = WEIGHT_OF.get(part, part)
+    recognised = any(parts[needed] for parts in counts.layers.values())
+    return counts.layers[layer][part] if recognised else None
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0-3, 5` for 0, 1, 2, 3, 5."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def _cache_rows(
+    dimensions: Dimensions, context: int, batch: int, dtype: str
+) -> Iterator[tuple[object, ...]]:
+    """Rows of the cache with all heads, the model's key/value heads, and one.
+
+    bytes = 2 (keys and values) × layers × key/value heads × d_head × context × batch × bytes of
+    the dtype (Shazeer 2019, section 3, for one head; Ainslie et al. 2023, section 2.2, for groups).
+    """
+    variants = {"full": dimensions["heads"], "own": dimensions["key_value_heads"], "single": 1}
+    layers, d_head = int(dimensions["layers"] or 0), int(dimensions["d_head"] or 0)
+    for variant, heads in variants.items():
+        size = layers * int(heads or 0) * bytes_per_key(d_head, dtype) * context * batch
+        formula = f"{heads} KV heads, {context} tokens x {batch} {dtype}"
+        yield "cache", variant, "", formula, size, "", ""
+
+
+def _projection_names() -> Mapping[str, str]:
+    """Patterns of the names of modules that hold `QKV`, `Q`, `K`, `V` and `O` in all layouts."""
+    names: dict[str, dict[str, None]] = {letters: {} for letters in ("QKV", *"QKVO")}
+    for row in LAYOUTS:
+        names["O"][row.output] = None
+        form = row.projections
+        if form is None or form.split is Split.FACTORS:
+            continue
+        letters = ("QKV",) if len(form.modules) == 1 else tuple("QKV")
+        for part, module in zip(letters, form.modules, strict=True):
+            names[part][module.removeprefix("self.")] = None
+    return {part: "|".join(modules) for part, modules in names.items()}
+
+
+LAYER = re.compile(r"(?:^|\.)(?:h|layers?|blocks|blk)\.(\d+)\.(.+)$")
+ATTENTION = r"(?:self_attn|self_attention|attention|attn)(?:\.attention|\.self)?"
+GGUF_NAMES = {
+    "QKV": rf"{ATTENTION}\.qkv|attn_qkv",
+    "Q": "attn_q",
+    "K": "attn_k",
+    "V": "attn_v",
+    "O": "attn_output",
+}
+LAYER_PARTS = (
+    *(
+        (part, rf"{ATTENTION}\.(?:{names})|{GGUF_NAMES[part]}")
+        for part, names in _projection_names().items()
+    ),
+    ("norms", r"(?:.*[._])?(?:ln_\d|\w*layer_?norm|norm(?:_\d)?|\w+_norm|LayerNorm)"),
+    ("feed-forward", r"(?:mlp|ffn|feed_forward|block_sparse_moe)\..+|fc[12]|ffn_\w+"),
+    ("feed-forward", r"(?:intermediate|output)\.dense"),
+)
+"""Parts of a layer, and patterns of names after its number, without .weight or .bias."""
+MODEL_PARTS = (
+    ("embedding", r"(?:.*\.)?(?:wte|embed_tokens|embed_in|word_embeddings|token_embd)"),
+    ("positions", r"(?:.*\.)?(?:wpe|embed_positions|position_embeddings|position_embd)"),
+    ("unembedding", r"lm_head|embed_out|output"),
+    ("final norm", r"(?:.*\.)?(?:ln_f|norm|norm_f|final_layer_?norm|output_norm)"),
+)
+
+
+def count_tensors(shapes: Shapes, dimensions: Dimensions) -> TensorCounts:
+    """Count the parameters of each part by the names of the tensors.
+
+    A fused query/key/value tensor is split in the proportion heads : KV heads : KV heads. Stored
+    masks and positions, and a tied unembedding that is stored again, are not counted.
+    """
+    layers: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    model: Counter[str] = Counter()
+    unrecognised = set()
+    for key, shape in shapes.items():
+        inside = LAYER.search(key)
+        part = _part(inside[2], LAYER_PARTS) if inside else _part(key, MODEL_PARTS)
+        is_again = part == "unembedding" and dimensions["tied"] and key.endswith(".weight")
+        if BUFFER.fullmatch(key) or is_again:
+            continue
+        size = prod(shape)
+        model["total"] += size
+        if part is None:
+            unrecognised.add(re.sub(r"\.\d+\.", ".N.", key))
+        if inside is None:
+            model[part or "unrecognised"] += size
+            continue
+        layers[int(inside[1])].update({"layer": size, **_split(part, key, size, dimensions)})
+    model["all layers"] = sum(layer["layer"] for layer in layers.values())
+    return TensorCounts(dict(sorted(layers.items())), model, sorted(unrecognised))
+
+
+def _part(name: str, table: Sequence[tuple[str, str]]) -> str | None:
+    stem = re.sub(r"\.(?:weight|bias)$", "", name)
+    return next((part for part, pattern in table if re.fullmatch(pattern, stem)), None)
+
+
+def _split(part: str | None, key: str, size: int, dimensions: Dimensions) -> dict[str, int]:
+    """Parameters of a layer's tensor by the parts that the formulas name."""
+    is_bias = key.endswith("bias")
+    if part is None or part == "norms":
+        return {} if part is None else {part: size}
+    if part == "feed-forward":
+        return {f"feed-forward {'biases' if is_bias else 'weights'}": size}
+    letter = "b" if is_bias else "W"
+    if part != "QKV":
+        return {f"{letter}_{part}": size}
+    heads, keys = int(dimensions["heads"] or 0), int(dimensions["key_value_heads"] or 0)
+    narrow = size * keys // (heads + 2 * keys)
+    return {f"{letter}_Q": size - 2 * narrow, f"{letter}_K": narrow, f"{letter}_V": narrow}
+
+
+def _notes(
+    name: str, config: Any, dimensions: Dimensions, counts: TensorCounts, tokens: int
+) -> Iterator[str]:
+    text = text_config(name, config)
+    without = [i for i, parts in counts.layers.items() if not any(parts[f"W_{c}"] for c in "QKVO")]
+    if 0 < len(without) < len(counts.layers):
+        yield (
+            f"no attention was recognised in layers {_ranges(without)}; "
+            "the cache is computed as if every layer had it"
+        )
+    layout = find_layout(text.model_type)
+    if layout is None or layout.tensors is None:
+        yield (
+            f"model type {text.model_type}: no formula is known for its biases, norms and "
+            "feed-forward layers; they are only counted"
+        )
+    if counts.unrecognised:
+        unlisted = len(counts.unrecognised) - LISTED_NAMES
+        names = ", ".join(counts.unrecognised[:LISTED_NAMES])
+        yield f"unrecognised, part of the totals only: {names}" + (
+            f", {unlisted} more" * (unlisted > 0)
+        )
+    longest, window = dimensions["context"], min(read_dimensions(name, config).windows, default=0)
+    if longest is not None and tokens > longest:
+        yield f"{tokens:,} tokens exceed the model's longest input of {longest:,}"
+    if 0 < window < tokens:
+        yield (
+            f"layers with a sliding window keep only {window:,} tokens; "
+            "the cache is computed as if no layer had one"
+        )
