@@ -290,7 +290,10 @@ def _by_layers(part: str, counts: TensorCounts) -> dict[str, int | None]:
     sizes = {index: _size(part, counts, index) for index in counts.layers}
     if len(distinct := dict.fromkeys(sizes.values())) < 2:
         return {"each": next(iter(distinct), None)}
-    return {_ranges([i for i, each in sizes.items() if each == size]): size for size in distinct}
+    return {
+        _ranges([i for i, layer_size in sizes.items() if layer_size == size]): size
+        for size in distinct
+    }
 
 
 def _size(part: str, counts: TensorCounts, layer: int) -> int | None:
