@@ -1,20 +1,21 @@
 """CoNLL-U (Universal Dependencies) with CorefUD `Entity=` mentions.
 
 Rows are read in `conllu_rows`; this file adds what a model needs on top: the surface text and
-character offsets (multi-word ranges, `SpaceAfter=No`, paragraphs) and document boundaries. Empty
-nodes (`8.1`) are left out.
-Format: https://universaldependencies.org/format.html, https://ufal.mff.cuni.cz/corefud.
+character offsets (multi-word ranges, spaces, paragraphs) and document boundaries. Empty nodes
+(`8.1`) are left out.
+Format: https://universaldependencies.org/format.html (comments), ext-format.html
+(`global.columns`), misc.html (MISC); https://ufal.mff.cuni.cz/corefud (`global.Entity`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headscope.corpus.compressed import uncompressed
-from headscope.corpus.conllu_rows import Row, parse_rows
+from headscope.corpus.conllu_rows import COLUMNS, Row, parse_rows, read_columns
 from headscope.corpus.document import Document, Word
 from headscope.corpus.entities import EntityReader
 from headscope.errors import CorpusError
@@ -25,7 +26,7 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
 
     A document goes on where `newdoc` repeats its id. In a file without any `newdoc` the sentences
     of a document share their `sent_id` up to its last three digits, where that repeats; else the
-    file is one document.
+    file is one document. Comments above an empty line belong to the next sentence.
 
     Raises:
         CorpusError: with file and line, for anything that is not valid CoNLL-U.
@@ -33,20 +34,27 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     stem = uncompressed(path).stem
     builder = _Builder(str(path), stem)
     document_of = _documents_by_sentence(text)
+    columns, comments, first_comment = COLUMNS, dict[str, str](), 0
     for first_line, lines in _blocks(text):
-        comments = dict(_comment(line) for line in lines if line.startswith("#"))
+        comments |= _comments(lines)
         if "global.Entity" in comments:
-            builder.entity_format(comments["global.Entity"])
-        name = comments.get("newdoc id", comments.get("newdoc"))
+            builder.entity_format(comments.pop("global.Entity"))
+        if "global.columns" in comments:
+            columns = read_columns(f"{path}:{first_line}", comments.pop("global.columns"))
+        rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
+        if not rows:
+            first_comment = first_comment or first_line
+            continue
+        name = comments.get("newdoc")
         if document_of:
             name = document_of.get(comments.get("sent_id", ""))
         if name is not None and (not name or name != builder.name):
             yield from builder.end_document()
             builder.name = name or stem
-        rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
-        if not rows:
-            raise CorpusError(f"{path}:{first_line}: comments without a sentence below them")
-        builder.add_sentence(parse_rows(path, rows), "newpar" in comments)
+        builder.add_sentence(parse_rows(path, rows, columns), comments)
+        comments, first_comment = {}, 0
+    if first_comment:
+        raise CorpusError(f"{path}:{first_comment}: comments without a sentence below them")
     yield from builder.end_document()
     if not builder.documents:
         raise CorpusError(f"{path}: no sentence in this file; expected CoNLL-U")
@@ -63,7 +71,8 @@ class _Builder:
     text: list[str] = field(default_factory=list)
     length: int = 0
     """Characters of the text so far."""
-    glue: str = ""
+    space: str = ""
+    """The space behind the last token."""
     sentences: int = 0
     words: list[Word] = field(default_factory=list)
     entities: EntityReader | None = None
@@ -72,13 +81,12 @@ class _Builder:
         names = [name.lower() for name in fields.split("-")]
         self.entity_field = next((i for i, n in enumerate(names) if n in ("eid", "grp")), 0)
 
-    def add_sentence(self, rows: list[Row], paragraph: bool) -> None:
+    def add_sentence(self, rows: list[Row], comments: Mapping[str, str]) -> None:
         if self.entities is None:
-            self.entities = EntityReader(self.path, self.entity_field)
-        if self.text:
-            self._write("\n" if paragraph else self.glue)
+            self.entities = EntityReader(self.path)
+        self.entities.field_index = self.entity_field
         base = len(self.words)
-        for row, start, end in self._surface(rows):
+        for row, start, end in self._surface(rows, "newpar" in comments):
             self.words.append(
                 Word(
                     form=row.form,
@@ -103,39 +111,40 @@ class _Builder:
             text = "".join(self.text)
             yield Document(self.name, text, tuple(self.words), mentions, skipped, source=self.path)
             self.documents += 1
-        self.text, self.length, self.glue, self.sentences = [], 0, "", 0
+        self.text, self.length, self.space, self.sentences = [], 0, "", 0
         self.words, self.entities = [], None
 
-    def _surface(self, rows: list[Row]) -> Iterator[tuple[Row, int, int]]:
+    def _surface(self, rows: list[Row], paragraph: bool) -> Iterator[tuple[Row, int, int]]:
         """Write each token's characters to the text and give the words' spans."""
-        space, range_start, range_end, last_in_range, spelled = "", 0, 0, 0, False
+        range_start, range_end, last_in_range, spelled = 0, 0, 0, False
         forms = [row.form for row in rows if isinstance(row.id, int)]
         for row in rows:
-            after = " " if row.space_after else ""
-            if isinstance(row.id, tuple):
-                if row.id[1] == ".":
-                    continue  # an empty node has no place in the text
-                first, _, last_in_range = row.id
-                self._write(space)
-                range_start = self.length
-                self._write(row.form)
-                range_end, space = self.length, after
-                # the parts get their own characters only when they spell the whole token
-                spelled = "".join(forms[first - 1 : last_in_range]) == row.form
-            elif row.id <= last_in_range:
+            if isinstance(row.id, int) and row.id <= last_in_range:
                 if spelled:
                     end = range_start + len(row.form)
                     yield row, range_start, end
                     range_start = end
                 else:
                     yield row, range_start, range_end
-            else:
-                self._write(space)
-                start = self.length
-                self._write(row.form)
+                continue
+            if isinstance(row.id, tuple) and row.id[1] == ".":
+                continue  # an empty node has no place in the text
+            self._write(self._space_before(row, paragraph or row.new_paragraph))
+            start, paragraph = self.length, False
+            self._write(row.surface)
+            self.space = row.space_after
+            if isinstance(row.id, int):
                 yield row, start, self.length
-                space = after
-        self.glue = space
+            else:
+                first, _, last_in_range = row.id
+                range_start, range_end = start, self.length
+                # the parts get their own characters only when they spell the whole token
+                spelled = "".join(forms[first - 1 : last_in_range]) == row.surface
+
+    def _space_before(self, row: Row, paragraph: bool) -> str:
+        """The space between the text so far and a token."""
+        space = self.space + row.space_before
+        return "\n" if self.text and paragraph and "\n" not in space else space
 
     def _write(self, piece: str) -> None:
         # a text that grows piece by piece would be copied whole for each of them
@@ -143,8 +152,8 @@ class _Builder:
         self.length += len(piece)
 
 
-_NEWDOC = re.compile(r"^#\s*newdoc\b", re.MULTILINE)
-_SENT_ID = re.compile(r"^#\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
+_NEWDOC = re.compile(r"^#+\s*newdoc\b", re.MULTILINE)
+_SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
 
 
 def _documents_by_sentence(text: str) -> dict[str, str]:
@@ -179,6 +188,16 @@ def _lines(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _comment(line: str) -> tuple[str, str]:
-    key, _, value = line.lstrip("#").partition("=")
-    return key.strip(), value.strip()
+def _comments(lines: list[str]) -> dict[str, str]:
+    """The comments of a sentence by their keys; the id of a document is the value of `newdoc`.
+
+    >>> _comments(["# newdoc id = d1", "# newpar", "# global.Entity = eid"])
+    {'newdoc': 'd1', 'newpar': '', 'global.Entity': 'eid'}
+    """
+    comments: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("#"):
+            key, _, value = line.lstrip("#").partition("=")
+            key = re.sub(r"^(newdoc|newpar)\s.*", r"\1", key.strip())
+            comments[key] = value.strip() or comments.get(key, "")
+    return comments

@@ -1,4 +1,4 @@
-"""The rows of a CoNLL-U sentence: ten columns each, checked, and a tree over the words.
+"""The rows of a CoNLL-U sentence: columns, checked, and a tree over the words.
 
 Ids and heads are read by the `conllu` library. Its own splitting of lines is not used: it takes
 two blanks in a form for a new column and drops empty columns at the end.
@@ -6,7 +6,8 @@ two blanks in a form for a new column and drops empty columns at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +17,8 @@ from conllu.parser import parse_id_value, parse_int_value
 
 from headscope.errors import CorpusError
 
-COLUMNS = 10
+COLUMNS = tuple("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split())
+"""Columns of a file without `global.columns`."""
 MOST_PARTS = 20
 """Words of one multi-word token. Longer ranges are no language, and all their words would share
 the token's sub-tokens: the word pairs of a window grow with the square of its words."""
@@ -37,12 +39,38 @@ class Row:
     head: int
     """0 for a root or without annotation."""
     deprel: str
-    space_after: bool
+    surface: str
+    """The form with the spaces that the text has inside it."""
+    space_before: str
+    """Empty without `SpacesBefore`."""
+    space_after: str
+    new_paragraph: bool
+    """Whether a paragraph starts here, within a sentence or not."""
     entity: str
     """The value of `Entity=`, empty without one."""
 
 
-def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
+def read_columns(location: str, value: str) -> tuple[str, ...]:
+    """The columns that `global.columns` names; those that headscope does not read are allowed.
+
+    Raises:
+        CorpusError: the first column is not ID, no column is FORM, or one is there twice.
+
+    >>> read_columns("a.conllu:1", "ID FORM HEAD PARSEME:MWE")
+    ('ID', 'FORM', 'HEAD', 'PARSEME:MWE')
+    """
+    columns = tuple(value.split())
+    if columns[:1] != ("ID",) or "FORM" not in columns or len({*columns}) < len(columns):
+        raise CorpusError(
+            f"{location}: cannot read global.columns = {value:.100}; expected ID, then FORM and "
+            f"further columns once each, such as {' '.join(COLUMNS)}"
+        )
+    return columns
+
+
+def parse_rows(
+    path: Path, lines: list[tuple[int, str]], columns: tuple[str, ...] = COLUMNS
+) -> list[Row]:
     """The rows of a sentence, given with their line numbers.
 
     Raises:
@@ -50,7 +78,7 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
             make a sentence: word ids count up from 1, ranges cover words that follow, no form is
             empty, heads exist, and no word governs itself.
     """
-    rows = [_row(f"{path}:{number}", number, line) for number, line in lines]
+    rows = [_row(f"{path}:{number}", number, line, columns) for number, line in lines]
     words = [row for row in rows if isinstance(row.id, int)]
     if not words:
         raise CorpusError(f"{path}:{rows[0].line}: a sentence without a word")
@@ -60,45 +88,83 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     return rows
 
 
-def _row(path: str, number: int, line: str) -> Row:
-    columns = line.strip(" ").split("\t")
-    if len(columns) != COLUMNS:
+def _row(location: str, number: int, line: str, columns: tuple[str, ...]) -> Row:
+    values = line.strip(" ").split("\t")
+    if len(values) != len(columns):
+        source = "CoNLL-U has" if columns == COLUMNS else "global.columns names"
         raise CorpusError(
-            f"{path}: {len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs"
+            f"{location}: {len(values)} columns, but {source} {len(columns)}, separated by tabs"
         )
-    identity = _number(path, "ID", columns[0], parse_id_value)
+    cells = dict.fromkeys(COLUMNS, "_") | dict(zip(columns, values, strict=True))
+    identity = _number(location, "ID", cells["ID"], parse_id_value)
     if identity is None:
-        raise CorpusError(f"{path}: not CoNLL-U: {columns[0]!r} is not a valid ID")
-    form, lemma = columns[1], columns[2]
+        raise CorpusError(f"{location}: not CoNLL-U: {cells['ID']!r} is not a valid ID")
+    form, lemma = cells["FORM"], cells["LEMMA"]
     if not form.strip():
-        raise CorpusError(f"{path}: the form of word {columns[0]} is empty")
-    misc = dict(_pair(part) for part in columns[9].split("|"))
+        raise CorpusError(f"{location}: the form of word {cells['ID']} is empty")
+    misc = dict(_pair(part) for part in cells["MISC"].split("|"))
+    space_after = "" if misc.get("SpaceAfter", "").lower() == "no" else " "
     return Row(
         line=number,
         id=identity,
         form=form,
         lemma="" if lemma == "_" != form else lemma,
-        upos=columns[3],
-        feats=columns[5] if columns[5] != "_" else "",
-        head=_number(path, "head", columns[6], parse_int_value) or 0,
-        deprel=columns[7],
-        space_after=misc.get("SpaceAfter") != "No",
+        upos=cells["UPOS"],
+        feats=cells["FEATS"] if cells["FEATS"] != "_" else "",
+        head=_number(location, "head", cells["HEAD"], parse_int_value) or 0,
+        deprel=cells["DEPREL"],
+        surface=_surface(location, form, misc),
+        space_before=_space(location, "SpacesBefore", misc),
+        space_after=_space(location, "SpacesAfter", misc) or space_after,
+        new_paragraph=misc.get("NewPar", "").lower() == "yes",
         entity=misc.get("Entity", ""),
     )
 
 
-def _number(path: str, what: str, value: str, parse: Callable[[str], _Value]) -> _Value:
+# https://ufal.mff.cuni.cz/udpipe/1/users-manual; the last is Stanza's
+_ESCAPES = {
+    r"\s": " ", r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\p": "|", r"\\": "\\", r"\u00A0": "\xa0",
+}  # fmt: skip
+
+
+def _unescaped(value: str) -> str:
+    text = re.sub(r"\\(?:u00A0|.)", lambda escape: _ESCAPES.get(escape[0], escape[0]), value)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _space(location: str, key: str, misc: Mapping[str, str]) -> str:
+    space = _unescaped(misc.get(key, ""))
+    if space.strip():
+        raise CorpusError(
+            f"{location}: cannot read {key}={misc[key]:.60}; expected spaces such as \\s or \\n"
+        )
+    return space
+
+
+def _surface(location: str, form: str, misc: Mapping[str, str]) -> str:
+    surface = _unescaped(misc.get("SpacesInToken", "")) or form
+    if "".join(surface.split()) != "".join(form.split()):
+        raise CorpusError(
+            f"{location}: cannot read SpacesInToken={misc['SpacesInToken']:.60}; expected the form "
+            f"{form!r:.40} with spaces in it"
+        )
+    return surface
+
+
+def _number(location: str, what: str, value: str, parse: Callable[[str], _Value]) -> _Value:
     try:
         if max(map(len, value.replace("-", ".").split("."))) > _MOST_DIGITS:
             raise ParseException("too long")
         return parse(value)
     except ParseException as error:
-        raise CorpusError(f"{path}: not CoNLL-U: {value!r:.40} is not a valid {what}") from error
+        raise CorpusError(
+            f"{location}: not CoNLL-U: {value!r:.40} is not a valid {what}"
+        ) from error
 
 
 def _pair(part: str) -> tuple[str, str]:
     key, _, value = part.partition("=")
-    value = value.strip()
+    value = value.strip(" ")  # other spaces may be the value of SpacesAfter
     return key.strip(), "" if value == "_" else value
 
 

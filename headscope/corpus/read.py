@@ -147,7 +147,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _decode(path: Path) -> str:
-    """UTF-8 text without byte-order mark, every line end a line feed."""
+    """UTF-8 text without any byte-order mark, every line end a line feed."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -170,9 +170,9 @@ def _decode(path: Path) -> str:
             f"{path}: {encoding} text, and a corpus is UTF-8; convert it, for example with: "
             f"iconv -f {encoding} -t UTF-8"
         )
-    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        text = raw.decode("utf-8")
+        # files that were put together have byte-order marks within, too
+        text = raw.decode("utf-8").replace("\ufeff", "")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise CorpusError(

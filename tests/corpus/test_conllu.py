@@ -127,6 +127,73 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     )  # fmt: skip
 
 
+def test_files_with_byte_order_marks_can_be_put_together(tmp_path):
+    text = sentences("# newdoc id = a")
+    documents = read(tmp_path, "".join("\ufeff" + text.replace("= a", f"= {x}") for x in "ab"))
+    assert [(d.name, d.text) for d in documents] == [("a", "Oh"), ("b", "Oh")]
+
+
+# every comment and MISC attribute of Universal Dependencies that changes the text or its documents
+@pytest.mark.parametrize(
+    ("comment", "misc", "texts"),
+    [
+        ("# newpar", "_", ["a b\na b"]),
+        ("#newpar=p1", "_", ["a b\na b"]),
+        ("# newpar id = p1", "_", ["a b\na b"]),
+        ("# newpar id = p1\n# newpar_block = p (1 s)", "_", ["a b\na b"]),
+        ("# newpar_block = p (1 s)", "_", ["a b a b"]),
+        ("# newpar id = p1\n", "_", ["a b\na b"]),  # above an empty line
+        ("# newdoc", "_", ["a b", "a b"]),
+        ("# newdoc id = d1", "_", ["a b", "a b"]),
+        ("# newdoc id = d1\n# newpar id = p1", "_", ["a b", "a b"]),
+        ("# x = newpar", "_", ["a b a b"]),
+        ("# x", "SpaceAfter=No", ["ab ab"]),
+        ("# x", "NewPar=Yes", ["a b\na b"]),
+        ("# newpar", "SpacesAfter=\\s\\n|NewPar=Yes", ["a \nb\na \nb"]),
+        ("# x", "SpacesAfter=\\t|NewPar=_", ["a\tb a\tb"]),
+        ("# x", "SpacesAfter=\\r\\n\\u00A0", ["a\n\xa0b a\n\xa0b"]),
+        ("# x", "SpacesBefore=\\n\\n", ["\n\na b \n\na b"]),
+        ("# x", "SpacesInToken=\\sa\\n", [" a\n b  a\n b"]),
+    ],
+)
+def test_spaces_paragraphs_and_documents_are_as_the_file_marks_them(tmp_path, comment, misc, texts):
+    rows = ROW.format(1, "a", "a", 0, misc) + ROW.format(2, "b", "b", 1, "_") + "\n"
+    documents = read(tmp_path, f"{rows}{comment}\n{rows}")
+    assert [d.text for d in documents] == texts
+    assert all(d.text[w.start : w.end].strip() == w.form for d in documents for w in d.words)
+
+
+def test_a_paragraph_starts_at_a_multi_word_token_within_a_sentence(tmp_path):
+    token = "2-3\tab" + "\t_" * 7 + "\tNewPar=Yes\n"
+    rows = [ROW.format(i, form, form, i - 1, "_") for i, form in enumerate("xab", start=1)]
+    assert read(tmp_path, rows[0] + token + rows[1] + rows[2])[0].text == "x\nab"
+
+
+def test_columns_are_read_by_the_names_of_global_columns(tmp_path):
+    names = [
+        "ID",
+        "MISC",
+        "LEMMA",
+        "FORM",
+        "XPOS",
+        "UPOS",
+        "FEATS",
+        "DEPREL",
+        "HEAD",
+        "PARSEME:MWE",
+    ]
+    values = ["1", "SpaceAfter=No", "go", "Goes", "VBZ", "VERB", "Tense=Pres", "root", "0", "*"]
+    text = f"# global.columns = {' '.join(names)}\n" + "\t".join(values) + "\n"
+    (document,) = read(tmp_path, text + "\n" + "\t".join(values) + "\n")
+    word = document.words[1]
+    assert document.text == "GoesGoes"
+    assert (word.form, word.lemma, word.upos, word.feats, word.head, word.deprel) == (
+        "Goes", "go", "VERB", "Tense=Pres", -1, "root",
+    )  # fmt: skip
+    (document,) = read(tmp_path, "# global.columns = ID FORM\n1\ta\n2\tb\n")
+    assert document.text == "a b"
+
+
 GOOD = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n"
 TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t_\t{}\n"
 
@@ -146,6 +213,13 @@ TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t
         ("# text = nothing\n", ":1:", "comments without a sentence"),
         (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
         (GOOD.replace("Go", " "), ":1:", "the form of word 1 is empty"),
+        (TWO.format(0, 1, "SpacesAfter=No"), ":2:", "cannot read SpacesAfter=No"),
+        (TWO.format(0, 1, "SpacesBefore=\\x"), ":2:", "cannot read SpacesBefore=\\x"),
+        (TWO.format(0, 1, "SpacesInToken=o\\sm"), ":2:", "cannot read SpacesInToken=o\\sm"),
+        ("# global.columns = ID LEMMA\n1\tgo\n", ":1:", "cannot read global.columns = ID LEMMA"),
+        ("# global.columns = FORM ID\nGo\t1\n", ":1:", "cannot read global.columns"),
+        ("# global.columns = ID FORM FORM\n1\tGo\tgo\n", ":1:", "cannot read global.columns"),
+        (f"# global.columns = ID FORM\n{GOOD}", ":2:", "10 columns, but global.columns names 2"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message):
