@@ -17,7 +17,9 @@ from conllu.parser import parse_id_value, parse_int_value
 
 from headscope.errors import CorpusError
 
-COLUMNS = tuple("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split())
+COLUMNS: tuple[str, ...] = (
+    "ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC",
+)  # fmt: skip
 """Columns of a file without `global.columns`."""
 MOST_PARTS = 20
 """Words of one multi-word token. Longer ranges are no language, and all their words would share
