@@ -14,19 +14,14 @@ sys.path.insert(0, str(HERE.parent))
 
 from generate import generate  # noqa: E402
 
-from headscope.statistics.rule_changes import THRESHOLDS  # noqa: E402
-
 project = "headscope"
 author = "The headscope authors"
 copyright = f"2026, {author}"
 release = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
-exclude_patterns = ["_build", "_static", "_templates", "generated/parts"]
-myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
-myst_substitutions = {
-    name: f"{value:,}" for name, value in THRESHOLDS.items() if not isinstance(value, list)
-}
+exclude_patterns = ["_build", "_static", "_templates"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"
 """The tests run the notebooks; they are committed without output."""

@@ -1,6 +1,6 @@
 """Pages and lists that are made from the code, so that they cannot say anything else.
 
-The documentation's pages go into `generated/`: the relations' tables, a page for each command, the
+The documentation's pages go into `generated/`: the relations, a page for each command, the
 Python interface, and copies of the notebooks. Lists inside of files that are written by hand stand
 between two marks there; `python docs/generate.py` writes them again.
 """
@@ -36,8 +36,7 @@ PROJECT = Path(__file__).parents[1]
 def generate(docs: Path) -> None:
     """Write the pages below `docs/generated`; files that are right already keep their time."""
     pages = {
-        "parts/relations.md": relation_tables(),
-        "parts/layouts.md": layout_table(),
+        "relations.md": relations_page(),
         "api.md": api_page(),
         **command_pages(),
     }
@@ -58,13 +57,13 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, "utf-8")
 
 
-def relation_tables() -> str:
+def relations_page() -> str:
     """A section per head type: what it is, its relations, their controls, floors and baselines."""
-    parts = []
+    parts = ["# Relations"]
     for name, own in groupby(relations_of([*head_types()]), key=lambda relation: relation.type):
         rows = list(own)
         module = inspect.getmodule(plain(rows[0].pairs))
-        parts += [f"### {name}", prose(module.__doc__), relation_table(rows)]
+        parts += [f"## {name}", prose(module.__doc__), relation_table(rows)]
         also = [r for r in relations_of([name], BIDIRECTIONAL) if r.id not in {s.id for s in rows}]
         if also:
             parts += ["Asked of encoders too:", relation_table(also)]
@@ -84,7 +83,7 @@ def relation_tables() -> str:
 
 def layout_table() -> str:
     """A line per layout that is read."""
-    return "\n".join(table(COLUMNS, map(layout_cells, LAYOUTS))) + "\n"
+    return "\n".join(table(COLUMNS, map(layout_cells, LAYOUTS)))
 
 
 def relation_table(rows: Sequence[Relation]) -> str:
@@ -364,6 +363,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/encoders.md": {"commands": encoder_table},
     "docs/head_types.md": {"types": type_table},
     "docs/formats.md": {"tables": table_list},
+    "docs/layouts.md": {"layouts": layout_table},
     "docs/method.md": {"labels": label_tree},
     "docs/reliability.md": {"published": published_table},
     "headscope/__init__.py": {"studies": study_imports},

@@ -1,0 +1,63 @@
+"""Pages are complete on GitHub: no placeholders, numbers of the code, links to tracked files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headscope.statistics.rule_changes import THRESHOLDS
+
+PROJECT = Path(__file__).parents[2]
+if not (PROJECT / ".git").exists():
+    pytest.skip("tracked files are known in a checkout only", allow_module_level=True)
+TRACKED = set(
+    subprocess.run(
+        ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+)
+PAGES = sorted(name for name in TRACKED if name.endswith(".md"))
+TEMPLATES = {"headscope/views/gallery/atlas_card.md"}
+LINK = re.compile(
+    r"\]\(([^)#\s]+)[^)]*\)|^```\{\w*include\} (\S+)|<img[^>]* src=\"([^\"]+)", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in TEMPLATES])
+def test_no_placeholder_is_left(name):
+    assert "{{ " not in (PROJECT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in TEMPLATES])
+def test_links_images_and_includes_are_tracked_files(name):
+    page = PROJECT / name
+    for found in LINK.findall(page.read_text(encoding="utf-8")):
+        target = next(filter(None, found))
+        if not re.match(r"[a-z]+:", target):
+            path = (page.parent / target).resolve().relative_to(PROJECT).as_posix()
+            assert path in TRACKED or any(file.startswith(f"{path}/") for file in TRACKED), target
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "n ≥ {min_queries}",
+        "q < {max_q_value}",
+        "p < {max_contested_p}",
+        "mass ≥ {times_control} × control",
+        "mass ≥ {times_control} × second control",
+        "it is {times_control} times as much",
+        "that leaves {partial_sink} or more",
+        "{blocks} blocks of documents, {resamples:,} resamples",
+        "at least {min_blocks} blocks",
+        "the {interval:.0%} interval",
+        "κ = {reliable}",
+        "the {twin_percentile:.1%} quantile",
+        "at least {twin_queries} queries",
+    ],
+)
+def test_the_method_states_the_thresholds_of_the_code(stated):
+    page = (PROJECT / "docs" / "method.md").read_text(encoding="utf-8").replace(" %", "%")
+    assert stated.format(**THRESHOLDS) in page
