@@ -174,9 +174,8 @@ def commands() -> Mapping[str, Any]:
     from headscope.cli import app
 
     top = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    shown = {name: row for name, row in top.items() if not row.hidden}
-    groups = {name: row.commands for name, row in shown.items() if hasattr(row, "commands")}
-    plain = {name: row for name, row in shown.items() if name not in groups}
+    groups = {name: row.commands for name, row in top.items() if hasattr(row, "commands")}
+    plain = {name: row for name, row in top.items() if name not in groups}
     within = {
         f"{group} {name}": row for group, rows in groups.items() for name, row in rows.items()
     }

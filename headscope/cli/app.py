@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from headscope.cli.terminal import say, stop_code, warn
 from headscope.errors import HeadscopeError
@@ -14,8 +14,6 @@ from headscope.studies.study_table import GROUPS, TOP
 
 WORDS: dict[str, tuple[str, ...]] = {}
 """The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
-NEW: set[str] = set()
-"""Names of commands that came after the groups, and never stood at the top."""
 
 
 class CommandGroup(TyperGroup):
@@ -26,15 +24,10 @@ class CommandGroup(TyperGroup):
         formatter.write("\n".join(_help_lines(self, ctx)) + "\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of a command; of the name of a group that once was a command, too."""
+        """Print the help and end with exit code 2 if no command is given."""
         if not args and not ctx.resilient_parsing:
             say(ctx.get_help())
             raise typer.Exit(2)
-        name = str(self.name)
-        if name in WORDS and args and args[0] not in (*self.commands, *ctx.help_option_names):
-            if not ctx.resilient_parsing:
-                _say_new_words(name)
-            args = [*WORDS[name][1:], *args]
         return super().parse_args(ctx, args)
 
 
@@ -52,26 +45,12 @@ class _Commands(CommandGroup):
             raise HeadscopeError(f"{where}{error.strerror or error}") from error
 
 
-class _OldCommand(TyperCommand):
-    """A command by the name that it had before there were groups."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing:
-            _say_new_words(str(self.name))
-        return super().parse_args(ctx, args)
-
-
-def _say_new_words(name: str) -> None:
-    words = " ".join(WORDS[name])
-    warn(f"headscope: headscope {name} is now headscope {words}; the old name goes in 0.3")
-
-
 def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
     """The lines of a group's help: usage, what it is, its commands, and what says more."""
     first, *others = [line.strip() for line in (group.epilog or "").split("\n") if line.strip()]
     yield f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]..."
     yield from ("", str(group.help), f"{first} {', then '.join(others)}".strip(), "")
-    rows = [row for row in group.commands.values() if not row.hidden]
+    rows = list(group.commands.values())
     groups = [row for row in rows if isinstance(row, TyperGroup)]
     width = max(len(str(row.name)) for row in rows) + 2
     yield from (f"  {row.name:{width}}{row.short_help}" for row in rows if row not in groups)
@@ -115,7 +94,7 @@ _APPS = {name: app if name == TOP else _group_app(name) for name in GROUPS}
 
 
 def command(
-    group: str, question: str, *examples: str, name: str = "", is_new: bool = False
+    group: str, question: str, *examples: str, name: str = ""
 ) -> Callable[[_Command], _Command]:
     """Add a command to its group; its help ends with the examples, which are complete lines.
 
@@ -124,7 +103,6 @@ def command(
         question: the one that the command answers, in less than a line.
         examples: for the end of its help.
         name: within the group, where that is another than the function's.
-        is_new: True for one that never stood at the top, and has no old name.
     """
     title = "For example:" if len(examples) == 1 else "Examples:"
     # a blank line between them: what stands in one paragraph is folded into one line
@@ -134,10 +112,6 @@ def command(
         function_name = function.__name__
         new_name = name or function_name
         WORDS[function_name] = (new_name,) if group == TOP else (group, new_name)
-        if is_new:
-            NEW.add(function_name)
-        elif group != TOP and function_name not in GROUPS:
-            app.command(function_name, cls=_OldCommand, hidden=True)(function)
         return _APPS[group].command(new_name, short_help=question, epilog=epilog)(function)
 
     return decorate

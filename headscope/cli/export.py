@@ -107,7 +107,6 @@ def gallery(
     "headscope export atlas runs/sweep/* --overwrite",
     "headscope export atlas runs/* --data-set --out data-set",
     name="atlas",
-    is_new=True,
 )
 def pack(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],

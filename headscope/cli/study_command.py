@@ -140,9 +140,7 @@ def add_study(study: StudyRow) -> None:
 
 
 def _command(study: StudyRow) -> Callable[[_Body], _Body]:
-    return command(
-        study.group, study.question, *study.examples, name=study.command, is_new=study.is_new
-    )
+    return command(study.group, study.question, *study.examples, name=study.command)
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:

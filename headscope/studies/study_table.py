@@ -55,8 +55,6 @@ class StudyRow:
     more to do than the study."""
     command: str = ""
     """Name of the command within its group, where that is another than the function's."""
-    is_new: bool = False
-    """True for a command that came after the groups, and has no name of its own at the top."""
     question: str = ""
     """What the command answers, in less than a line."""
     examples: tuple[str, ...] = ()
@@ -285,7 +283,6 @@ STUDIES: tuple[StudyRow, ...] = (
         function="function_vectors:function_vectors",
         group=STUDY,
         command="function-vectors",
-        is_new=True,
         question="Which heads carry the task of a few examples?",
         examples=(
             "headscope study function-vectors smollm2 --out vectors.csv --figure vectors.pdf",
@@ -309,7 +306,6 @@ STUDIES: tuple[StudyRow, ...] = (
         name="patch",
         function="patch:patch",
         group=STUDY,
-        is_new=True,
         question="Which heads and edges decide between two prompts?",
         examples=(
             "headscope study patch runs/gpt2 --clean 'Mary and John went out. John gave it to' "

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import headscope.cli
 from headscope.cli import app
-from headscope.cli.app import NEW, WORDS
+from headscope.cli.app import WORDS
 from headscope.studies.study_table import GROUPS, TOP
 from tests.helpers.studies import COMMANDS, ROOT
 
@@ -65,40 +65,6 @@ def test_ten_commands_stand_at_the_top_and_the_others_in_groups():
     assert len(top) == 10
     assert {words[0] for words in WORDS.values() if len(words) == 2} == set(GROUPS) - {TOP}
     assert CliRunner().invoke(app, []).stdout == CliRunner().invoke(app, ["-h"]).stdout
-
-
-OLD = [name for name, words in WORDS.items() if words[1:] and name not in NEW]
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_the_name_before_there_were_groups_still_works_and_says_the_new_one(name):
-    said = f"headscope: headscope {name} is now headscope {' '.join(WORDS[name])}; the old name"
-    old = CliRunner().invoke(app, [name, "--nonsense"], prog_name="headscope")
-    new = CliRunner().invoke(app, [*WORDS[name], "--nonsense"], prog_name="headscope")
-    assert old.exit_code == new.exit_code == 2
-    assert [line for line in old.stderr.splitlines() if line.startswith(said)]
-    assert said not in new.stderr
-    assert "No such option: --nonsense" in old.stderr.replace("\n", " ")
-
-
-def test_an_old_command_does_what_it_did(capsys):
-    old = CliRunner().invoke(app, ["models"])
-    new = CliRunner().invoke(app, ["check", "models"])
-    assert old.stdout == new.stdout != ""
-    assert old.stderr.count("\n") == 1
-    assert new.stderr == ""
-    (hidden,) = (info for info in app.registered_commands if info.name == "models")
-    assert hidden.hidden
-
-
-def test_a_sweep_by_its_old_name_takes_its_options(tmp_path):
-    planned = CliRunner().invoke(app, ["sweep", "--models", "./nowhere", "--dry-run"])
-    assert "headscope sweep is now headscope sweep run" in planned.stderr
-    assert "./nowhere: no such folder" in planned.stdout.replace("\n", " ")
-    assert planned.exit_code == 2
-    refused = CliRunner().invoke(app, ["sweep", str(tmp_path / "x.yaml")])
-    assert "headscope sweep is now headscope sweep run" in refused.stderr
-    assert "x.yaml" in str(refused.exception)
 
 
 def test_nobody_reads_a_literal_backtick():
