@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import regex
+
 from headscope.corpus.document import Document, Word
 from headscope.errors import CorpusError
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+# format characters such as a zero-width joiner or a soft hyphen are part of a word; U+200B divides
+_RUN = r"[\p{L}\p{N}_][[\p{L}\p{N}_\p{M}\p{Cf}]--[\u200B]]*+"
+_WORD = regex.compile(rf"{_RUN}(?:['’]{_RUN})*|(?![\s\x1c-\x1f\p{{Cf}}])\X", regex.VERSION1)
 # a sentence ends after . ! ? and closing quotes, or at an empty line; each run of marks is tried
 # once and whole, or a line of a million dots would be tried from each of them
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
@@ -59,9 +63,9 @@ def _piece_end(text: str, start: int) -> int:
 def read_text(name: str, text: str, *, source: str = "") -> Document:
     """A document whose words have no syntax and no mentions.
 
-    A run of letters and digits is a word (with an apostrophe inside: "don't"); every other
-    visible character is one. Sentences end after `. ! ?` before a space, or at an empty line:
-    rough, and used only to choose where long documents are cut.
+    A run of letters and digits with their combining marks is a word (with an apostrophe inside:
+    "don't"); every other visible character is one. Sentences end after `. ! ?` before a space, or
+    at an empty line: rough, and used only to choose where long documents are cut.
 
     Raises:
         CorpusError: there is no word in the text.

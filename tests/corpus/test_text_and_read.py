@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from headscope.corpus.read import corpus_files, read_corpus
@@ -14,6 +16,37 @@ def test_words_and_sentences_of_plain_text():
     ]  # fmt: skip
     assert [w.sentence for w in document.words] == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
     assert all(document.text[w.start : w.end] == w.form for w in document.words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "हिन्दी क्षत्रिय में \u0964",  # Hindi, with the mark that ends its sentences
+        "தமிழ் மொழி",  # Tamil
+        "ภาษาไทย ที่นี่",  # Thai
+        "ٱلْعَرَبِيَّةُ كِتَابٌ \u061f",  # vocalised Arabic
+        "בְּרֵאשִׁית בָּרָא",  # vocalised Hebrew
+        "می\u200cخواهم خانه\u200cها",  # Persian, with zero-width non-joiners
+        "ශ්\u200dරී ලංකා",  # Sinhala, with a zero-width joiner
+        "co\u00adop\u00ader\u00ada\u00adtion works",
+        "m² ½ ⅣⅣ _x_ ①",
+        "don't l’été rock’n’roll",
+        "👩\u200d🚀 🇫🇮 ☺\ufe0f - \u203f % \ue000 \u0301 \x80",
+    ],
+)
+def test_words_of_every_script_are_those_between_blanks(words):
+    assert [word.form for word in read_text("t", words).words] == words.split()
+    assert [
+        word.form for word in read_text("t", words.replace(" ", "\u200b")).words
+    ] == words.split()
+
+
+def test_decomposed_letters_make_the_same_words():
+    text = "L’été, où « Noël » était déjà passé : ça va ? Việt Nam, Åland, 각하"
+    forms = [word.form for word in read_text("t", text).words]
+    decomposed = read_text("t", unicodedata.normalize("NFD", text)).words
+    assert [unicodedata.normalize("NFC", word.form) for word in decomposed] == forms
+    assert len(forms) == 19
 
 
 def test_a_folder_is_read_in_the_order_of_names_and_notes_beside_a_treebank_are_not(tmp_path):
