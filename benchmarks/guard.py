@@ -121,7 +121,7 @@ def say(name: str, base: Path, run: Path) -> None:
 
 
 def _verdict(base: Path, run: Path, condition: str) -> Any:
-    from headscope.studies.compare.verdict_guard import condition_outcomes
+    from headscope.studies.compare import condition_outcomes
 
     return condition_outcomes(hs.compare(base, run), [condition])[0]
 

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers
     from headscope.studies.answers.head_answers import why as why
     from headscope.studies.collapse import collapse as collapse
-    from headscope.studies.compare.compare_result import Comparison as Comparison
-    from headscope.studies.compare.side_by_side import compare as compare
+    from headscope.studies.compare import compare as compare
     from headscope.studies.explain.explain_result import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.function_vectors import function_vectors as function_vectors

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headscope.cli import complete
-from headscope.cli.files import CSV, HTML, PICTURES, check_targets, say_written, write_study
-from headscope.cli.options import Format, Overwrite, Printed, Quiet, Width
+from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
+from headscope.cli.options import Format, Overwrite, Printed, Quiet, Table, Width
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import print_rich, put, shown_progress, warn
-
-if TYPE_CHECKING:
-    pass
-
-
-class Rows(StrEnum):
-    """The table that `compare` writes as CSV."""
-
-    heads = "heads"
-    relations = "relations"
-    correlation = "correlation"
-    depth = "depth"
-
-
-RowsOption = Annotated[
-    Rows | None,
-    typer.Option(
-        help="The rows of --format csv and --out: heads, head × relation, the rank correlation "
-        "of each relation, or shares by depth; heads if shapes are the same, else depth.",
-        show_default=False,
-    ),
-]
 
 
 @command_of("compare")
@@ -43,57 +20,44 @@ def compare(
     runs: Annotated[
         list[Path], typer.Argument(help="Two run folders or more.", autocompletion=complete.runs)
     ],
-    format: Annotated[Format, typer.Option(help="How to print; json has every table.")] = (
-        Format.table
-    ),
-    table: RowsOption = None,
-    out: Annotated[Path | None, typer.Option(help="Write the rows to this .csv.")] = None,
+    format: Printed = Format.table,
+    out: Table = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw atlases and shares: a .png, .svg or .pdf file.")
+        Path | None, typer.Option(help="Draw the atlases: a .png, .svg or .pdf file.")
     ] = None,
     width: Width = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write one page, without network: a .html file.")
-    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="End with exit code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; "
-            "repeatable.",
+            help="Exit code 1 if this holds: 'lost induction > 0', 'sure changes > 3'; repeatable.",
             show_default=False,
         ),
     ] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare runs with the first: changed heads and lifts; shares of heads by depth.
+    """Compare runs of the same layers × heads with the first: changed tags and lifts.
 
-    Runs of the same layers × heads are compared head by head. A difference of lift counts as sure
-    where the two intervals do not overlap. With --fail-on it guards a model in CI.
+    A change counts as sure if the 95 % intervals of the lift do not overlap. With --fail-on the
+    command guards a model in CI.
     """
-    check_targets((out, CSV), (figure, PICTURES), (html, HTML), overwrite=overwrite)
-    from headscope.runs.folder import encoded
-    from headscope.runs.tables import table_to_csv
-    from headscope.studies.compare.compare_view import comparison_lines
-    from headscope.studies.compare.side_by_side import compare as compare_runs
-    from headscope.studies.compare.verdict_guard import condition_outcomes
+    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    from headscope.studies.compare import compare as compare_runs
+    from headscope.studies.compare import condition_outcomes
 
-    comparison = compare_runs(*runs, progress=shown_progress(quiet))
-    judged = condition_outcomes(comparison, fail_on) if fail_on else []
-    comparison = replace(comparison, notes=(*map(str, judged), *comparison.notes))
-    rows = table.value if table else None
-    csv = table_to_csv(comparison.choose(rows)) if out or format is Format.csv else ""
-    pages = {} if html is None else {html: encoded(comparison.html())}
-    tables = {} if out is None else {out: encoded(csv)}
-    files = write_study(comparison, None, figure, tables | pages, overwrite=overwrite, width=width)
+    result = compare_runs(*runs, progress=shown_progress(quiet))
+    outcomes = condition_outcomes(result, fail_on or [])
+    result = replace(result, notes=(*map(str, outcomes), *result.notes))
+    files = write_study(result, out, figure, overwrite=overwrite, width=width)
     if format is Format.table:
-        print_rich(comparison_lines(comparison))
+        print_rich(result.lines())
         say_written(files)
     else:
-        put(comparison.json() if format is Format.json else csv)
-    if any(judgement.failed for judgement in judged):
+        put(result.json() if format is Format.json else result.csv())
+    failed = [str(outcome) for outcome in outcomes if outcome.failed]
+    if failed:
         if format is not Format.table:
-            warn("\n".join(str(judgement) for judgement in judged if judgement.failed))
+            warn("\n".join(failed))
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from headscope.printing import one_line
 from headscope.runs.write import check_target, write_files
 
 if TYPE_CHECKING:
-    from headscope.views.study import Study
+    from headscope.views.study import Study, StudyResult
 
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
@@ -57,7 +57,7 @@ def draw(figure: Any, path: Path, width: float | None = None) -> bytes:
 
 
 def write_study(
-    study: Study,
+    study: Study | StudyResult,
     out: Path | None,
     figure: Path | None,
     extra_files: Mapping[Path, bytes] | None = None,

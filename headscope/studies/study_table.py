@@ -176,23 +176,14 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="compare",
-        function="compare.side_by_side:compare",
-        result="compare.compare_result:Comparison",
+        function="compare:compare",
         group=TOP,
-        question="What differs between runs: heads, lifts, shares by depth?",
+        question="Which heads differ between runs?",
         examples=(
-            "headscope compare runs/mini runs/gpt2",
-            "headscope compare runs/one runs/two --table relations --out changes.csv "
-            "--html changes.html",
-            "headscope compare runs/base runs/new --fail-on 'lost induction > 0' "
-            "--html changes.html",
+            "headscope compare runs/one runs/two --out changes.csv",
+            "headscope compare runs/base runs/new --fail-on 'lost induction > 0'",
         ),
-        tables=(
-            Table("compare heads", "heads"),
-            Table("compare relations", "relations"),
-            Table("compare correlation", "correlation"),
-            Table("compare depth", "depth"),
-        ),
+        tables=(Table("compare"),),
     ),
     StudyRow(
         name="emergence",

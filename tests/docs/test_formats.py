@@ -47,8 +47,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
         )
         shell("classify", gpt2_folder, *options, "--writes", "--quiet")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
-    for table in ("heads", "relations", "correlation", "depth"):
-        shell("compare", *runs, "--table", table, "--out", home / f"compare {table}.csv")
+    shell("compare", *runs, "--out", home / "compare.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")
     few = ("--corpus", text, "--max-tokens", 600, "--quiet")
     shell("explain", runs[0], "--windows", 8, "--features", 2, "--quiet")

@@ -210,9 +210,7 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
     for one, other in ((plain, run), (run, plain)):
         compared = hs.compare(one, other)
         assert any("chat template" in note for note in compared.notes)
-        assert set(OWN).isdisjoint(
-            compared.relations["type"] + "/" + compared.relations["relation"]
-        )
+        assert set(OWN).isdisjoint(compared.table["relation"])
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     shutil.copytree(out, two)
     made = tmp_path / "made"
     made.mkdir()
-    headscope("compare", out, two, "--html", made / "compare.html", "--out", made / "compare.csv")
+    headscope("compare", out, two, "--out", made / "compare.csv")
     headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
               "--figure", made / "r.svg")  # fmt: skip
     headscope("study", "weights", two, "--out", made / "w.json")
@@ -143,7 +143,7 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
               "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
     headscope("report", two, "--out", made / "page.html")
-    assert len(list(made.iterdir())) == 12
+    assert len(list(made.iterdir())) == 11
     assert said_in(made, str(home.parent)) == []
 
 

@@ -22,7 +22,7 @@ from headscope.cli import app
 from headscope.serve.live import Live
 from headscope.serve.live_page import _data
 from headscope.statistics.tags import countable_types
-from headscope.studies.compare.compare_result import compare_html
+from headscope.studies.compare import changed
 from headscope.studies.sweep.sweep_cells import (
     COMPLETE,
     PLAN,
@@ -184,18 +184,6 @@ def of_a_gallery(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     return counts
 
 
-def of_compare(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
-    found = hs.compare(folder, run)
-    assert found.changed.empty
-    page = compare_html(found)
-    counts = found.depth.groupby(["run", "type"])["count"].sum().unstack()
-    assert (counts.iloc[0] == counts.iloc[1]).all()
-    own = {name: int(counts[name].iloc[0]) for name in (NI, UN)}
-    assert page.count('class="cell type-undecided') == 2 * own[NI]
-    assert page.count('class="cell type-unclassified') == 2 * own[UN]
-    return own
-
-
 def of_a_sweep(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
     types = countable_types(run.evidence, run.rules)
     cell = counted(Cell("m", "step1", (), "run"), run.heads, types)
@@ -214,7 +202,7 @@ def of_pictures(run: hs.Run, folder: Path, tmp: Path) -> dict[str, int]:
 
 OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
     of_a_table, of_the_terminal, of_repr, of_heads, of_why, of_a_notebook, of_the_report,
-    of_the_live_page, of_a_gallery, of_compare, of_a_sweep, of_pictures,
+    of_the_live_page, of_a_gallery, of_a_sweep, of_pictures,
 ]  # fmt: skip
 
 
@@ -251,7 +239,7 @@ def test_what_a_text_can_decide_is_no_change_of_a_head(tmp_path):
     evidence.loc[evidence["verdict"] == NI, "verdict"] = "no"
     after = replace(before, evidence=evidence)
     assert (after.heads["primary"] == UN).sum() == COUNTS[NI] + COUNTS[UN]
-    assert hs.compare(before, after).changed.empty
+    assert not changed(hs.compare(before, after).table).any()
 
 
 def test_no_page_nor_document_has_another_word_for_the_verdict():

@@ -1,0 +1,370 @@
+"""Comparison of runs head by head: tags gained and lost, and differences of lift.
+
+`condition_outcomes` turns a comparison into a guard of a model that was quantised, pruned, merged
+or fine-tuned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from headscope.arguments import takes
+from headscope.errors import ChoiceError, RunError
+from headscope.heads import head_name
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.relations import head_types
+from headscope.relations.relation import MIN_QUERIES
+from headscope.runs.resolve import A_RUN, run_names, the_run
+from headscope.statistics.result import Result, layers_of
+from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED
+from headscope.views.colours import types_in_order
+from headscope.views.figures import draw_atlas, type_legend
+from headscope.views.study import StudyResult
+
+HEADS = [
+    "run",
+    "layer",
+    "head",
+    "primary_first",
+    "primary",
+    "gained",
+    "lost",
+    "undecided",
+    "sure",
+    "apart",
+    "relation",
+    "lift_difference",
+]
+KEY = ["layer", "head", "type", "relation"]
+CELL = 0.3  # inches
+FORM = re.compile(r"(sure )?(changes|lost|gained)(?: ([a-z][a-z0-9-]*))?\s*(>=|>)\s*(\d{1,6})")
+LISTED = 8
+"""Heads that an outcome names."""
+FACTS = {
+    "model": ("model", "name"),
+    "revision": ("model", "revision"),
+    "weights": ("model", "weights_sha256"),
+    "dtype": ("model", "dtype"),
+    "corpora": ("corpora", "files"),
+    "max tokens": ("settings", "max_tokens"),
+    "max length": ("settings", "max_length"),
+    "seed": ("settings", "seed"),
+    "quick": ("settings", "quick"),
+    "twin": ("settings", "twin"),
+    "bos": ("settings", "bos"),
+    "chat template": ("chat",),
+    "engine": ("engine",),
+}
+"""Facts on a run that a difference may come from, and their paths in `run.json`."""
+
+
+@takes(runs=A_RUN)
+def compare(*runs: Result | str | Path, progress: Progress = True) -> StudyResult:
+    """Compare runs of models with the same layers and heads, head by head.
+
+    The table has a row per head and `run` but the first, changed or not.
+
+    - `primary_first`, `primary`: the type of the head in the first run and in this one.
+    - `gained`, `lost`: tags of this run only, and of the first run only, joined by `;`.
+      `undecided`: tags of one run whose relation is `narrowly refused` or `not identifiable` in the
+      other.
+    - `sure`: gained and lost tags with a relation whose 95 % intervals of the lift do not overlap.
+      Other tags may have passed a threshold by noise.
+    - `apart`: the number of relations of the head whose intervals do not overlap; `relation` and
+      `lift_difference` belong to the largest difference among them, tags that changed first.
+
+    For a single head and relation, noise separates two intervals in about 1 of 180 cases (two
+    normal means of equal error).
+
+    Args:
+        runs: two runs or more, or their folders; each is compared with the first.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the steps done and the steps in all.
+
+    Raises:
+        RunError: fewer than two runs, a folder without a run, or runs of other shapes or relations.
+    """
+    if len(runs) < 2:
+        raise RunError(f"compare takes two runs or more, and {len(runs)} came")
+    with progress_bar(progress, "comparing runs", unit="steps", loads=False) as bar:
+        return _comparison(runs, Steps(bar, 2 * len(runs) - 1).advance)
+
+
+def _comparison(runs: Sequence[Result | str | Path], advance: Callable[[], None]) -> StudyResult:
+    loaded = []
+    for run in runs:
+        loaded.append(the_run(run))
+        advance()
+    first, names = loaded[0], run_names(runs)
+    _check_alike(loaded, names)
+    tables = []
+    for run, name in zip(loaded[1:], names[1:], strict=True):
+        tables.append(head_changes(first, run, relation_changes(first, run), name))
+        advance()
+    table = pd.concat(tables, ignore_index=True)
+    rows = table[changed(table)]
+    unsure, size = rows["sure"] == "", -rows["lift_difference"].abs().fillna(0)
+    order = rows.assign(unsure=unsure, size=size).sort_values(["unsure", "size"], kind="stable")
+    hidden = ("undecided", "apart", *(["run"] if len(loaded) == 2 else []))
+    types = {name.split("/")[0] for run in loaded for name in run.rules}
+    return StudyResult(
+        title=f"{', '.join(names[1:])} compared with {names[0]}: {len(rows)} of {len(table)} heads "
+        "changed their tags",
+        table=table,
+        terminal_table=order[[column for column in HEADS if column not in hidden]],
+        summary=(
+            f"{int((rows['sure'] != '').sum())} heads have a changed tag whose 95 % intervals of "
+            "the lift do not overlap",
+        ),
+        notes=list(_notes(loaded, names)),
+        values={"runs": names, "types": types_in_order(types | {UNCLASSIFIED})},
+        draw=partial(_figure, runs=loaded, names=names),
+    )
+
+
+def _check_alike(runs: Sequence[Result], names: Sequence[str]) -> None:
+    known, shape = set(runs[0].rules), (layers_of(runs[0]), int(runs[0].heads["head"].max()))
+    # relations of chat templates alone are compared with nothing
+    in_chat = {row.id for head_type in head_types().values() for row in head_type.chat_relations}
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        if shape != (layers_of(run), int(run.heads["head"].max())):
+            raise RunError(
+                f"{names[0]} and {name} differ in layers or heads; compare takes runs of models "
+                "with the same layers and heads"
+            )
+        if odd := sorted((known ^ set(run.rules)) - in_chat):
+            has, lacks = (names[0], name) if odd[0] in known else (name, names[0])
+            raise RunError(
+                f"these runs asked for different relations: {has} has {odd[0]!r:.100} and {lacks} "
+                f"has not ({len(odd)} differ in all); classify both with the same --types"
+            )
+
+
+def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
+    first, known = runs[0], _measured(runs[0])
+    for run, name in zip(runs[1:], names[1:], strict=True):
+        facts = [
+            fact for fact, path in FACTS.items() if _fact(first.info, path) != _fact(run.info, path)
+        ]
+        yield f"{name} and {names[0]} differ in: {', '.join(facts) or 'nothing recorded'}"
+        if odd := sorted(known ^ _measured(run)):
+            others = "" if len(odd) == 1 else f" and {len(odd) - 1} more"
+            yield f"only one of {names[0]} and {name} had queries for {odd[0]}{others}"
+        both = first.rules.keys() & run.rules.keys()
+        if any(first.rules[key] != run.rules[key] for key in both):
+            yield f"{name} and {names[0]} have different thresholds"
+
+
+def _measured(run: Result) -> set[str]:
+    return set(run.evidence["type"] + "/" + run.evidence["relation"])
+
+
+def _fact(info: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        info = info.get(name) if isinstance(info, dict) else None
+    return info
+
+
+def relation_changes(first: Result, other: Result) -> pd.DataFrame:
+    """A row per head × relation that both runs have evidence for.
+
+    `lift_difference` is other − first. `apart` is True if the 95 % intervals of the lift do not
+    overlap and both runs have 50 queries.
+    """
+    columns = ["n", "lift", "ci_low", "ci_high", "tagged"]
+    table = first.evidence[[*KEY, *columns]].merge(
+        other.evidence[[*KEY, *columns]], on=KEY, suffixes=("_first", "")
+    )
+    enough = table[["n_first", "n"]].min(axis=1) >= MIN_QUERIES
+    higher = table["ci_low"] > table["ci_high_first"]
+    lower = table["ci_high"] < table["ci_low_first"]
+    return table.assign(
+        lift_difference=table["lift"] - table["lift_first"], apart=enough & (higher | lower)
+    )
+
+
+def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A row per head in the order of the heads; see `compare` for the columns."""
+    key = ["layer", "head"]
+    columns = [*key, "primary", "tags"]
+    heads = first.heads[columns].merge(other.heads[columns], on=key, suffixes=("_first", ""))
+    positions = list(zip(heads["layer"], heads["head"], strict=True))
+    left_open = _left_open(first, other) | _left_open(other, first)
+    apart = relations[relations["apart"]]
+    rose = _tags_of(apart[apart["tagged"] & (apart["lift_difference"] > 0)])
+    fell = _tags_of(apart[apart["tagged_first"] & (apart["lift_difference"] < 0)])
+    rows = []
+    for at, before, after in zip(positions, heads["tags_first"], heads["tags"], strict=True):
+        old, new = (tags.split(";") if tags else [] for tags in (before, after))
+        differing = [tag for tag in (*new, *old) if (tag in new) != (tag in old)]
+        undecided = [tag for tag in differing if (*at, tag) in left_open]
+        gained = [tag for tag in new if tag in differing and tag not in undecided]
+        lost = [tag for tag in old if tag in differing and tag not in undecided]
+        sure = [tag for tag in gained if (*at, tag) in rose]
+        sure += [tag for tag in lost if (*at, tag) in fell]
+        rows.append([";".join(tags) for tags in (gained, lost, undecided, sure)])
+    largest = apart.assign(
+        relation=apart["type"] + "/" + apart["relation"],
+        is_same=apart["tagged"] == apart["tagged_first"],
+        size=-apart["lift_difference"].abs(),
+    )
+    largest = largest.sort_values(["is_same", "size"], kind="stable").drop_duplicates(key)
+    heads[["gained", "lost", "undecided", "sure"]] = pd.DataFrame(rows, dtype=object)
+    heads = heads.assign(
+        run=name, apart=pd.Series(positions).map(apart.groupby(key).size()).fillna(0).astype(int)
+    ).merge(largest[[*key, "relation", "lift_difference"]], on=key, how="left")
+    heads["relation"] = heads["relation"].fillna("")
+    return heads.sort_values(key)[HEADS].reset_index(drop=True)
+
+
+def _left_open(run: Result, other: Result) -> set[tuple[int, int, str]]:
+    """Layer, head and type of tags of a run whose relation is undecided in the other run."""
+    tags = run.evidence[run.evidence["tagged"].astype(bool)]
+    rows = tags[KEY].merge(other.evidence[[*KEY, "verdict"]], on=KEY)
+    return _tags_of(rows[rows["verdict"].isin(OPEN)])
+
+
+def _tags_of(rows: pd.DataFrame) -> set[tuple[int, int, str]]:
+    return set(rows[["layer", "head", "type"]].itertuples(index=False, name=None))
+
+
+def changed(heads: pd.DataFrame) -> pd.Series:
+    """True for heads with another primary type or other tags.
+
+    From `unclassified` to `not identifiable` a head does not change, nor from or to a type that is
+    undecided in the other run.
+    """
+    untyped = heads["primary"].isin(NO_TYPE) & heads["primary_first"].isin(NO_TYPE)
+    types = heads[["primary_first", "primary", "undecided"]].itertuples(index=False, name=None)
+    left_open = [{first, now} & {*undecided.split(";")} != set() for first, now, undecided in types]
+    other = heads["primary"] != heads["primary_first"]
+    other &= ~untyped & ~np.array(left_open, bool)
+    return other | (heads["gained"] != "") | (heads["lost"] != "")
+
+
+def _figure(result: StudyResult, runs: Sequence[Result], names: Sequence[str]) -> Figure:
+    """The atlas of each run; changed heads are framed, with a dashed line if none of the tags is
+    sure.
+    """
+    layers, heads = layers_of(runs[0]), int(runs[0].heads["head"].max()) + 1
+    size = 1.6 + max(3.0, 0.6 + CELL * heads) * len(runs), 0.9 + CELL * len(layers)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(runs), squeeze=False)[0]
+    rows = result.table[changed(result.table)]
+    for axes, run, name in zip(panels, runs, names, strict=True):
+        draw_atlas(axes, run)
+        axes.set_title(name.replace("$", r"\$"), fontsize=9)
+        for row in rows[rows["run"] == name].itertuples():
+            corner = row.head - 0.46, layers.index(row.layer) - 0.46
+            line = "-" if row.sure else (0, (2, 1.5))
+            frame = Rectangle(corner, 0.92, 0.92, fill=False, linewidth=1.4, linestyle=line)
+            axes.add_patch(frame)
+    types = {name for run in runs for name in run.heads["primary"]}
+    type_legend(panels[-1], types_in_order({*result.values["types"], *types}))
+    return figure
+
+
+@dataclass(frozen=True)
+class FailCondition:
+    """The number of heads that may change before a comparison fails."""
+
+    text: str
+    what: str
+    """`changes`, `lost` or `gained`."""
+    sure: bool
+    """True to count only changes whose intervals do not overlap."""
+    type: str
+    """Type of the tags; empty for any."""
+    limit: int
+    """Largest number of heads that passes."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The heads that a condition counts."""
+
+    condition: FailCondition
+    heads: tuple[str, ...]
+    sure: int
+    """Number of these heads whose intervals do not overlap."""
+
+    @property
+    def failed(self) -> bool:
+        """More heads than the limit."""
+        return len(self.heads) > self.condition.limit
+
+    def __str__(self) -> str:
+        unlisted = len(self.heads) - LISTED
+        listed = ", ".join(self.heads[:LISTED]) + (f" and {unlisted} more" if unlisted > 0 else "")
+        summary = f"{len(self.heads)} heads" + (f" ({listed})" if listed else "")
+        noise = len(self.heads) - self.sure
+        note = f", {noise} of which may be noise" if noise else ""
+        return f"{'FAILED' if self.failed else 'passed'}: {self.condition.text}: {summary}{note}"
+
+
+def condition_of(text: str, types: Sequence[str]) -> FailCondition:
+    """Parse a condition such as `lost induction > 0` or `sure changes > 3`.
+
+    Args:
+        text: `changes`, `lost` or `gained`, optionally `sure` before and a head type after it, then
+            `>` or `>=` and a number of heads.
+        types: head types of the runs.
+
+    Raises:
+        RunError: another form.
+        ChoiceError: no such type.
+
+    >>> condition_of("sure lost induction > 2", ["induction"]).limit
+    2
+    """
+    match = FORM.fullmatch(" ".join(text.split()))
+    always = match is not None and match[4] == ">=" and int(match[5]) == 0
+    if match is None or always or (match[2] == "changes" and match[3]):
+        raise RunError(
+            f"--fail-on {text!r:.80} is no condition; write for example 'lost induction > 0', "
+            "'sure changes > 3', 'gained > 10' or 'sure lost coreference >= 1'"
+        )
+    if match[3] and match[3] not in types:
+        raise ChoiceError("head type in these runs", match[3], types)
+    limit = int(match[5]) - (match[4] == ">=")
+    return FailCondition(text, match[2], bool(match[1]), match[3] or "", limit)
+
+
+def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> list[Outcome]:
+    """Apply conditions such as `lost induction > 0` to the result of `compare`.
+
+    Raises:
+        RunError: a condition of another form.
+        ChoiceError: a condition names a type that the runs do not have.
+    """
+    parsed = [condition_of(text, comparison.values["types"]) for text in conditions]
+    return [_outcome(comparison, condition) for condition in parsed]
+
+
+def _outcome(comparison: StudyResult, condition: FailCondition) -> Outcome:
+    several = len(comparison.values["runs"]) > 2
+    names, sure = [], 0
+    for row in comparison.table[changed(comparison.table)].to_dict("records"):
+        tags = {side: {*row[side].split(";")} - {""} for side in ("gained", "lost", "sure")}
+        tags["changes"] = tags["gained"] | tags["lost"]
+        head_tags = tags[condition.what]
+        if condition.type:
+            head_tags &= {condition.type}
+        certain = bool(head_tags & tags["sure"])
+        counts = bool(head_tags) or condition.what == "changes"
+        if counts and (certain or not condition.sure):
+            name = head_name(row["layer"], row["head"])
+            names.append(f"{row['run']} {name}" if several else name)
+            sure += certain
+    return Outcome(condition, tuple(names), sure)

@@ -1,1 +1,0 @@
-"""Runs side by side: which heads changed, and what share of each depth does what."""
