@@ -90,8 +90,8 @@ class BatchSums:
     layers: dict[int, LayerSums]
     """By their places among the layers that are read."""
     profile: Profile | None
-    effects: Sequence[EffectSums] = ()
-    """Effects on logits, and on later heads' scores."""
+    effects: EffectSums | None = None
+    """Effects on logits."""
 
     def add_to(self, tally: Tally) -> None:
         """Add all of it."""
@@ -100,8 +100,8 @@ class BatchSums:
             add_sums(tally, self.batch, self.selection, layer, sums)
         if self.profile is not None:
             tally.profile += self.profile
-        for effect_sums in self.effects:
-            effect_sums.add_to(tally)
+        if self.effects is not None:
+            self.effects.add_to(tally)
 
 
 def read_batch(
@@ -151,7 +151,7 @@ def read_batch(
         return sums
     with effect_reader.watching() as end:
         model.engine.run(prepared.tokens, requests, on_layer, on=True)
-    return replace(sums, effects=[effect_reader.sums(end)])
+    return replace(sums, effects=effect_reader.sums(end))
 
 
 def _stored(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from headscope.measure.gather import SamplePatterns
 from headscope.measure.logit_effects import LogitEffectReader
 from headscope.measure.plan import BatchResult, Plan, read_plan
 from headscope.measure.profile import profiled_tiles
-from headscope.measure.query_composition import query_composition
 from headscope.measure.schedule import Step
 from headscope.measure.selection import select
 from headscope.measure.sink_columns import late_tiles
@@ -99,11 +98,7 @@ class BatchReader:
             ):
                 heads = self.model.heads * len(self.model.attention_layers)
                 patterns = sample_patterns.begin(batch.windows[0], heads)
-            sums = read_batch(self.model, ready, effect_reader, patterns)
-            if self.paths is None:
-                return sums
-            on_scores = query_composition(self.model, self.paths, batch, self.effects)
-            return sums if on_scores is None else replace(sums, effects=[*sums.effects, on_scores])
+            return read_batch(self.model, ready, effect_reader, patterns)
 
         parts = in_memory(prepared.batch, run)
 

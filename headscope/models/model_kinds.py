@@ -110,7 +110,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "study function-vectors": "it asks for the answer that follows a few examples, and an "
         "encoder predicts no next token",
         "ablate --only edges": "all its tokens see each other, and none can be run again by itself",
-        "ablate --only writes": _NO_LOGITS,
         "classify --writes": _NO_LOGITS,
         "classify --engine lens": _NO_VIEW,
         "classify --chat": "--chat is for models that predict a next token, and this is none",

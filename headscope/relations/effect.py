@@ -46,7 +46,7 @@ class TopKeyCondition:
 
 
 def no_tokens(window: Window, *drawn_from: object) -> Pairs:
-    """No token: the cells of an effect that asks each head by its own attention, or of scores."""
+    """No token: an effect on the token that each head attends to most."""
     return no_pairs()
 
 
@@ -68,11 +68,7 @@ class Effect(Relation):
     """The kind of questions that ask for it; see `headscope.corpus.window.Question`."""
     moved: bool = False
     """Only what comes from other positions than the query's own counts: the head must move what it
-    writes there, and not raise what earlier layers predict there already. Of an effect on scores
-    only what it reads where the name stands that comes twice."""
-    of_keys: bool = False
-    """Asked of the scores of later heads' queries and not of logits; see
-    `headscope.measure.query_composition`. Lifts and floor are in nats."""
+    writes there, and not raise what earlier layers predict there already."""
 
     def __post_init__(self) -> None:
         """Leaves the functions as they are: their cells are no positions of a window."""
@@ -89,7 +85,7 @@ class Effect(Relation):
 
     def cells_in(self, window: Window, seed: Sequence[int]) -> PairSet | None:
         """Its tokens in a window of its stimuli, at queries that have all sides."""
-        targets = no_pairs() if self.of_keys else self.pairs(window)
+        targets = self.pairs(window)
         if not len(targets):
             return None
         rng = np.random.default_rng(seed)
@@ -113,7 +109,6 @@ def prompt_effect(
     *,
     prompt: str,
     moved: bool = False,
-    of_keys: bool = False,
 ) -> Effect:
     """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
     right, wrong, other = (PromptTokens(prompt, side) for side in ("right", "wrong", "other"))
@@ -127,7 +122,6 @@ def prompt_effect(
         rule=rule,
         prompt=prompt,
         moved=moved,
-        of_keys=of_keys,
     )
 
 

@@ -51,12 +51,6 @@ PROMPT_RULE = partial(
     "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09",
 )
-INHIBITION_RULE = partial(
-    EffectRule,
-    0.1,
-    "ours: heads planted to do it keep 41 or more with noise 0.1 on their weights, the strongest "
-    "of mini's shuffled heads has 0.05",
-)
 RELATED_RULE = partial(
     EffectRule,
     0.3,
@@ -230,26 +224,6 @@ one that lowers, or raises, the name that comes twice against names that the tex
 name that is due stands first as often as second.
 """
 
-S_INHIBITION = prompt_effect(
-    "s-inhibition",
-    "subject",
-    INHIBITION_RULE("turns later heads from the name that comes twice", sign=-1, unit="nats"),
-    prompt="indirect-object",
-    moved=True,
-    of_keys=True,
-)
-"""S-inhibition: heads that turn later heads away from the name that comes twice (Wang et al. 2022).
-
-In "Mary and John …, John gave a drink to" such a head reads the second John at the last token and
-writes there what lowers the score of the first John under the queries of later heads. The laziest
-heads that must not pass: one that lowers all names is held against the name that is due; one that
-reads this name and raises it, or goes by the last token itself, reads nothing where the other name
-stands, and only what is read there counts as moved. The name that is due stands first as often as
-second.
-
-Words that are no names are no control: a head may raise all names and this one less.
-"""
-
 RETRIEVAL = prompt_effect(
     "retrieval",
     "value",
@@ -311,7 +285,6 @@ EFFECTS: tuple[Effect, ...] = (
     *INDUCTION,
     SUCCESSOR,
     *NAME_MOVERS,
-    S_INHIBITION,
     RETRIEVAL,
     AGREEMENT,
     *RELATED,

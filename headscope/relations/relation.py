@@ -57,14 +57,12 @@ class TagThresholds:
 
 @dataclass(frozen=True)
 class EffectRule(TagThresholds):
-    """Conditions of a tag by what a head writes; the floor is the least lift, in the unit."""
+    """Conditions of a tag by what a head writes; the floor is the least lift, in logits."""
 
     sign: int = 1
     """−1 for a head that lowers what it is asked about."""
     second: str = ""
     """What the second control is, in words: "tokens that …"; empty where there is none."""
-    unit: str = "logits"
-    """Of the floor and of lifts: `logits` or `nats`."""
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,6 @@ def _check_facts(info: Any) -> None:
         _expect(facts, dict, f"the effect {name!r:.100}")
         for key, expected_kind in _OF_AN_EFFECT.items():
             _expect(facts.get(key), expected_kind, f"{key} of the effect {name!r:.100}")
-        # headscope 0.2 did not say it
-        for key in ("second", "unit"):
-            _expect(facts.get(key, ""), str, f"{key} of the effect {name!r:.100}")
     for name in ("types", "notes", "parts", "preliminary"):
         for text in info.get(name, ()):
             _expect(text, str, f"each of the {name}")
@@ -163,6 +160,7 @@ _OF_AN_EFFECT: dict[str, type | tuple[type, ...]] = {
     "floor": _NUMBER,
     "sign": int,
     "meaning": str,
+    "second": str,
     "source": str,
 }
 

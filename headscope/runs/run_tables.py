@@ -16,10 +16,7 @@ from headscope.runs.folder import CAUSES, EFFECTS, RULES, readable_path
 from headscope.runs.tables import unguard
 from headscope.statistics.causes import (
     BEHAVIOURS,
-    BREAKS,
     CAUSE_COLUMNS,
-    EARLIER_CAUSE_COLUMNS,
-    NO_CAUSE,
     UNTESTED,
     VERDICTS,
 )
@@ -52,8 +49,6 @@ class RunTable:
     check: Check = _as_it_is
     """The table, given what was read, the run's heads and its `run.json`; a ValueError says what is
     wrong with it."""
-    earlier: tuple[int, ...] = ()
-    """How many of the columns it had in older headscopes: those that came first."""
     title: str = ""
     """What it holds, for a message, where a study writes it."""
     study: str = ""
@@ -88,14 +83,11 @@ class RunTable:
             raise RunError(f"{path}: this table is damaged: {error!s:.400}") from error
 
     def _read(self, path: Path) -> pd.DataFrame:
-        columns = self.columns
         columns_read = pd.read_csv(path, nrows=0).columns.tolist()
-        if len(columns_read) in self.earlier:
-            columns = columns[: len(columns_read)]
-        if columns_read != columns:
+        if columns_read != self.columns:
             names = ", ".join(map(str, columns_read))
             raise ValueError(f"the columns are {names:.300}, expected {', '.join(self.columns)}")
-        kinds = {name: self.kinds.get(name, "float64") for name in columns}
+        kinds = {name: self.kinds.get(name, "float64") for name in self.columns}
         missing = {name: "" for name, kind in kinds.items() if kind != "str"}
         table = pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=missing)
         for name in (name for name, kind in kinds.items() if kind == "str"):
@@ -108,11 +100,6 @@ def _check_causes(
 ) -> pd.DataFrame:
     if unknown := sorted(set(table["behaviour"].astype(str)) - set(BEHAVIOURS)):
         raise ValueError(f"no behaviour is called {unknown[0]!r:.60}")
-    if "verdict" not in table:  # an older headscope
-        words = np.where(table["agrees"], BREAKS, NO_CAUSE)
-        verdict = np.where(table["behaviour"] == "away", "", words)
-        table = table.assign(relation="", verdict=verdict)
-    table = table.reindex(columns=CAUSE_COLUMNS)
     words = table["verdict"].astype(str).str.split(":").str[0]
     if unknown := sorted(set(words) - {*VERDICTS, ""}):
         raise ValueError(f"{unknown[0]!r:.60} is no verdict")
@@ -142,7 +129,6 @@ CAUSE_TABLE = RunTable(
         "agrees": "bool",
     },
     check=_check_causes,
-    earlier=EARLIER_CAUSE_COLUMNS,
     title="causes",
     study="ablate",
     done="ablated",

@@ -14,12 +14,8 @@ CAUSE_COLUMNS = [
     "effect", "ci_low", "ci_high", "control", "control_low", "control_high", "agrees",
     "relation", "moved", "excess", "excess_low", "excess_high", "times", "times_low", "times_high",
     "loss", "loss_excess", "loss_low", "loss_high", "q_value", "verdict",
-    "exchanged", "exchanged_low", "exchanged_high",
 ]  # fmt: skip
-EARLIER_CAUSE_COLUMNS = (17, 31)
-"""How many of them tables of an older headscope have, one of 0.2 the first."""
 EDGES = "edges"
-SAME_ANSWER, REPLACED = "same-answer", "token replaced"
 BEHAVIOURS = {
     "repeat": ("the log-probability of repeated tokens", "nats per token"),
     "agreement": ("the log-odds of the verb that agrees", "nats"),
@@ -31,7 +27,6 @@ BEHAVIOURS = {
     "state-near": ("the last state at its queries", "of its length"),
     "state-away": ("the last state at all other tokens", "of its length"),
     EDGES: ("the next token's distribution at its queries", "nats"),
-    SAME_ANSWER: ("the lift of its answer, where it looks at another token", "logits"),
 }
 NEAR = ("near", "masked-near", "state-near")
 AWAY = ("away", "masked-away", "state-away")
@@ -42,12 +37,8 @@ BREAKS = "breaks what it looks at"
 IDLE = "writes without mattering"
 NO_CAUSE = "no cause shown"
 UNTESTED = "not tested"
-FOLLOWS = "follows the token"
-LEAVES = "leaves with the token, follows no other"
-STAYS = "writes the same answer"
-VERDICTS = (BREAKS, IDLE, NO_CAUSE, UNTESTED, FOLLOWS, LEAVES, STAYS)
-"""What silencing says of a tag, and what the same-answer control says of a write; `not tested` may
-be followed by a colon and the reason."""
+VERDICTS = (BREAKS, IDLE, NO_CAUSE, UNTESTED)
+"""Results of the test of a tag; `not tested` may be followed by a colon and the reason."""
 
 LEAST_EDGES = 0.005
 """Least divergence above that of the controls, in nats, that is an effect: by Pinsker's inequality
@@ -55,9 +46,6 @@ it moves at most 5 % of the next token's probability."""
 LEAST_HEADS = 0.02
 """Least loss beyond that of the control heads, in nats per token or of log-odds; of states a share
 of their length."""
-LEAST_SHARE = 0.5
-"""Least share of a write's lift that must leave with the token that the head looks at, and that the
-answer of a new token must gain (ours: most of what is written must be on that token)."""
 COMPETENT = 0.1
 """Nats by which the untouched model must be above chance, the whole interval of it."""
 
@@ -74,10 +62,6 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
       the effect beyond the control's lies below the least effect.
     - `no cause shown`: neither.
     - `not tested: …`: stated before by whoever measured, and kept.
-    - `follows the token`, of a write: at least half of its lift leaves when the token that the head
-      looks at is replaced, the answer of the new token gains as much, both intervals lie on that
-      side of 0, and q < 0.01. `leaves with the token, follows no other`: the first holds and the
-      second does not. `writes the same answer`: the first does not hold.
 
     Args:
         table: rows without these columns but for reasons not to test in `verdict`, with a
@@ -92,7 +76,7 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     causes["q_value"] = np.nan
     if tested.any():
         causes.loc[tested, "q_value"] = adjusted(causes.loc[tested, "p_value"].to_numpy(float))
-    edges, answers = causes["behaviour"] == EDGES, causes["behaviour"] == SAME_ANSWER
+    edges = causes["behaviour"] == EDGES
     least = np.where(edges, LEAST_EDGES, LEAST_HEADS)
     # divergence grows, predictions suffer downwards
     loss = causes["excess"].where(edges, -causes["excess"])
@@ -102,18 +86,14 @@ def judged(table: pd.DataFrame, writes: set[tuple[int, int]]) -> pd.DataFrame:
     lost = edges & (causes["loss_excess"] >= LEAST_HEADS) & (causes["loss_low"] > 0)
     broken = ((loss >= least) & exceeds_control) | lost
     sure = causes["q_value"] < MAX_Q
-    breaks = tested & ~answers & broken & sure & _exceeds_controls(causes)
+    breaks = tested & broken & sure & _exceeds_controls(causes)
     writers = [head in writes for head in zip(causes["layer"], causes["head"], strict=True)]
     small = (high < least) & ~(edges & (causes["loss_high"] >= LEAST_HEADS))
-    idle = tested & ~answers & small & np.array(writers, bool)
-    leaves = (-causes["effect"] >= LEAST_SHARE * causes["clean"]) & (causes["ci_high"] < 0)
-    comes = (causes["excess"] >= LEAST_SHARE * causes["clean"]) & (causes["excess_low"] > 0)
-    follows = tested & answers & leaves & comes & sure
-    conditions = [causes["verdict"] != "", breaks, idle, follows, answers & leaves, answers]
-    choices = [causes["verdict"], BREAKS, IDLE, FOLLOWS, LEAVES, STAYS]
-    words = np.select(conditions, choices, NO_CAUSE)
+    idle = tested & small & np.array(writers, bool)
+    conditions = [causes["verdict"] != "", breaks, idle]
+    words = np.select(conditions, [causes["verdict"], BREAKS, IDLE], NO_CAUSE)
     causes["verdict"] = np.where(causes["behaviour"].isin(AWAY), "", words)
-    causes["agrees"] = breaks | follows
+    causes["agrees"] = breaks
     for name in ("layer", "head"):
         causes[name] = causes[name].astype("Int64")
     return causes[CAUSE_COLUMNS]
@@ -138,8 +118,7 @@ def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     edges = [_edge_line(row) for row in causes[causes["kind"] == "tag"].to_dict("records")]
     alone = causes[(causes["kind"] == "head") & ~causes["behaviour"].isin(AWAY)]
     heads = [_head_line(row, away) for row in alone.to_dict("records")]
-    writes = causes[causes["kind"] == "write"].to_dict("records")
-    return edges + heads + [_write_line(row) for row in writes]
+    return edges + heads
 
 
 def _edge_line(row: dict[str, object]) -> str:
@@ -154,30 +133,7 @@ def _edge_line(row: dict[str, object]) -> str:
         f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]; "
         f"the token that follows loses {row['loss']:+.3f} nats, {row['loss_excess']:+.3f} "
         f"[{row['loss_low']:+.3f}, {row['loss_high']:+.3f}] more than by the other"
-        f"{_exchanged(row)}{_q(row)}: {row['verdict']}"
-    )
-
-
-def _exchanged(row: dict[str, object]) -> str:
-    """What another token at the end of the edges changes, where that was measured."""
-    if pd.isna(row["exchanged"]):
-        return ""
-    return (
-        f"; looking at another query's target instead changes {row['exchanged']:.2f} times as much "
-        f"[{row['exchanged_low']:.2f}, {row['exchanged_high']:.2f}]"
-    )
-
-
-def _write_line(row: dict[str, object]) -> str:
-    name = f"{row['type']}/{row['relation']}"
-    if pd.isna(row["effect"]):
-        return f"{name}, another token where it looks: {row['verdict']}"
-    return (
-        f"{name}: with another token where it looks ({row['n']} queries) the lift of the same "
-        f"answer goes from {row['clean']:+.2f} to {row['ablated']:+.2f} logits: "
-        f"{row['effect']:+.2f} [{row['ci_low']:+.2f}, {row['ci_high']:+.2f}], and the answer of "
-        f"the new token gains {row['excess']:+.2f} [{row['excess_low']:+.2f}, "
-        f"{row['excess_high']:+.2f}]{_q(row)}: {row['verdict']}"
+        f"{_q(row)}: {row['verdict']}"
     )
 
 

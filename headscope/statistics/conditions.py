@@ -244,7 +244,6 @@ def _contested_queries(row: Row) -> str:
 
 BESIDE_LIFT = ("second control tokens", "moved", "stands out")
 """Conditions that stand behind an effect's lift where it is told in a sentence."""
-_NOT_MOVED = {"logits": "without its own position", "nats": "read at that name"}
 _HITS = "hit rate: how often its largest attention is on a target"
 
 CONDITIONS = (
@@ -441,7 +440,7 @@ CONDITIONS = (
     Condition(
         "moved",
         lambda t: (t["moved"] >= t["floor"]) & (t["moved_low"] > 0),
-        lambda r: f"{_NOT_MOVED[r['unit']]} {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
+        lambda r: f"without its own position {_lift(r, 'moved', 'moved')}, needs {r['floor']:g}",
         lambda t: t.has("moved"),
         means="the same without what the head reads at the query's own position, where earlier "
         "layers' predictions stand",

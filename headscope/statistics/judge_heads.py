@@ -240,13 +240,7 @@ def _effect_table(
     if not len(table):
         note = "what heads write was not measured: no path from them to the logits is known here"
         return None, [note] * bool(effects)
-    of_keys = {effect.type for effect in effects if effect.of_keys}
-    if not (unmeasured := of_keys - set(table["type"])):
-        return table, []
-    return table, [
-        f"{', '.join(sorted(unmeasured))} was not measured: it needs the fused engine, "
-        "queries that are no norm's output, and prompts whose names the tokenizer tells apart"
-    ]
+    return table, []
 
 
 def _stimuli(heads: pd.DataFrame, relations: Sequence[Relation]) -> dict[tuple[int, int], str]:

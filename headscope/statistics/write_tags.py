@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from headscope.relations.effect import ELSEWHERE, WRITES, Effect
+from headscope.relations.effect import WRITES, Effect
 from headscope.statistics.columns import WRITE_COLUMNS, rows_of_head
 from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS
 
@@ -26,7 +26,7 @@ def effect_facts(effects: Sequence[Effect]) -> dict[str, dict[str, Any]]:
     return {
         effect.id: {
             name: getattr(effect.rule, name)
-            for name in ("floor", "sign", "meaning", "source", "second", "unit")
+            for name in ("floor", "sign", "meaning", "source", "second")
         }
         for effect in effects
     }
@@ -73,14 +73,12 @@ def write_lines(effects: pd.DataFrame | None, facts: Facts, layer: int, head: in
 def _line(row: dict[Any, Any], facts: Facts, before: str) -> str:
     name = f"{row['type']}/{row['effect']}"
     fact = facts[f"{WRITES}/{name}"]
-    meaning, unit = fact["meaning"], fact.get("unit", "logits")
     line = (
-        f"{before}{name}: it {meaning}: {row['on']:+.2f} {unit}, control "
+        f"{before}{name}: it {fact['meaning']}: {row['on']:+.2f} logits, control "
         f"{row['control']:+.2f}, lift {row['lift']:+.2f} [{row['ci_low']:+.2f}, "
         f"{row['ci_high']:+.2f}], q {row['q_value']:.1g}, n {row['n']}, floor {row['floor']:g}"
     )
-    # runs of an earlier version had a second control where each head is asked by its own look
-    row = row | {"unit": unit, "second": fact.get("second", ELSEWHERE)}
+    row = row | {"second": fact["second"]}
     for condition in CONDITIONS:
         if condition.name in BESIDE_LIFT and condition.is_asked(row):
             line += f"; {condition.say(row)}"

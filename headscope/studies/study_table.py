@@ -235,7 +235,6 @@ STUDIES: tuple[StudyRow, ...] = (
         examples=(
             "headscope ablate runs/mini",
             "headscope ablate runs/mini --only edges",
-            "headscope ablate runs/mini --only writes",
             "headscope ablate runs/mini --heads L4H3,L5H0 --how resample",
         ),
         tables=(Table("causal.csv", "causes"),),

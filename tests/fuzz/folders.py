@@ -82,6 +82,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
         "share": float("nan"), "twin_p999": 0.125, "floor": 0.5, "tagged": True, "confirmed": 1.0,
     }  # fmt: skip
     facts = {"floor": 0.5, "sign": 1, "meaning": "raises what it looks at", "source": "ours"}
+    facts |= {"second": "tokens that it looks at from elsewhere"}
     settings = run.info.get("settings", {}) | {"keep_sums": keep_sums}
     info = run.info | {"effects": {"writes/copy/looked-at": facts}, "settings": settings}
     heads = run.heads.assign(explained=0.75, rule="the token before (+2.5)")

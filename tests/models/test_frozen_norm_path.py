@@ -38,7 +38,7 @@ def read(model, tokens):
     with paths.watching(places, take, lambda layer, x: streams.append(x.float().clone())) as end:
         tiles = model.engine.layout(*tokens.shape)
         model.engine.run(tokens, tiles, lambda layer, rows: list(rows), on=True)
-    return paths, directions, effects * end.scale[:, None, None], [*streams, end.stream], end.scale
+    return paths, directions, effects * end.scale[:, None, None], streams, end.scale
 
 
 def uncapped(network, tokens: torch.Tensor) -> torch.Tensor:

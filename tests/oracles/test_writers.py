@@ -19,7 +19,6 @@ def test_planted_writers_are_found_and_lazy_ones_are_not(layout, noises, capfd):
         "name-mover",
         "negative-name-mover",
         "retrieval",
-        "s-inhibition",
         "successor",
         "suppress",
     ]

@@ -71,7 +71,6 @@ WRITERS = (
         "marks the last name",
         0,
         "named",
-        earns="s-inhibition",
         near=100.0,
         flags=(("name", 2 * MATCH_LOGITS), ("bos", 2 * SINK_LOGITS)),
     ),

@@ -37,8 +37,6 @@ class PathEnd:
 
     scale: Float[Tensor, " query"] | None = None
     """What the last norm multiplies the stream by at the asked queries."""
-    stream: Float[Tensor, "query d_model"] | None = None
-    """The stream that the last norm reads there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +114,7 @@ class DirectPaths:
             return hook
 
         def of_end(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            end.stream = at(inputs[0]).float()
-            end.scale = self.modules.final_norm.scale(end.stream, at(output))
+            end.scale = self.modules.final_norm.scale(at(inputs[0]), at(output))
             raise StoppedError
 
         with ExitStack() as hooks:

@@ -16,12 +16,8 @@ from headscope.statistics.causes import (
     AWAY,
     BREAKS,
     EDGES,
-    FOLLOWS,
     IDLE,
-    LEAVES,
     NO_CAUSE,
-    SAME_ANSWER,
-    STAYS,
 )
 from headscope.statistics.reasons import why
 from headscope.statistics.result import Result
@@ -70,7 +66,6 @@ class Ablation(Study):
         rows = table[~table["behaviour"].isin(AWAY) & table["effect"].notna()]
         heads = rows[rows["behaviour"] != EDGES]
         edges = heads.empty
-        writes = bool((rows["behaviour"] == SAME_ANSWER).all())
         rows = rows if edges else heads
         together = rows[rows["kind"] == "type"]
         rows = (together if len(together) else rows).sort_values("effect", ascending=edges)
@@ -94,7 +89,6 @@ class Ablation(Study):
         axes.axvline(0, color="grey", lw=0.6)
         axes.set_yticks(rows.index, [_line(row) for row in rows.itertuples()], fontsize=7)
         what = "effect of silencing (nats per token, or log-odds; below 0 it suffers)"
-        what = "change of the answer's lift by another token (logits)" if writes else what
         axes.set_xlabel("change of the next token's distribution (nats)" if edges else what)
         axes.legend(fontsize=7)
         return figure
@@ -119,21 +113,12 @@ EDGES_MEAN = (
 )
 
 
-ANSWERS_MEAN = (
-    "lift: of the answer over its control tokens, in logits, below 0 turned round where a tag "
-    "lowers; same answer: its lift where the head looks at another token, its attention held; new "
-    "answer: what the answer of that token gains"
-)
-
-
 def causes_table(table: pd.DataFrame) -> Group:
     """The types together, the heads, then the tags by their edges, as the terminal shows them."""
-    edges, writes = table["behaviour"] == EDGES, table["behaviour"] == SAME_ANSWER
-    heads = ~edges & ~writes
-    parts: list[RenderableType] = [_heads_table(table[heads])] if heads.any() else []
-    parts += [Text(HEADS_MEAN, style="dim")] if heads.any() else []
-    if writes.any():
-        parts += [_answers_table(table[writes]), Text(ANSWERS_MEAN, style="dim")]
+    edges = table["behaviour"] == EDGES
+    parts: list[RenderableType] = []
+    if not edges.all():
+        parts += [_heads_table(table[~edges]), Text(HEADS_MEAN, style="dim")]
     if edges.any():
         parts += _edges_parts(table[edges])
     return Group(*parts, *(Text(line, style="bold") for line in _conclusions(table)))
@@ -151,12 +136,11 @@ def _conclusions(table: pd.DataFrame) -> list[str]:
     """Counts of the heads, and of the tags, that break when they are silenced."""
     lines = []
     edges = table["behaviour"] == EDGES
-    silenced, answers = (BREAKS, IDLE, NO_CAUSE), (FOLLOWS, LEAVES, STAYS)
-    for words, causes, verdicts in (
-        ("heads", table[~edges & (table["kind"] == "head")], silenced),
-        ("types, all their heads together", table[~edges & (table["kind"] == "type")], silenced),
-        ("tags, by moving their own attention", table[edges], silenced),
-        ("writes, by another token", table[table["behaviour"] == SAME_ANSWER], answers),
+    verdicts = (BREAKS, IDLE, NO_CAUSE)
+    for words, causes in (
+        ("heads", table[~edges & (table["kind"] == "head")]),
+        ("types, all their heads together", table[~edges & (table["kind"] == "type")]),
+        ("tags, by moving their own attention", table[edges]),
     ):
         tested = causes[causes["verdict"].isin(verdicts)]
         if len(tested):
@@ -190,25 +174,6 @@ def _heads_table(table: pd.DataFrame) -> Table:
     return rendered
 
 
-def _answers_table(table: pd.DataFrame) -> Table:
-    numbers = ("n", "lift", "same answer", "95 % of change", "new answer", "95 %", "q")
-    rendered = plain_table("write", "head", *numbers, "verdict", right=numbers)
-    for row in table.sort_values("clean", ascending=False).itertuples():
-        rendered.add_row(
-            f"{row.type}/{row.relation}",
-            row.heads,
-            str(row.n),
-            number_text(row.clean, "+.2f"),
-            number_text(row.ablated, "+.2f"),
-            interval_text(row.ci_low, row.ci_high, "+.2f"),
-            number_text(row.excess, "+.2f"),
-            interval_text(row.excess_low, row.excess_high, "+.2f"),
-            number_text(row.q_value, ".2g"),
-            row.verdict,
-        )
-    return rendered
-
-
 def _edges_table(table: pd.DataFrame) -> Table:
     numbers = ("moved", "targets", "others", "times", "95 %", "loss", "beyond", "q")
     rendered = plain_table("tag", "head", *numbers, "verdict", right=numbers)
@@ -234,6 +199,6 @@ def _who(row: Any) -> str:
 
 
 def _line(row: Any) -> str:
-    if row.behaviour in (EDGES, SAME_ANSWER):
+    if row.behaviour == EDGES:
         return f"{row.type}/{row.relation}  {row.heads}".replace("$", r"\$")
     return f"{row.type}: {row.behaviour}  {_who(row)}".replace("$", r"\$")

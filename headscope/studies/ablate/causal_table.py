@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple, Unpack
@@ -17,14 +17,13 @@ from headscope.corpus.controlled.minimal_pairs import (
     read_minimal_pairs,
 )
 from headscope.corpus.shipped import listed
-from headscope.errors import ChoiceError, ModelError, RunError
+from headscope.errors import ChoiceError, ModelError
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.study_windows import LENGTH, edge_windows
 from headscope.models.load import Model
 from headscope.models.model_kinds import refuse_encoder
 from headscope.models.rerun import WAYS_TO_SILENCE, Rerunner, Score
 from headscope.relations import head_types, relations_of
-from headscope.relations.effects import EFFECTS, prompt_kinds
 from headscope.relations.relation import Relation
 from headscope.runs.listing import Head, chosen_heads
 from headscope.runs.reopen_model import Again, model_of, text_of
@@ -33,7 +32,6 @@ from headscope.statistics.causes import judged
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES
 from headscope.stimuli import STIMULI
-from headscope.stimuli.prompts import prompt_windows
 from headscope.stimuli.repeat import REPEAT, repeat_windows
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.stimuli.text import TEXT, TextWindows
@@ -49,21 +47,19 @@ from headscope.studies.ablate.edges import QUERIES, nothing, silence_edges, tags
 from headscope.studies.ablate.groups import Group, choose_groups, norms_of
 from headscope.studies.ablate.head_writes import head_writes
 from headscope.studies.ablate.query_rerun import QueryRerunner
-from headscope.studies.ablate.same_answer import WriteTag, same_answer_lifts
 
 REPEATS, PAIRS, TEXT_TOKENS, TEXT_LENGTH, SENTENCES = 16, 128, 4_096, 128, 48
 NORM_TOKENS = 1_024
 """Tokens of text on which it is measured how much each head writes."""
-ONLY = ("both", "heads", "edges", "writes")
-"""Things to silence: heads, the edges that tags speak of, or both; or the same-answer control of
-what heads are tagged to write."""
+ONLY = ("both", "heads", "edges")
+"""Things to silence: heads, the edges that tags speak of, or both."""
 
 
 class AblateOptions(Again, total=False):
     """Options of `ablate` about what is silenced, and where the model is."""
 
     only: Annotated[str, NAME, Default("both")]
-    """`heads`, `edges` or `both`; `writes` to exchange tokens that writing heads look at."""
+    """Ablate `heads`, `edges` or `both`."""
     queries: Annotated[int, Default(QUERIES)]
     """Most queries at which a tag is tested."""
 
@@ -83,9 +79,7 @@ def ablate(
     """Silence heads of a run's model, and the edges that their tags speak of; see `causes.judged`.
 
     Heads are silenced to measure what their types predict (`ablate_groups`). Edges are silenced one
-    tag at a time, at the tag's own queries (`silence_edges`). With `only="writes"` nothing is
-    silenced: the token that a head looks at is exchanged, where it is tagged by what it writes
-    (`same_answer_lifts`).
+    tag at a time, at the tag's own queries (`silence_edges`).
 
     Args:
         run: a run or its folder, whose model is loaded again.
@@ -96,8 +90,8 @@ def ablate(
         corpus: files or folders of text; those of the run when None.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the steps done and in all.
-        options: `only`, to silence `heads` or `edges` alone, or to test `writes`; `queries`, at how
-            many queries each tag is tested at most, 48 by default; `source`, the run's model, or
+        options: `only`, to silence `heads` or `edges` alone; `queries`, at how many queries each
+            tag is tested at most, 48 by default; `source`, the run's model, or
             where it is now if it is not where it was; `device`, `cpu`, `cuda`, …, where `auto`, the
             default, takes a GPU when there is one.
 
@@ -106,7 +100,7 @@ def ablate(
         RunError: the run has no model, or its weights have changed.
         ModelError: the model cannot be loaded or intervened on.
         CorpusError: a file of pairs or the run's text cannot be read.
-        HeadscopeError: no such head, none tagged, or nothing that heads write was measured.
+        HeadscopeError: no such head, or none tagged.
     """
     only, queries = options.pop("only", "both"), options.pop("queries", QUERIES)
     if how not in WAYS_TO_SILENCE:
@@ -114,21 +108,17 @@ def ablate(
     if only not in ONLY:
         raise ChoiceError("thing to silence", only, ONLY)
     run = the_run(run)
-    if only == "writes" and heads == "tagged":
-        heads = "all"  # of those that are tagged by what they write, wherever they look
     chosen_heads(run, heads)
     minimal = [pair for path in listed(pairs) for pair in read_minimal_pairs(Path(path))]
     corpora = text_of(run, corpus, seed=seed)
     again: Again = options  # what is left of them
     with progress_bar(progress, "silencing", unit="steps") as bar:
         model = model_of(run, longest=LENGTH, **again)
-        if only in ("edges", "writes"):
-            refuse_encoder(model, f"ablate --only {only}")
+        if only == "edges":
+            refuse_encoder(model, "ablate --only edges")
         reading = _Reading(run, model, corpora, seed, bar)
         tables = []
-        if only == "writes":
-            tables.append(_answers(reading, heads, queries))
-        elif only != "edges":
+        if only != "edges":
             tables.append(_heads(reading, heads, minimal, how))
         if only in ("both", "edges"):
             tables.append(_edges(reading, heads, queries, must=only == "edges"))
@@ -179,45 +169,6 @@ def _edges(reading: _Reading, heads: str, queries: int, *, must: bool) -> pd.Dat
     windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
     measured = silence_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
     return pd.DataFrame([effect.row(seed) for effect in measured])
-
-
-def _answers(reading: _Reading, heads: str, queries: int) -> pd.DataFrame:
-    """Effects of another token where heads look that are tagged by what they write."""
-    run, model, corpora, seed, progress = reading
-    if run.effects is None:
-        raise RunError(
-            f"{run.name}: what its heads write was not measured; headscope classify --writes does"
-        )
-    tags = write_tags(run.effects, chosen_heads(run, heads))
-    if not tags:
-        return pd.DataFrame()
-    effects = [tag.effect for tag in tags]
-    windows = edge_windows(
-        model, corpora, {stimulus for effect in effects for stimulus in effect.stimuli}, seed=seed
-    )
-    # other prompts than those that gave the tags
-    length = min(LENGTH, model.context)
-    windows += prompt_windows(
-        model.tokenizer, prompt_kinds(effects), length, seed=run.info["settings"]["seed"] + seed + 1
-    ).windows
-    lifts = same_answer_lifts(model, windows, tags, seed=seed, queries=queries, progress=progress)
-    return pd.DataFrame([tag.row(seed) for tag in lifts])
-
-
-def write_tags(effects: pd.DataFrame, heads: Collection[Head]) -> list[WriteTag]:
-    """The tags of some heads by what they write.
-
-    Args:
-        effects: a row per head × effect with `tagged`.
-        heads: whose tags are wanted.
-    """
-    known = {(effect.type, effect.name): effect for effect in EFFECTS}
-    tagged = effects[effects["tagged"].astype(bool)]
-    return [
-        WriteTag(int(row.layer), int(row.head), known[row.type, row.effect])
-        for row in tagged.itertuples()
-        if (row.layer, row.head) in heads and (row.type, row.effect) in known
-    ]
 
 
 def _writers(run: Result) -> set[Head]:

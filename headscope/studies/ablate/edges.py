@@ -69,9 +69,6 @@ class TargetedQuery(NamedTuple):
     window: int
     query: int
     targets: Int[ndarray, " target"]
-    other: int = -1
-    """A target of another query, which this one sees too, of another token than these; −1 where
-    there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +89,6 @@ class Measured:
     silenced: Float[ndarray, " query"]
     loss_excess: Float[ndarray, " query"]
     """By how many nats the token that follows loses more than with the control's cells moved."""
-    exchanged: Float[ndarray, " query"]
-    """Divergence where the head looks at another query's target instead; NaN without one."""
 
     def row(self, seed: int) -> dict[str, object]:
         """Its row of the table of causes, before it is judged."""
@@ -104,8 +99,6 @@ class Measured:
         # a few queries change a hundred times as much as most: not so the logarithm of the ratio
         ratio = np.log((self.matched + TRIFLE) / (self.control + TRIFLE))
         times = self._estimate(ratio, seed)
-        share = np.log((self.exchanged + TRIFLE) / (self.divergence + TRIFLE))
-        exchanged = self._estimate(share, seed)
         loss = self._estimate(self.clean - self.silenced, seed)
         loss_excess = self._estimate(self.loss_excess, seed)
         return {
@@ -137,9 +130,6 @@ class Measured:
             "loss_excess": loss_excess.mean,
             "loss_low": loss_excess.low,
             "loss_high": loss_excess.high,
-            "exchanged": float(np.exp(exchanged.mean)),
-            "exchanged_low": float(np.exp(exchanged.low)),
-            "exchanged_high": float(np.exp(exchanged.high)),
             # one tag, two tests: by divergence and by loss
             "p_value": min(1.0, 2 * float(np.fmin(times.p_value, loss_excess.p_value))),
             "verdict": self._reason(),
@@ -211,10 +201,8 @@ def silence_edges(
     for done, (index, tests) in enumerate(sorted(by_window.items())):
         items = [(tags[number], query) for number, query in tests]
         changed = runner.run(windows[index].tokens, _moves(items, seed))
-        step = 3 + CONTROLS
-        for i, (number, query) in enumerate(tests):
-            if query.other < 0:
-                changed.divergence[i * step + 2] = np.nan
+        step = 2 + CONTROLS
+        for i, (number, _) in enumerate(tests):
             part = Changed(*(column[i * step : (i + 1) * step] for column in changed))
             by_tag.setdefault(number, []).append((int(blocks[index]), part))
         progress(done + 1, len(by_window))
@@ -257,17 +245,8 @@ def _targeted_queries(
         if pairs is not None:
             for query, targets in _by_query(pairs.targets).items():
                 keys_of.setdefault(query, []).extend(targets)
-    every_target = np.array([key for keys in keys_of.values() for key in keys], np.int64)
     for query, keys in keys_of.items():
-        # of another query, seen by this one: a later token would tell it what comes
-        is_other = (every_target <= query) & ~np.isin(
-            window.tokens[every_target], window.tokens[keys]
-        )
-        others = every_target[is_other]
-        # a draw of its own, so that the order of queries does not hang on it
-        luck = np.random.default_rng([index, query, *keys])
-        other = int(luck.choice(others)) if len(others) else -1
-        yield TargetedQuery(index, query, np.unique(keys), other)
+        yield TargetedQuery(index, query, np.unique(keys))
 
 
 def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
@@ -278,19 +257,17 @@ def _by_query(pairs: Pairs) -> dict[int, Int[ndarray, " key"]]:
 
 
 def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
-    """For each item a row for all of its targets, one for as much as others hold, one to look at
-    another query's target instead, and the draws.
-    """
-    rows: list[tuple[int, int, int, int, int]] = []
+    """For each item a row for all of its targets, one for as much as others hold, and the draws."""
+    rows: list[tuple[int, int, int, int]] = []
     cells: list[ndarray] = []
     for tag, query in items:
         draws = range(1 + CONTROLS * seed, 1 + CONTROLS * (seed + 1))
-        for draw, to in ((ALL, -1), (AS_MUCH, -1), (ALL, query.other), *((d, -1) for d in draws)):
+        for draw in (ALL, AS_MUCH, *draws):
             cells.append(np.stack([np.full(len(query.targets), len(rows)), query.targets]))
-            rows.append((query.query, tag.layer, tag.head, draw, to))
-    queries, layer, head, draw_numbers, destination = np.array(rows, np.int64).T
+            rows.append((query.query, tag.layer, tag.head, draw))
+    queries, layer, head, draw_numbers = np.array(rows, np.int64).T
     item, key = np.concatenate(cells, 1).astype(np.int64)
-    return Moves(queries, layer, head, draw_numbers, item, key, destination)
+    return Moves(queries, layer, head, draw_numbers, item, key)
 
 
 def _measured(tag: Tag, parts: Sequence[tuple[int, Changed]]) -> Measured:
@@ -300,7 +277,7 @@ def _measured(tag: Tag, parts: Sequence[tuple[int, Changed]]) -> Measured:
     def controls(name: str) -> Float[ndarray, " query"]:
         """The mean of the draws, where there was enough to draw."""
         enough = [part.moved[1] >= MIN_CONTROL_SHARE * part.moved[0] for _, part in parts]
-        draws = [getattr(part, name)[3:].mean() for _, part in parts]
+        draws = [getattr(part, name)[2:].mean() for _, part in parts]
         return np.where(enough, draws, np.nan)
 
     return Measured(
@@ -313,14 +290,13 @@ def _measured(tag: Tag, parts: Sequence[tuple[int, Changed]]) -> Measured:
         silenced("clean"),
         silenced("silenced"),
         controls("silenced") - silenced("silenced", 1),
-        silenced("divergence", 2),
     )
 
 
 def nothing(tag: Tag, why: str) -> dict[str, object]:
     """The row of a tag that was not tested."""
     none = np.zeros(0)
-    row = Measured(tag, np.zeros(0, np.int64), *[none] * 8).row(0)
+    row = Measured(tag, np.zeros(0, np.int64), *[none] * 7).row(0)
     return row | {"verdict": f"{UNTESTED}: {why}"}
 
 

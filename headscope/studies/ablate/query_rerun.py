@@ -52,17 +52,13 @@ class Moves(NamedTuple):
     item: Int[ndarray, " cell"]
     """The row of each cell."""
     key: Int[ndarray, " cell"]
-    to: Int[ndarray, " item"] | None = None
-    """The key that the attention of each row goes to, by the same head; −1 for the sink, as all do
-    where there is none."""
 
     def between(self, start: int, stop: int) -> Moves:
         """Some of the rows, with their cells."""
         part = slice(start, stop)
         inside = (self.item >= start) & (self.item < stop)
         rows = (self.query[part], self.layer[part], self.head[part], self.draw[part])
-        to = None if self.to is None else self.to[part]
-        return Moves(*rows, self.item[inside] - start, self.key[inside], to)
+        return Moves(*rows, self.item[inside] - start, self.key[inside])
 
 
 class Changed(NamedTuple):
@@ -197,13 +193,8 @@ def _move(
         [attention_taken(moves, item, row, sink=sink) for item, row, sink in per_row]
     )
     moved, change = removed.sum(-1), -removed
-    rows = torch.arange(len(items), device=device)
-    to = torch.full_like(items, -1)
-    if moves.to is not None:
-        to = torch.from_numpy(moves.to[touched]).to(device)
     if first is not None:  # a learned sink takes attention and writes nothing
-        to = torch.where(to < 0, first, to)
-    change[rows[to >= 0], :, to[to >= 0]] += moved[to >= 0]
+        change[torch.arange(len(items), device=device), :, first] += moved
     groups = attention.shape[1] // clean.value.shape[0]
     by_group = change.view(len(items), -1, groups, change.shape[-1])
     read[items] += torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float()).flatten(1, 2)

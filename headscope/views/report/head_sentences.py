@@ -72,9 +72,9 @@ def _writes(run: Result, row: dict[Any, Any]) -> list[str]:
 def _write(run: Result, effect: dict[Any, Any]) -> str:
     name = f"{effect['type']}/{effect['effect']}"
     facts = run.info.get("effects", {}).get(f"writes/{name}", {})
-    meaning, unit = facts.get("meaning", name), facts.get("unit", "logits")
+    meaning = facts.get("meaning", name)
     return (
-        f"What it writes {meaning}: by {abs(effect['lift']):.2f} {unit} against control tokens "
+        f"What it writes {meaning}: by {abs(effect['lift']):.2f} logits against control tokens "
         f"(the difference lies between {effect['ci_low']:+.2f} and {effect['ci_high']:+.2f}, over "
         f"{effect['n']} queries; {effect['type']})."
     )

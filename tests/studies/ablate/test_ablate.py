@@ -28,9 +28,6 @@ from headscope.runs.folder import CAUSES
 from headscope.runs.run_tables import CAUSE_TABLE
 from headscope.statistics.causes import (
     BREAKS,
-    CAUSE_COLUMNS,
-    EARLIER_CAUSE_COLUMNS,
-    NO_CAUSE,
     UNTESTED,
     cause_lines,
     judged,
@@ -327,17 +324,3 @@ def test_fewer_than_five_heads_to_compare_with_give_no_verdict(rerunner, tokeniz
     groups = [Group("head", "syntactic", ((1, 0),), (((1, 1),), ((0, 1),)))]
     table = judged(ablate_groups(rerunner, [stimulus], groups, method="zero", seed=0), set())
     assert table["verdict"].iloc[0].startswith(f"{UNTESTED}: fewer than 5 groups")
-
-
-@pytest.mark.parametrize("count", EARLIER_CAUSE_COLUMNS)
-def test_a_table_of_causes_of_an_older_headscope_is_read(mini_run, tmp_path, count):
-    folder = tmp_path / "run"
-    shutil.copytree(mini_run, folder)
-    table = CAUSE_TABLE.read(mini_run, pd.DataFrame(), {})
-    assert table is not None
-    old = table[table["kind"] == "head"][CAUSE_COLUMNS[:count]]
-    old.to_csv(folder / CAUSES, index=False)
-    found = CAUSE_TABLE.read(folder, pd.DataFrame(), {})
-    assert found is not None
-    assert list(found.columns) == columns_of("causal.csv")
-    assert set(found["verdict"]) <= {BREAKS, NO_CAUSE, ""}
