@@ -36,7 +36,7 @@ SHORTEST = 3
 
 
 class HeadvisOptions(Again, total=False):
-    """Options of `headvis` about its text and its clouds, and where the model is."""
+    """Options of `headvis` about its text, and where the model is."""
 
     corpus: str | Path | Sequence[str | Path] | None
     """Files or folders of text; those of the run when None."""
