@@ -145,7 +145,7 @@ def test_what_cannot_be_written_is_refused_before_a_model_is_loaded(
         assert f"cannot be written: {reason}" in said or "0.0 MB are free there" in said
 
 
-@pytest.mark.parametrize("words", [["ablate"], ["explain"], ["weights", "--keep"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["ablate"], ["explain"]], ids=" ".join)
 def test_a_run_that_takes_no_more_tables_is_refused_before_its_model_is_loaded(
     words, desk, tmp_path
 ):

@@ -170,6 +170,7 @@ def test_the_working_folder_is_not_replaced(folder, monkeypatch):
 @pytest.mark.parametrize("model", [".", "./", "..", "../", "a/..", "../model", "x/../."])
 def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, model):
     from headscope import classification
+    from headscope.models import precheck
 
     asked: list[Path] = []
 
@@ -178,6 +179,7 @@ def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, mo
         raise HeadscopeError("stop")
 
     monkeypatch.setattr(classification, "classify", stop)
+    monkeypatch.setattr(precheck, "check_local_model", lambda *_: None)
     (tmp_path / "model" / "a").mkdir(parents=True)
     (tmp_path / "model" / "x").mkdir()
     monkeypatch.chdir(tmp_path / "model")
@@ -187,6 +189,9 @@ def test_a_run_is_named_after_the_folder_and_never_dot(tmp_path, monkeypatch, mo
 
 
 def test_a_model_whose_path_has_no_name_needs_an_out(monkeypatch):
+    from headscope.models import precheck
+
+    monkeypatch.setattr(precheck, "check_local_model", lambda *_: None)
     refused = CliRunner().invoke(app, ["classify", "/"])
     assert "gives a run folder no name; name one with --out" in str(refused.exception)
 

@@ -26,8 +26,6 @@ ASKING = (
 )
 OWN_MODULES = {
     "headscope/__init__.py": "imports its own modules when they are used",
-    "headscope/function_package.py": "imports a study when it is used",
-    "headscope/unlisted.py": "imports its own modules when they are used",
     "headscope/studies/study_table.py": "imports a study when it is used",
     "headscope/cli/signature.py": "reads a study's source, to make its command without importing it",
     "headscope/runs/workplace.py": "fcntl is a part of Python on some systems only",

@@ -153,13 +153,15 @@ def test_a_run_without_room_for_its_sums_is_refused_before_it_is_read(
         assert content(large / "run") == content(whole)
 
 
-def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(whole, tmp_path, monkeypatch):
+def test_a_table_that_no_longer_fits_into_its_run_is_kept_elsewhere(
+    whole, gpt2_folder, tmp_path, monkeypatch
+):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with disk(tmp_path / "small", "size=64m") as small:
         out = shutil.copytree(whole, small / "run")
         before = content(out)
-        explained = hs.explain(str(out), windows=8, each="none", twin=False)
+        explained = hs.explain(str(gpt2_folder), "gold", windows=8, each="none")
         run = hs.Run.of(explained.put_into(hs.load(out)))
         fill(small)
         # the disk had room when it was checked

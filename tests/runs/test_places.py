@@ -99,7 +99,7 @@ def test_a_run_finds_its_model_and_its_text_and_so_it_does_when_all_are_moved(ho
     run = hs.load(moved / "shared" / "run")
     assert run.info["places"]["model"] == str(moved / "hidden-ann" / "models" / "tiny")
     assert (run.show("L1H2", "the old keys").pattern == before).all()
-    assert hs.redundancy(run, windows=2).windows == 2
+    assert hs.redundancy(run, windows=2).values["windows"] == 2
     (moved / "hidden-ann" / "models" / "tiny").rename(moved / "small")
     with pytest.raises(ModelError, match=r"model 'tiny' is no longer at .*tiny; say .* --model"):
         run.show("L1H2", "the old keys")
@@ -136,7 +136,7 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     headscope("compare", out, two, "--out", made / "compare.csv")
     headscope("study", "redundancy", two, "--windows", 2, "--out", made / "r.csv", "-q",
               "--figure", made / "r.svg")  # fmt: skip
-    headscope("study", "weights", two, "--out", made / "w.json")
+    headscope("study", "weights", two, "--out", made / "w.csv")
     headscope("show", two, "L0H0", "the keys", "--out", made / "show.html")
     headscope("study", "prune", model, "--corpus", text, "--max-tokens", 1200, "--run", two, "-q",
               "--out", made / "p.csv", "--figure", made / "p.svg")  # fmt: skip

@@ -220,7 +220,6 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
         (MINI, "L0H0", {"claim": "inductoin"}, ChoiceError, r"inductoin' \(is induction meant\?\); choose from: sink, "),
         ("mini", "L0H0", {"claim": "positional/ofset-1"}, ChoiceError, r"\(is positional/offset-1 meant\?\); choose"),
         ("atlas:mini", "L9H9", {}, RunError, "no head L9H9 in this run; they go up to L5H7"),
-        ("atlas:mini", "L0H0", {"claim": "code"}, RunError, "did not ask for code; its head types are"),
         ("atlas:mini", "L0H0", {"measure": True}, RunError, "measure: a run is read as it is"),
         ("atlas:mini", "L0H0", {"seed": 3}, RunError, "seed: a run is read as it is"),
         (MINI, "L0H0", {"corpus": "nowhere.txt"}, CorpusError, "nowhere.txt: no such corpus file"),
