@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.arguments import MODEL, Kind, made_by, maybe, takes
+from headscope.arguments import ANYTHING, MODEL, made_by, maybe, takes
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
-from headscope.measure.backend import Backend
 from headscope.measure.plan import Plan, was_read
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.progress import OnMessage, Progress, ProgressBar, progress_bar
@@ -40,20 +39,15 @@ from headscope.statistics.result import Result, RunInfo
 from headscope.stimuli.text import TEXT
 
 if TYPE_CHECKING:
+    from headscope.measure.in_process import InProcess
     from headscope.models.load import Model
-
-
-def _backend(value: Any) -> Any:
-    if not isinstance(value, Backend):
-        raise TypeError
-    return value
 
 
 @takes(
     model=MODEL,
     settings=maybe(made_by("hs.Settings(…)", Settings)),
     relations=maybe(RELATIONS),
-    backend=maybe(Kind("what reads a model, such as InProcess()", _backend)),
+    backend=ANYTHING,
 )
 def classify(
     model: Any,
@@ -65,7 +59,7 @@ def classify(
     overwrite: bool = False,
     progress: Progress = True,
     tell: Callable[[str], None] = lambda line: None,
-    backend: Backend | None = None,
+    backend: InProcess | None = None,
     **changes: Any,
 ) -> Run:
     """Run a model over annotated text and tag every head with what it does.
@@ -88,7 +82,7 @@ def classify(
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the tokens done and the tokens in all.
         tell: called with a line for the user, e.g. that a run goes on.
-        backend: what loads and reads the model; this process when None.
+        backend: reader of the model; a new `InProcess` when None. It keeps the model it read last.
         changes: single settings by name, e.g. `max_tokens=10_000`, in place of those of `settings`.
 
     Raises:
@@ -122,7 +116,7 @@ class _Task:
         corpora: Sequence[str | Path],
         settings: Settings,
         relations: Sequence[Relation] | None,
-        backend: Backend,
+        backend: InProcess,
         progress: ProgressBar,
     ) -> None:
         self.model, self.corpora, self.settings = model, corpora, settings
@@ -235,14 +229,11 @@ def _relations(task: _Task, model: Model) -> Sequence[Relation]:
 
 def _choose_precision(task: _Task, loaded: _Loaded, windows: RunWindows) -> _Loaded:
     """Where it is left to the run, read the text's beginning in both precisions and keep one."""
-    from headscope.measure.in_process import InProcess
     from headscope.measure.measure import measure
     from headscope.models.precision import IN_MEMORY, NARROW, WIDE, reason_for_wide
 
     if loaded.settings.dtype != AUTO:
         return loaded
-    if not isinstance(task.backend, InProcess):
-        return replace(loaded, precision=PrecisionCheck(WIDE, "it is read by several workers"))
     if loaded.effects:
         return replace(loaded, precision=PrecisionCheck(WIDE, "what heads write is measured"))
     if not isinstance(task.model, str | Path):

@@ -20,7 +20,6 @@ LONG = (
     "oracles/test_writers.py",
     "measure/test_tally.py",
     "oracles/test_planted.py",
-    "studies/sweep/test_shards.py",
     "docs/test_build.py",
     "views/test_cut.py",
     "studies/function_vectors/test_function_vectors.py",

@@ -136,16 +136,11 @@ OtherText = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Processes that hold the model, by Ray; 0 for this one alone. By default a core "
-        "each, 4 at most.",
-        show_default=False,
-    ),
+    int, typer.Option(min=1, help="Runs at the same time, each in a process that holds its model.")
 ]
 Address = Annotated[
-    str | None, typer.Option(help="A running Ray cluster; a local one is started if none.")
+    str | None,
+    typer.Option(help="Address of a running Ray cluster whose machines run the processes."),
 ]
 Windows = Annotated[int, typer.Option(help="Windows of text to read.")]
 RunOfModel = Annotated[

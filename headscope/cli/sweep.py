@@ -65,7 +65,7 @@ def sweep(
     revisions: Revisions = None,
     corpus: Corpora = None,
     out: SweepOut = None,
-    engine_workers: Workers = None,
+    workers: Workers = 1,
     address: Address = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
@@ -84,15 +84,15 @@ def sweep(
         **settings,
     }
     if dry_run:
-        _print_plan(file, options, engine_workers, address)
+        _print_plan(file, options, workers)
     else:
-        _sweep(file, options, engine_workers, address, quiet=quiet)
+        _sweep(file, options, workers, address, quiet=quiet)
 
 
 def _sweep(
     file: Path | None,
     options: dict[str, Any],
-    workers: int | None,
+    workers: int,
     address: str | None,
     *,
     quiet: bool,
@@ -117,18 +117,14 @@ def _sweep(
         raise typer.Exit(1)
 
 
-def _print_plan(
-    file: Path | None, options: dict[str, Any], workers: int | None, address: str | None
-) -> None:
+def _print_plan(file: Path | None, options: dict[str, Any], workers: int) -> None:
     """Print what there is to do; ends with 2 if something of it would fail."""
     from headscope.studies.sweep.cell_plan import plan, plan_lines
-    from headscope.studies.sweep.processes import workers_of
     from headscope.studies.sweep.spec import read_spec
 
     spec = read_spec(file, **options)
-    count, _ = workers_of(workers, address)
     plans = plan(spec)
-    print_rich(plan_lines(plans, spec, count))
+    print_rich(plan_lines(plans, spec, workers))
     if any(plan.error for plan in plans):
         raise typer.Exit(2)
 
@@ -168,8 +164,6 @@ def languages(
     out: LanguagesOut = Path("runs/languages"),
     figure: Picture = None,
     overwrite: Overwrite = False,
-    engine_workers: Workers = 0,
-    address: Address = None,
     quiet: Quiet = False,
 ) -> None:
     """Say which heads hold a relation in how many languages, a run for each treebank's language.
@@ -193,8 +187,6 @@ def languages(
             corpus,
             languages=codes,
             out=out,
-            workers=engine_workers,
-            address=address,
             progress=shown_progress(quiet),
             tell=message_listener(quiet),
             **settings,

@@ -1,4 +1,4 @@
-"""The backend that reads the model in this process."""
+"""Reads a model for a run: its sums, losses, surrogates and examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a run's reading, and the one loop that reads it, the same for every backend.
+"""The plan of a run's reading, and the one loop that reads it.
 
 Steps go out in order and their sums come back in order, so that a run that was broken off goes on
 from the last sums that were kept, wherever its model is held.

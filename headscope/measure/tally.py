@@ -1,4 +1,4 @@
-"""The running sums of a run. Batches, shards and resumed runs just add, in any order."""
+"""The running sums of a run, of batches and resumed runs. They add up in any order."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     path = home / "function-vectors.csv"
     shell("study", "function-vectors", *vectors, "--prompts", 8, "--quiet", "--out", path)
     spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
-    shell("sweep", "run", *spec, "--engine-workers", 0, "--quiet")
+    shell("sweep", "run", *spec, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
     spoken = ("--corpus", banks, "--out", home / "spoken", "--no-twin", "--no-examples", "--quiet")
     shell("sweep", "languages", gpt2_folder, *spoken)

@@ -113,7 +113,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("sweep", hs.sweep, {"models": ["mini"], "out": "sweep", "corpora": ["keys.conllu"], "max_tokens": 50},
              ("file", "workers", "address", "progress", "tell", "revisions", "colour", "seed", "types")),
         Call("languages", hs.languages, {"model": "mini", "corpus": ["de_keys-ud-test.conllu", "en_keys-ud-test.conllu"], "out": "spoken", "max_tokens": 50},
-             ("languages", "workers", "address", "progress", "tell", "colour", "seed", "types", "revision", "documents")),
+             ("languages", "progress", "tell", "colour", "seed", "types", "revision", "documents")),
         Call("gallery", lambda first, **how: hs.gallery(first, **how), {"first": desk.given, "out": "new"}, ("light", "overwrite", "progress")),
         Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9},
              ("heads", "max_length", "seed", "overwrite", "progress", "device", "source")),

@@ -50,7 +50,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
         "verify": [desk.run, "--as", "distilgpt2", "--no-measure"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
-        "sweep": ["--models", "mini", "--out", "swept", "--engine-workers", "0", "-q"], "emergence": ["swept"],
+        "sweep": ["--models", "mini", "--out", "swept", "-q"], "emergence": ["swept"],
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],
         "serve": [desk.run, "--no-open"],  # never as it stands: it would answer until interrupted
         "gallery": [desk.run, "--out", "new", "-q"],

@@ -168,9 +168,9 @@ TAKEN = {
     "export atlas": "RUN",
     "export headvis": "RUN --heads L0H3 --sequences 4",
     "sweep run": "--models STEPS --revisions step1,step2 --corpus TEXT --types positional "
-    "--max-tokens 600 --engine-workers 0 --out sweep",
+    "--max-tokens 600 --out sweep",
     "sweep languages": "MODEL --corpus PUD --types positional --max-tokens 600 --no-twin "
-    "--engine-workers 0 --out languages",
+    "--out languages",
     "sweep emergence": "SWEEP",
     "study anatomy": "MODEL",
     "study redundancy": "RUN",

@@ -149,10 +149,3 @@ def test_a_slow_tokenizer_and_what_a_model_is_not_are_refused(gpt2_folder, text)
     for asked in ({"device": "meta"}, {"revision": "main"}, {"dtype": "bfloat16"}):
         with pytest.raises(ModelError, match=r"is in memory already, and .* is asked of it"):
             hs.classify((model, tokenizer), text, **ASKED | asked)
-
-
-def test_ray_refuses_what_is_in_memory(gpt2_folder):
-    from headscope.studies.sweep.shards import Shards
-
-    with pytest.raises(HeadscopeError, match="one that is in memory is read without Ray"):
-        Shards(1).open(pair_of(gpt2_folder))

@@ -153,7 +153,7 @@ def test_no_file_of_a_sweep_says_where_its_models_lie_and_it_goes_on(home):
     if not elsewhere.exists():
         shutil.copytree(home / "models" / "tiny", elsewhere)
     asked = ("--models", f"{home}/models/tiny,{elsewhere},{home}/broken", "--corpus", home / "texts",
-             "--out", home.parent / "shared" / "sweep", "--engine-workers", 0, "--max-tokens", 300,
+             "--out", home.parent / "shared" / "sweep", "--max-tokens", 300,
              "--types", "positional", "-q")  # fmt: skip
     first = CliRunner().invoke(app, [str(each) for each in ("sweep", "run", *asked)])
     assert first.exit_code == 1  # the broken one

@@ -52,13 +52,13 @@ CASES = (
     _study(
         "languages",
         "sweep languages mini --corpus @treebanks --languages en,fr,ja --max-tokens 3000 --out languages "
-        "--engine-workers 0 --overwrite --quiet",
+        "--overwrite --quiet",
         files=("languages/*.csv", "languages/*/evidence.csv"),
     ),
     _study(
         "sweep",
         "sweep run --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
-        "--engine-workers 0 --quiet",
+        "--quiet",
         "sweep emergence sweep --out emergence.csv --overwrite",
         files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv"),
     ),

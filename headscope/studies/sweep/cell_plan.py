@@ -25,7 +25,6 @@ from headscope.models.null_model import WindowSample
 from headscope.relations import check_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.settings import Settings
-from headscope.studies.sweep.shards import shards
 from headscope.studies.sweep.spec import Spec
 from headscope.studies.sweep.sweep_cells import Cell, is_complete, plan_cells, where
 from headscope.views.tables import plain_table
@@ -41,7 +40,6 @@ class CellPlan:
     cell: Cell
     complete: bool = False
     error: str = ""
-    shards: int = 0
     tokens: int = 0
     """Of text and the other stimuli."""
     twin_tokens: int = 0
@@ -54,7 +52,7 @@ class CellPlan:
 
 
 def plan(spec: Spec) -> list[CellPlan]:
-    """Each cell's shards and tokens, counted, and its time, from two batches that are tried.
+    """Each cell's tokens, counted, and its time, from two batches that are tried.
 
     Each model's first revision is loaded, and stands for the others; nothing is written.
 
@@ -83,17 +81,16 @@ AT_MOST = " and upper bounds: a run ends early where the rest would hardly chang
 
 def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> RenderableType:
     """A row per cell, then what it comes to in all and where the numbers are from."""
-    columns = ("run", "shards", "tokens", "twin's", "time", "weights", "memory")
+    columns = ("run", "tokens", "twin's", "time", "weights", "memory")
     table = plain_table(*columns)
     for cell_plan in plans:
         if cell_plan.complete:
-            table.add_row(cell_plan.cell.folder, "complete: is kept", *[""] * 5)
+            table.add_row(cell_plan.cell.folder, "complete: is kept", *[""] * 4)
         elif cell_plan.error:
-            table.add_row(cell_plan.cell.folder, "cannot be read", *[""] * 5)
+            table.add_row(cell_plan.cell.folder, "cannot be read", *[""] * 4)
         else:
             table.add_row(
                 cell_plan.cell.folder,
-                f"{cell_plan.shards:,}",
                 f"{cell_plan.tokens:,}",
                 f"{cell_plan.twin_tokens:,}",
                 _time(cell_plan.seconds),
@@ -105,11 +102,10 @@ def plan_lines(plans: Sequence[CellPlan], spec: Spec, workers: int) -> Renderabl
     ]
     total = sum(cell_plan.tokens + cell_plan.twin_tokens for cell_plan in unfinished)
     seconds = sum((cell_plan.seconds for cell_plan in unfinished), 0.0)
-    processes = f"{workers} workers" if workers else "this process alone"
     notes = [
         f"\n{len(unfinished)} of {len(plans)} runs to do into {spec.out}: {total:,} tokens, "
-        f"about {_time(seconds)} of reading in one process; asked for: {processes}.",
-        "Shards and tokens are counted" + ("" if spec.settings.get("all") else AT_MOST) + ". "
+        f"about {_time(seconds)} of reading in one process; {workers} at the same time.",
+        "Tokens are counted" + ("" if spec.settings.get("all") else AT_MOST) + ". "
         f"Time is extrapolated from {PROBED - 1} batch that each model's first revision read on "
         "this "
         "machine; loading, judging and writing add some seconds to each run, and workers share the "
@@ -132,13 +128,12 @@ def _try(spec: Spec, cell: Cell) -> CellPlan:
             settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
         )
         corpora = asked_corpora(cell.text)
-        count, tokens, again, probe = _count(model, relations, corpora, settings)
+        tokens, again, probe = _count(model, relations, corpora, settings)
         rate = _rate(model, probe, relations, settings.seed) if probe else 0.0
     except HeadscopeError as error:
         return CellPlan(cell, error=str(error))
     return CellPlan(
         cell,
-        shards=count,
         tokens=tokens,
         twin_tokens=again,
         seconds=(tokens + again) * rate,
@@ -152,18 +147,18 @@ def _count(
     relations: Sequence[Relation],
     corpus: Sequence[str | Path],
     settings: Settings,
-) -> tuple[int, int, int, list[Step]]:
-    """Shards, tokens and the twin's tokens of a model, and what is tried."""
+) -> tuple[int, int, list[Step]]:
+    """Count the tokens and the twin's tokens of a model; return them with the batches to time."""
     text, synthetic = windows_of(model, relations, corpus, settings)
     share: Choose = WindowSample(seed=settings.seed) if settings.twin else lambda windows: set()
     steps = schedule(text, synthetic, batch_tokens=batch_tokens_on(model.device), share=share)
-    count, tokens, again, probe = 0, 0, 0, list[Step]()
-    for shard in shards(steps):
-        count += 1
-        tokens += sum(step.tokens for step in shard)
-        again += sum(step.tokens for step in shard if step.shared)
-        probe += shard[: PROBED - len(probe)]
-    return count, tokens, again, probe
+    tokens, again, probe = 0, 0, list[Step]()
+    for step in steps:
+        tokens += step.tokens
+        again += step.tokens if step.shared else 0
+        if len(probe) < PROBED:
+            probe.append(step)
+    return tokens, again, probe
 
 
 def _rate(model: Model, steps: Sequence[Step], relations: Sequence[Relation], seed: int) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,13 @@ from typing import Any
 from headscope.arguments import NAME, PATH, maybe, takes, whole
 from headscope.classification import classify
 from headscope.errors import HeadscopeError
-from headscope.measure.backend import Backend
 from headscope.measure.in_process import InProcess
 from headscope.measure.progress import OnProgress, Progress, progress_bar
 from headscope.measure.progress_steps import RunSteps
 from headscope.runs.store import load
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, countable_types
-from headscope.studies.sweep.cell_order import in_turn
-from headscope.studies.sweep.processes import backend_of, workers_of
+from headscope.studies.sweep.processes import results_of_cluster, results_of_processes
 from headscope.studies.sweep.spec import Spec, read_spec
 from headscope.studies.sweep.sweep_cells import (
     COMPLETE,
@@ -36,11 +35,11 @@ from headscope.studies.sweep.sweep_result import Sweep
 OnMessage = Callable[[str], None]
 
 
-@takes(file=maybe(PATH), workers=maybe(whole(0)), address=maybe(NAME))
+@takes(file=maybe(PATH), workers=whole(1), address=maybe(NAME))
 def sweep(
     file: str | Path | None = None,
     *,
-    workers: int | None = 0,
+    workers: int = 1,
     address: str | None = None,
     progress: Progress = True,
     tell: OnMessage = lambda line: None,
@@ -52,11 +51,11 @@ def sweep(
 
     Args:
         file: YAML with `models`, `revisions`, `corpora`, `out` and settings of `classify`.
-        workers: processes that hold the model, by Ray; 0 for this one alone, None for a core each,
-            4 at most.
-        address: a running Ray cluster; a local one is started when None.
+        workers: runs at the same time, each in a process that holds its model. A script with more
+            than one calls `sweep` below `if __name__ == "__main__":`.
+        address: address of a running Ray cluster whose machines run the processes.
         progress: True for a bar where a person waits, False for none, or a function that is called
-            with the tokens done and those of all runs that are left.
+            with the tokens done and those of all runs that are left. Several workers draw no bar.
         tell: called with a line when a run is done.
         settings: the file's keys, in place of what it says or of a file.
 
@@ -65,18 +64,16 @@ def sweep(
         RunError: the sweep's folder holds another sweep, or cannot be written.
     """
     spec = read_spec(None if file is None else Path(file), **settings)
-    count, note = workers_of(workers, address)
-    if note:
-        tell(f"headscope: {note}")
-    with backend_of(count, address) as backend, progress_bar(progress) as bar:
-        cells = run_cells(spec, backend=backend, progress=bar, tell=tell)
+    with progress_bar(progress) as bar:
+        cells = run_cells(spec, workers=workers, address=address, progress=bar, tell=tell)
     return Sweep(spec.out, cells, spec.settings)
 
 
 def run_cells(
     spec: Spec,
     *,
-    backend: Backend | None = None,
+    workers: int = 1,
+    address: str | None = None,
     progress: OnProgress = lambda done, total: None,
     tell: OnMessage = lambda line: None,
 ) -> list[Cell]:
@@ -84,7 +81,8 @@ def run_cells(
 
     Args:
         spec: what to do.
-        backend: what loads and reads the models; this process when None.
+        workers: runs at the same time.
+        address: address of a running Ray cluster.
         progress: called with the tokens done and those of all cells that are left, which are
             reckoned from the cell that is running.
         tell: called with a line when a cell is done.
@@ -95,16 +93,17 @@ def run_cells(
     Raises:
         RunError: the sweep's folder holds another sweep, or cannot be written.
     """
-    backend = backend or InProcess()
     cells = plan_cells(spec)
     write(spec, cells)
     there = [is_complete(spec, cell) for cell in cells]
-    count = RunSteps(progress, there.count(False), spec.out)
-    waiting = [
-        partial(_run, spec, cell, progress=count.of(number)) for number, cell in enumerate(cells)
-    ]
+    if address is not None:
+        results = results_of_cluster(partial(_run, spec), cells, workers, address)
+    elif workers > 1:
+        results = results_of_processes(partial(_run, spec), cells, workers)
+    else:
+        results = _in_turn(spec, cells, RunSteps(progress, there.count(False), spec.out))
     done = []
-    with in_turn(backend, waiting) as results:
+    with closing(results):
         for number, now in enumerate(results, 1):
             done.append(now)
             write(spec, [now])
@@ -112,13 +111,21 @@ def run_cells(
     return done
 
 
-def _run(spec: Spec, cell: Cell, backend: Backend, *, progress: OnProgress) -> Cell:
-    """The cell with its outcome; a run that is there already is only read."""
+def _in_turn(spec: Spec, cells: Sequence[Cell], steps: RunSteps) -> Iterator[Cell]:
+    backend = InProcess()
+    for number, cell in enumerate(cells):
+        yield _run(spec, cell, backend, progress=steps.of(number))
+
+
+def _run(
+    spec: Spec, cell: Cell, backend: InProcess | None = None, *, progress: OnProgress | bool = False
+) -> Cell:
+    """Run a cell unless its run folder is complete; return it with its status and counts."""
     try:
         if is_complete(spec, cell):
             run = load(spec.out / cell.folder)
         else:
-            run = _classify(spec, cell, backend, progress)
+            run = _classify(spec, cell, backend or InProcess(), progress)
         return counted(cell, run.heads, countable_types(run.evidence, run.rules))
     except HeadscopeError as error:
         return replace(cell, status=FAILED, error=str(error))
@@ -127,7 +134,7 @@ def _run(spec: Spec, cell: Cell, backend: Backend, *, progress: OnProgress) -> C
         return replace(cell, status=FAILED, error=f"{type(error).__name__}: {message:.300}")
 
 
-def _classify(spec: Spec, cell: Cell, backend: Backend, progress: OnProgress) -> Result:
+def _classify(spec: Spec, cell: Cell, backend: InProcess, progress: OnProgress | bool) -> Result:
     name, revision = where(*cell.loads)
     settings = {**spec.settings, "revision": revision, "out": spec.out / cell.folder}
     return classify(name, cell.text or None, progress=progress, backend=backend, **settings)

@@ -61,7 +61,7 @@ def swept(checkpoints, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sweeps") / "sweep"
     file = folder.parent / "sweep.yaml"
     file.write_text(f"models: {checkpoints}\nrevisions: [step100, step20, step7]\nout: {folder}\n")
-    done = headscope("sweep", "run", file, "--engine-workers", 0, *SMALL)
+    done = headscope("sweep", "run", file, *SMALL)
     assert done.exit_code == 1, done.output
     (folder.parent / "stdout").write_text(done.stdout)
     return folder
@@ -118,7 +118,7 @@ def test_a_type_for_which_the_text_has_no_queries_is_blank_in_a_sweep(checkpoint
     (tmp_path / "plain.txt").write_text("She saw the old keys again, and told them so. " * 40)
     done = headscope(
         "sweep", "run", "--models", checkpoints, "--revisions", "step20", "--out", tmp_path / "sweep",
-        "--corpus", tmp_path / "plain.txt", "--engine-workers", 0, "--max-tokens", 300, "-q",
+        "--corpus", tmp_path / "plain.txt", "--max-tokens", 300, "-q",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     (cell,) = read_sweep_cells(tmp_path / "sweep")
@@ -205,7 +205,7 @@ def test_the_same_command_goes_on_where_it_stopped(swept, checkpoints, tmp_path)
     kept = (out / first.folder / "run.json").stat().st_mtime_ns
     done = headscope(
         "sweep", "run", "--models", checkpoints, "--revisions", "step100,step20", "--out", out,
-        "--engine-workers", 0, *SMALL,
+        *SMALL,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert (out / first.folder / "run.json").stat().st_mtime_ns == kept
@@ -256,7 +256,7 @@ def test_a_revision_of_a_local_folder_is_a_folder_in_it(checkpoints):
 
 def test_a_dry_run_counts_and_writes_nothing(checkpoints, tmp_path):
     options = ("--models", checkpoints, "--revisions", "step20,step100", "--out", tmp_path / "new")
-    done = headscope("sweep", "run", *options, "--dry-run", "--engine-workers", 0, *SMALL)
+    done = headscope("sweep", "run", *options, "--dry-run", *SMALL)
     assert done.exit_code == 0, done.output
     assert not (tmp_path / "new").exists()
     text = " ".join(done.stdout.split())
@@ -285,51 +285,26 @@ def hf_parameters(folder: Path):
     return AutoModelForCausalLM.from_pretrained(folder).parameters()
 
 
-def test_without_ray_one_process_does_it_all_and_says_so(monkeypatch):
-    from headscope.studies.sweep import processes
-
+def test_a_cluster_needs_ray(monkeypatch, tmp_path):
     monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
-    workers, note = processes.workers_of(None, None)
-    assert workers == 0
-    assert note.startswith("Ray is not installed: one process does it all (pip install")
-    assert "\n" not in note
-    assert processes.workers_of(0, None) == (0, "")
     with pytest.raises(
         hs.HeadscopeError, match="--address there needs ray, which is not installed"
     ):
-        processes.workers_of(None, "there")
+        hs.sweep(models=["mini"], out=tmp_path / "swept", address="there")
 
 
-@pytest.mark.parametrize(
-    ("python", "system", "machine", "libc", "said"),
-    # what `pip index versions ray --only-binary :all:` found for ray >= 2.50 in November 2026
-    [
-        ((3, 11), "Linux", "x86_64", "glibc", None),
-        ((3, 14), "Linux", "aarch64", "glibc", None),
-        ((3, 13), "Darwin", "arm64", "", None),
-        ((3, 12), "Windows", "AMD64", "", None),
-        ((3, 15), "Linux", "x86_64", "glibc", "Python 3.15"),
-        ((3, 12), "Darwin", "x86_64", "", "Darwin on x86_64"),
-        ((3, 12), "Windows", "ARM64", "", "Windows on ARM64"),
-        ((3, 12), "Linux", "x86_64", "", "Linux with another C library"),
-    ],
-)
-def test_ray_is_advised_only_where_it_can_be_installed(
-    monkeypatch, python, system, machine, libc, said
-):
-    from headscope.studies.sweep import processes
-
-    monkeypatch.setattr("headscope.models.packages.find_spec", lambda name: None)
-    monkeypatch.setattr(processes.sys, "version_info", (*python, 0, "final", 0))
-    monkeypatch.setattr(processes.platform, "system", lambda: system)
-    monkeypatch.setattr(processes.platform, "machine", lambda: machine)
-    monkeypatch.setattr(processes.platform, "libc_ver", lambda: (libc, ""))
-    _, note = processes.workers_of(None, None)
-    with pytest.raises(hs.HeadscopeError) as error:
-        processes.workers_of(None, "there")
-    for line in (note, str(error.value)):
-        assert ("pip install 'headscope[ray]'" in line) == (said is None), line
-        assert said is None or f"no build for {said}" in line
+@pytest.mark.slow
+def test_two_processes_write_the_same_bytes_as_one(gpt2_folder, story, tmp_path):
+    corpora = sorted(str(path) for path in Path(story).glob("*.txt"))
+    asked = {"models": [str(gpt2_folder)], "corpora": corpora, "types": ["positional"]}
+    one = hs.sweep(**asked, out=tmp_path / "one", max_tokens=1500)
+    two = hs.sweep(**asked, out=tmp_path / "two", max_tokens=1500, workers=2)
+    assert [cell.status for cell in two.cells] == ["complete"] * len(corpora)
+    assert [cell.counts for cell in two.cells] == [cell.counts for cell in one.cells]
+    for cell in one.cells:
+        for file in ("evidence.csv", "heads.csv", "sums.npz"):
+            paths = [tmp_path / name / cell.folder / file for name in ("one", "two")]
+            assert paths[0].read_bytes() == paths[1].read_bytes(), file
 
 
 def test_a_dry_run_with_a_model_that_is_missing_names_it_and_ends_with_2(checkpoints, tmp_path):

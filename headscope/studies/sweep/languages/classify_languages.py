@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headscope.arguments import KINDS, NAME, NAMES, PATH, PATHS, check, maybe, takes, whole
+from headscope.arguments import KINDS, NAME, NAMES, PATH, PATHS, check, maybe, takes
 from headscope.corpus.languages import by_language
 from headscope.corpus.shipped import listed
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError
-from headscope.measure.backend import Backend
+from headscope.measure.in_process import InProcess
 from headscope.measure.progress import progress_bar
 from headscope.measure.readable import readable
 from headscope.relations import check_types, head_types
@@ -27,7 +27,6 @@ from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import TextTokenizer
 from headscope.stimuli.text import TextWindows
 from headscope.studies.sweep.languages.languages_result import Languages
-from headscope.studies.sweep.processes import backend_of, workers_of
 from headscope.studies.sweep.run_cells import run_cells
 from headscope.studies.sweep.spec import Spec, read_spec
 from headscope.studies.sweep.sweep_cells import where
@@ -37,8 +36,6 @@ TYPES = ("syntactic",)
 FREE = {row.name for row in STIMULI.values() if row.any_language}
 """Stimuli of no language but the text's; word pairs and sentences that were made are English."""
 _NO_SETTINGS = {
-    "workers": maybe(whole(0)),
-    "address": maybe(NAME),
     "progress": KINDS["progress"],
     "tell": KINDS["tell"],
 }
@@ -67,18 +64,16 @@ def languages(
         languages: the codes of those that are wanted; all when None.
         out: the folder of the runs and of `languages.csv`, `relations.csv` and `agreement.csv`;
             `runs/languages` when None.
-        settings: `workers`, `address`, `progress` and `tell` as for `headscope.sweep`, and settings
-            as for `classify`; only `syntactic` is asked unless `types` says more.
+        settings: `progress` and `tell` as for `headscope.sweep`, and settings as for `classify`;
+            only `syntactic` is asked unless `types` says more.
 
     Raises:
         CorpusError: a file's name says no language, or one that is wanted is not there.
         HeadscopeError: there is one language alone, or a type asks English sentences.
         RunError: the folder holds another sweep, or no language could be read.
     """
-    settings = {"workers": 0, "address": None, "progress": True, "tell": _silent} | settings
-    workers, address, progress, tell = (
-        check(name, settings.pop(name), kind) for name, kind in _NO_SETTINGS.items()
-    )
+    settings = {"progress": True, "tell": _silent} | settings
+    progress, tell = (check(name, settings.pop(name), kind) for name, kind in _NO_SETTINGS.items())
     corpora = listed(corpus)
     treebanks = by_language(corpora, languages or ())
     if len(treebanks) < 2:
@@ -90,21 +85,18 @@ def languages(
     }
     run_settings = settings_of(None, settings)
     _check_types(run_settings.types or ())
-    count, note = workers_of(workers, address)
-    if note:
-        tell(f"headscope: {note}")
     folder = Path("runs") / "languages" if out is None else Path(out)
     check_writable(folder / TABLES[0])
     for files in treebanks.values():
         readable(files, seed=run_settings.seed)
-    with backend_of(count, address) as backend, progress_bar(progress) as bar:
-        documents = _documents(model, treebanks, backend, run_settings)
+    with progress_bar(progress) as bar:
+        documents = _documents(model, treebanks, run_settings)
         settings["documents"] = documents or run_settings.documents
         # a language that ended early would have read other documents than the rest
         if settings.get("all") is None:
             settings["all"] = documents is not None
         plan = _plan(model, treebanks, folder, settings)
-        cells = run_cells(plan, backend=backend, progress=bar, tell=tell)
+        cells = run_cells(plan, progress=bar, tell=tell)
     done = dict(zip(treebanks, cells, strict=True))
     failed = {language: cell.error for language, cell in done.items() if cell.error}
     runs = {
@@ -150,11 +142,11 @@ def _check_types(types: Sequence[str]) -> None:
 
 
 def _documents(
-    model: str, treebanks: Mapping[str, Sequence[Path]], backend: Backend, settings: Settings
+    model: str, treebanks: Mapping[str, Sequence[Path]], settings: Settings
 ) -> int | None:
     """The documents that all can read; None where texts are not parallel."""
     name, revision = where(model, settings.revision)
-    opened = backend.open(name, **replace(settings, revision=revision).loading())
+    opened = InProcess().open(name, **replace(settings, revision=revision).loading())
     return shared_documents(treebanks, opened.tokenizer, settings, opened.longest_window)
 
 
