@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 def results_of_processes(
     function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Call a function in several processes of this machine; yield the results in order.
 
     Raises:
@@ -50,7 +50,7 @@ def _start(threads: int) -> None:
 
 def results_of_cluster(
     function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int, address: str
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Call a function in processes of a running Ray cluster; yield the results in order.
 
     The processes start in the current folder, which all machines of the cluster must share.

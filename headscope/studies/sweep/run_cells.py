@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -111,7 +111,7 @@ def run_cells(
     return done
 
 
-def _in_turn(spec: Spec, cells: Sequence[Cell], steps: RunSteps) -> Iterator[Cell]:
+def _in_turn(spec: Spec, cells: Sequence[Cell], steps: RunSteps) -> Generator[Cell, None, None]:
     backend = InProcess()
     for number, cell in enumerate(cells):
         yield _run(spec, cell, backend, progress=steps.of(number))
