@@ -39,6 +39,8 @@ class Cuts:
     """Counts what cutting documents into windows cost, for the run's notes."""
 
     sentences_cut: int = 0
+    words: int = 0
+    """Words of the documents that were cut so far."""
     words_lost: int = 0
     """Words of which the tokenizer kept no character."""
     first: str = ""
@@ -72,6 +74,7 @@ def cut_windows(
     """
     document = tokenized.document
     first, last = _word_tokens(document, tokenized.offsets)
+    cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
     within = ~_dividing_marks(document)
     for window_number, (start, end) in enumerate(_ranges(tokenized, first, max_length - 1, cuts)):

@@ -45,6 +45,12 @@ EXCERPT = Stimulus(name="excerpt", title="excerpts of code", contested="natural"
 """Pieces of a file of code that were put together for their contested queries."""
 
 
+MOST_WORDS_LOST = 0.2
+"""Largest share of words without a token; text that has more is refused."""
+ENOUGH_WORDS = 1000
+"""Words by which that share is judged before the text ends."""
+
+
 class ReadLimits(TypedDict):
     """Limits of what is read of a text: tokens, to the end of a window, and documents."""
 
@@ -103,19 +109,23 @@ class TextWindows:
         """The windows, once.
 
         Raises:
-            CorpusError: with file and line, for a file that cannot be read.
+            CorpusError: with file and line, for a file that cannot be read; and for text of whose
+                words the tokenizer loses too many.
         """
         while self.tokens < self.max_tokens:
             window = next(self._stream, None)
             if window is None:
                 if not self.tokens and self._unread_files:
                     raise CorpusError(f"{self._unread_files[0]}; there is nothing else to read")
-                return
+                break
             if self.max_documents is not None and window.document >= self.max_documents:
-                return
+                break
+            if self._cuts.words >= ENOUGH_WORDS:
+                _check_lost_words(self._cuts)
             self.documents = max(self.documents, window.document + 1)
             self.tokens += len(window)
             yield window
+        _check_lost_words(self._cuts)
 
     def remaining(self) -> Iterator[Window]:
         """Windows behind the last one, for contested queries alone; they do not count here.
@@ -228,5 +238,21 @@ def _cut_notes(cuts: Cuts, skipped_mentions: int) -> list[str]:
             f"(first in {cuts.first_word})"
         )
     if cuts.words_lost:
-        notes.append(f"{cuts.words_lost} words of which the tokenizer keeps no character left out")
+        notes.append(f"{_lost_words(cuts)}, and these are left out")
     return notes
+
+
+def _check_lost_words(cuts: Cuts) -> None:
+    if cuts.words_lost > MOST_WORDS_LOST * cuts.words:
+        raise CorpusError(
+            f"{_lost_words(cuts)}, more than {MOST_WORDS_LOST:.0%}; take a model whose tokenizer "
+            "has the script of this text, or other text"
+        )
+
+
+def _lost_words(cuts: Cuts) -> str:
+    share = cuts.words_lost / cuts.words
+    return (
+        f"the tokenizer keeps no character of {cuts.words_lost:,} of {cuts.words:,} words "
+        f"({100 * share:.1f} %)"
+    )
