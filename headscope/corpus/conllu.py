@@ -53,9 +53,9 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
             builder.name = name or stem
         builder.add_sentence(parse_rows(path, rows, columns), comments)
         comments, first_comment = {}, 0
-    if first_comment:
+    if first_comment and not builder.words:
         raise CorpusError(f"{path}:{first_comment}: comments without a sentence below them")
-    yield from builder.end_document()
+    yield from builder.end_document(f"{path}:{first_comment}" if first_comment else "")
     if not builder.documents:
         raise CorpusError(f"{path}: no sentence in this file; expected CoNLL-U")
 
@@ -104,12 +104,19 @@ class _Builder:
         self.entities.end_sentence()
         self.sentences += 1
 
-    def end_document(self) -> Iterator[Document]:
+    def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
         if self.words and self.entities is not None:
             mentions = self.entities.finish(self.words)
             skipped = self.entities.discontinuous
-            text = "".join(self.text)
-            yield Document(self.name, text, tuple(self.words), mentions, skipped, source=self.path)
+            yield Document(
+                self.name,
+                "".join(self.text),
+                tuple(self.words),
+                mentions,
+                skipped,
+                source=self.path,
+                skipped_comments=skipped_comments,
+            )
             self.documents += 1
         self.text, self.length, self.space, self.sentences = [], 0, "", 0
         self.words, self.entities = [], None

@@ -83,6 +83,7 @@ class TextWindows:
         self.max_tokens = limits["max_tokens"]
         self._opened_files: list[Path] = []
         self._cuts, self._skipped_mentions = Cuts(), 0
+        self._skipped_comments: list[str] = []
         self._is_annotated = False
         """Whether any document so far is code, or has words with a part of speech or a tree."""
         self._unread_files: list[str] = []
@@ -144,6 +145,8 @@ class TextWindows:
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped_mentions += document.skipped_mentions
+        if document.skipped_comments:
+            self._skipped_comments.append(document.skipped_comments)
         self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
         number = self._number(document)
         rare: Iterator[Window] = iter(())
@@ -191,6 +194,7 @@ class TextWindows:
         return [
             *_cut_notes(self._cuts, self._skipped_mentions),
             *_unread_notes(self._unread_files),
+            *(f"{line}: comments without a sentence skipped" for line in self._skipped_comments),
             *foreign_notes(self.paths.values()),
             *([] if self._is_annotated or not self.documents else [NO_ANNOTATION]),
             *few_documents(self.documents),

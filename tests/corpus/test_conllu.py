@@ -7,6 +7,8 @@ import pytest
 
 from headscope import read_corpus
 from headscope.errors import CorpusError
+from headscope.stimuli.text import TextWindows
+from tests.helpers.prose import mini_tokenizer
 from tests.helpers.texts import SENTENCES
 
 
@@ -131,6 +133,16 @@ def test_files_with_byte_order_marks_can_be_put_together(tmp_path):
     text = sentences("# newdoc id = a")
     documents = read(tmp_path, "".join("\ufeff" + text.replace("= a", f"= {x}") for x in "ab"))
     assert [(d.name, d.text) for d in documents] == [("a", "Oh"), ("b", "Oh")]
+
+
+@pytest.mark.parametrize("end", ["# sent_id = 9\n", "# newdoc id = b\n# text = Oh\n\n# x\n\n"])
+def test_comments_at_the_end_of_a_treebank_are_skipped_with_a_note(tmp_path, end):
+    path = tmp_path / "file.conllu"
+    path.write_text(sentences("# newdoc id = a") + end)
+    assert [(d.name, d.text) for d in read_corpus(path)] == [("a", "Oh")]
+    windows = TextWindows([path], mini_tokenizer(), max_tokens=99, max_length=99, seed=0)
+    assert len(list(windows)) == 1
+    assert f"{path}:4: comments without a sentence skipped" in windows.notes
 
 
 # every comment and MISC attribute of Universal Dependencies that changes the text or its documents
