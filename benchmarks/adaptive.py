@@ -43,7 +43,7 @@ def main() -> None:
 
 def _looks(model: str, corpora: list[str]) -> dict[float, dict[str, Any]]:
     kept: list[tuple[float, Tally, ExpectedTagChanges]] = []
-    relations = relations_of()
+    relations = relations_of(["all"])
 
     def keep(self: StoppingRule, tally: Tally, look: int) -> dict[str, float]:
         if look >= len(self._shares):

@@ -23,7 +23,7 @@ from headscope.models.load import Model, load_model
 from headscope.relations import relations_of
 from headscope.settings import MAX_TOKENS
 
-RELATIONS = relations_of()
+RELATIONS = relations_of(["all"])
 
 
 def main() -> None:

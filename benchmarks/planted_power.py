@@ -70,7 +70,7 @@ def power(tokens: int, strength: float, encoder: bool, seed: int) -> dict[str, l
     """The relations that a perfect head was planted for, by the verdict on that head."""
     relations = [
         relation
-        for relation in relations_of(None, BIDIRECTIONAL if encoder else CAUSAL)
+        for relation in relations_of(["all"], BIDIRECTIONAL if encoder else CAUSAL)
         if relation.rule.taggable and relation.baseline is not None and relation.type != "lexical"
     ]
     windows = read_windows(tokens, encoder, relations, seed)

@@ -27,7 +27,7 @@ def halves(name: str, count: int = 56) -> None:
         dealt = (read.fitted, read.choosing, read.judging)
         parts = [tuple(w for w in part if w.document in every_second(part, half)) for part in dealt]
         lexicon = TokenFacts.of(parts[0], resting_tokens(model, parts[0]))
-        catalogue = Catalogue(lexicon, relations_of())
+        catalogue = Catalogue(lexicon, relations_of(["all"]))
         fitting = fitting_of(catalogue, Read(parts[0], parts[1], parts[2], (), ()), 8, 0)
         patterns = fit_rules(model, catalogue, fitting, lambda: None)
         found.append([head for layer in patterns.rules.values() for head in layer.heads])

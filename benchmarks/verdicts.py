@@ -88,7 +88,7 @@ def changes(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, pd.DataFrame
 
 def halves(run: Result) -> pd.DataFrame:
     """The tags of each half of the documents, where both decide."""
-    relations = [relation for relation in relations_of() if relation.id in run.rules]
+    relations = [relation for relation in relations_of(["all"]) if relation.id in run.rules]
     facts = run.info.get("simple_rules", {})
     if run.tally is None:
         raise SystemExit("these runs have no sums: classify --keep-sums")

@@ -225,6 +225,13 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(_name, _several(value)))
 
 
+def _head_types(value: Any) -> tuple[str, ...]:
+    names = _names(value.split(",") if isinstance(value, str) else value)
+    if not names:
+        raise ValueError
+    return tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",")))
+
+
 def _several(value: Any) -> Iterable[Any]:
     """A list or something like it, but no text, whose parts are letters."""
     if isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) != 1:
@@ -253,6 +260,7 @@ def _progress(value: Any) -> Any:
 TEXT = Kind("text", _text)
 NAME = Kind("a name", _name)
 NAMES = Kind("a list of names", _names)
+HEAD_TYPES = Kind("a head type or a list of them", _head_types)
 PATH = Kind("the path of a file or folder, as text or pathlib.Path", _path)
 PATHS = Kind("the path of a file or folder, or a list of them, as text or pathlib.Path", _paths)
 MODEL = Kind(
@@ -322,7 +330,7 @@ KINDS: Mapping[str, Kind] = {
     "source": maybe(MODEL),
     "bos": maybe(TEXT),
     "relation": NAME,
-    "types": maybe(NAMES),
+    "types": maybe(HEAD_TYPES),
     "corpus": maybe(PATHS),
     "pairs": maybe(PATHS),
     "path": PATH,

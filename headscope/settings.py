@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple, no_type_check
 
-from headscope.arguments import FLAG, NAME, NAMES, Kind, check, described, number, whole
+from headscope.arguments import FLAG, HEAD_TYPES, NAME, Kind, check, described, number, whole
 from headscope.errors import ArgumentError
 
 
@@ -39,16 +39,6 @@ BY_QUICK: dict[str, tuple[Any, Any]] = {
     "built": (True, False),
 }
 """Settings whose default is another in a quick run: that of a full run, and that of a quick one."""
-
-
-def _types(value: Any) -> tuple[str, ...]:
-    names = NAMES.plain(value.split(",") if isinstance(value, str) else value)
-    if not names:
-        raise ValueError
-    return tuple(dict.fromkeys(part.strip() for name in names for part in name.split(",")))
-
-
-TYPES = Kind("a head type or a list of them", _types)
 
 
 def _option(
@@ -82,8 +72,9 @@ class Settings:
 
     types: Sequence[str] | None = _option(
         None,
-        TYPES,
-        "Head types to score, separated by commas; all by default.",
+        HEAD_TYPES,
+        "Head types to score, separated by commas, or all. The default leaves out semantic, code, "
+        "retrieval and concept-induction.",
         _READ,
     )
     quick: bool = _option(

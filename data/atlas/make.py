@@ -1,4 +1,4 @@
-"""Measure models at the default settings and pack their results as atlases.
+"""Measure all head types of models and pack the results as atlases.
 
     make atlas                                                  # those that ship, into data/atlas
     python data/atlas/make.py gpt2 EleutherAI/pythia-1.4b --out atlases --gallery site
@@ -41,7 +41,10 @@ def main() -> None:
     check_site(arguments.out, overwrite=True, site=ATLASES)  # before minutes of work
     # so that another processor gives the same numbers
     settings = hs.Settings(
-        max_tokens=arguments.max_tokens, device=arguments.device, dtype="float32"
+        types="all",
+        max_tokens=arguments.max_tokens,
+        device=arguments.device,
+        dtype="float32",
     )
     runs, refusals = [], []
     for model in arguments.models:

@@ -45,11 +45,13 @@ def models_or_runs(incomplete: str) -> list[str]:
 
 
 def types(incomplete: str) -> list[str]:
-    """Head types; after a comma another one."""
+    """Head types or `all`; after a comma another type."""
     before, comma, last = incomplete.rpartition(",")
     from headscope.relations import head_types
+    from headscope.relations.types import ALL
 
-    return [before + comma + name for name in head_types() if name.startswith(last)]
+    names = [*head_types(), *(() if comma else (ALL,))]
+    return [before + comma + name for name in names if name.startswith(last)]
 
 
 def _atlases(incomplete: str) -> list[str]:

@@ -133,7 +133,8 @@ def _print_legs(run: Path, type: str | None, format: Format) -> None:
 NOT_ASKED = ("quick", "writes", "examples", "keep_sums", "keep_every")
 """Settings that `why` does not take: it reads as a quick run does, and writes nothing."""
 _QUICK_HELP = {
-    "types": "Head types to ask, separated by commas; those of classify --quick by default.",
+    "types": "Head types to ask, separated by commas, or all. The default is that of classify "
+    "--quick.",
     "max_tokens": f"Tokens of text to read, about; {QUICK_TOKENS:,} by default.",
     "built": "Ask sentences made for it too where a text hardly tells a relation from a simple "
     "rule; they are English. Off.",

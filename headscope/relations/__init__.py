@@ -25,7 +25,7 @@ from headscope.relations import (
 )
 from headscope.relations.contested import is_part
 from headscope.relations.relation import Relation
-from headscope.relations.types import HeadType
+from headscope.relations.types import ALL, HeadType
 from headscope.stimuli import FOR_RELATIONS
 from headscope.stimuli.text import EXCERPT
 
@@ -117,10 +117,10 @@ def relations_of(
     quick: bool = False,
     in_chat: bool = False,
 ) -> list[Relation]:
-    """The relations of these head types; when None, of all but those asked on request alone.
+    """The relations of these head types.
 
     Args:
-        types: names of head types.
+        types: names of head types, as in `check_types`.
         attention_kind: of the heads that are asked.
         quick: those in `QUICK` alone, where no types are named.
         in_chat: those about a chat template too.
@@ -128,15 +128,9 @@ def relations_of(
     Raises:
         ChoiceError: there is no such type.
     """
-    known = check_types(types)
-    types_asked_for = [
-        head_type
-        for head_type in known.values()
-        if (not head_type.on_request if types is None else head_type.name in types)
-    ]
     return [
         relation
-        for head_type in types_asked_for
+        for head_type in check_types(types).values()
         for relation in (
             *head_type.relations_of(attention_kind),
             *(head_type.chat_relations if in_chat else ()),
@@ -146,16 +140,26 @@ def relations_of(
 
 
 def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
-    """All head types by name, if these are some of them.
+    """The head types of these names, in the order of the table.
+
+    Args:
+        types: names of head types; `all` names every type, None every type not on request.
 
     Raises:
         ChoiceError: there is no such type.
+
+    >>> [*check_types(["syntactic", "sink"])]
+    ['sink', 'syntactic']
+    >>> "code" in check_types(None), "code" in check_types(["all"])
+    (False, True)
     """
     known = head_types()
-    for name in types or ():
-        if name not in known:
-            raise ChoiceError("head type", name, known)
-    return known
+    if types is None:
+        return {name: head_type for name, head_type in known.items() if not head_type.on_request}
+    for name in types:
+        if name not in known and name != ALL:
+            raise ChoiceError("head type", name, [*known, ALL])
+    return {name: head_type for name, head_type in known.items() if {name, ALL} & {*types}}
 
 
 def check_relations(relations: Sequence[Relation]) -> Sequence[Relation]:

@@ -63,5 +63,6 @@ TYPE = HeadType(
     "called, a parameter, an opening bracket, the line that opened a block, the object of an "
     "attribute, an import, the def of a return",
     rivals="same query, other candidates of the same kind nearer and farther; the nearest of them",
+    on_request=True,
     behaviour="text",
 )

@@ -131,5 +131,6 @@ TYPE = HeadType(
     "this one before",
     rivals="same query, the ends of the words around it; the other tokens of it or right "
     "behind it; the token so far behind the earlier copy as most words end",
+    on_request=True,
     behaviour=WORDS.name,
 )

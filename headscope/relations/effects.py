@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from headscope.corpus.window import Window
+from headscope.relations import head_types
 from headscope.relations.effect import (
     ELSEWHERE,
     Effect,
@@ -22,6 +23,7 @@ from headscope.relations.effect import (
 from headscope.relations.induction import follower_of_earlier_same, in_second_copy
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import EffectRule, Relation
+from headscope.relations.types import ALL
 from headscope.stimuli.prompts import PROMPTS
 
 NEXT = 4
@@ -300,12 +302,18 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
     """The effects that a run measures beside its relations.
 
     Args:
-        types: the head types that were asked for; all effects when None, else those of these types.
-        relations: what the run scores; effects that need other text than these are left out.
+        types: the head types that were asked for, as in `headscope.relations.check_types`.
+        relations: what the run scores. Effects that need other text are left out, and so are those
+            of a type on request without relations among them.
     """
+    measured = {relation.type for relation in relations}
+    left_out = {name for name, kind in head_types().items() if kind.on_request} - measured
+    named = None if types is None or ALL in types else types
     stimuli = {PROMPTS.name, *(stimulus for relation in relations for stimulus in relation.stimuli)}
     return [
         effect
         for effect in EFFECTS
-        if (types is None or effect.type in types) and set(effect.stimuli) <= stimuli
+        if effect.type not in left_out
+        and (named is None or effect.type in named)
+        and set(effect.stimuli) <= stimuli
     ]

@@ -74,5 +74,6 @@ TYPE = HeadType(
     "not lead there",
     rivals="same query, all else that the text says of people; what is said of that person or "
     "of that property alone; the nearest value of the property",
+    on_request=True,
     behaviour=FACTS.name,
 )

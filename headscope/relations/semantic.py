@@ -153,5 +153,6 @@ TYPE = HeadType(
     relations=tuple(RELATIONS),
     looks_at="an earlier synonym, antonym, kind, co-member, part or whole",
     rivals="same query, unrelated words of the same class nearer and farther; the nearest of them",
+    on_request=True,
     behaviour="pairs",
 )

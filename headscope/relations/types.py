@@ -20,6 +20,8 @@ from headscope.stimuli import FOR_RELATIONS
 
 BEHAVIOURS = (*FOR_RELATIONS, "agreement", "pronoun")
 """What a type may predict: tokens of a stimulus, or which of two sentences is grammatical."""
+ALL = "all"
+"""Names every head type where types are chosen."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
@@ -29,8 +31,8 @@ class HeadType:
     """One kind of head, as tables, pictures, reports and studies know it.
 
     Raises:
-        HeadscopeError: a name that is no lower-case word, a colour that is not like `#0072b2`, or
-            a relation of another type.
+        HeadscopeError: a name that is no lower-case word or is `all`, a colour that is not like
+            `#0072b2`, or a relation of another type.
         ChoiceError: there is no such behaviour.
 
     >>> HeadType(name="words", letter="W", relations=()).colour
@@ -58,15 +60,15 @@ class HeadType:
     functional: bool = True
     """False for a resting place: no head is of this type first that does anything else."""
     on_request: bool = False
-    """True where it is asked only by its name, as in `--types code`, and no default run reads its
-    texts."""
+    """True for a type that only runs with `--types all` or its name measure. Other runs do not read
+    its stimuli."""
     behaviour: str = "text"
     """What breaks when its heads are silenced: `repeat` (repeated random tokens), `agreement` (of a
     verb over an attractor), `pronoun` (that agrees), or the prediction at its relations' queries
     in another stimulus, such as natural `text`."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name) or self.name == "unclassified":
+        if not _NAME.fullmatch(self.name) or self.name in ("unclassified", ALL):
             raise HeadscopeError(
                 f"a head type called {self.name!r:.60}; a name is a lower-case word, e.g. words"
             )

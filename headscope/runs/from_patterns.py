@@ -38,7 +38,7 @@ def score_patterns(
     windows: Any,
     tokens: Any = None,
     *,
-    types: Sequence[str] | None = None,
+    types: str | Sequence[str] | None = None,
     relations: Sequence[Relation] | None = None,
     name: str = "patterns",
     seed: int = 0,
@@ -60,7 +60,7 @@ def score_patterns(
         tokens: the tokens of each document as text, the first of them the beginning-of-text token
             or whatever else stands at position 0; the others spell its text. Bare tokens of the
             form `[bos, r, r]` count as repeated random tokens.
-        types: head types to score, all when None.
+        types: head types to score, or `all`; None leaves out those on request.
         relations: the relations to score instead of the table's.
         name: what the run calls this model.
         seed: seeds control draws and the bootstrap.

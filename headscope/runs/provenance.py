@@ -12,8 +12,9 @@ from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.shipped import corpus_title, named_corpora, shipped_corpora
 from headscope.models.batching import batch_tokens_on
 from headscope.models.locate import title_of
-from headscope.relations import head_types, relations_of
+from headscope.relations import check_types, head_types, relations_of
 from headscope.relations.relation import Relation
+from headscope.relations.types import ALL
 from headscope.runs.recorded_paths import name_of, places_of
 from headscope.runs.run_json import ATTENTION_LAYERS
 from headscope.settings import MAX_TOKENS, Settings
@@ -83,16 +84,18 @@ def _command(
         for path in corpora:
             words += ["--corpus", names.get(Path(path)) or name_of(str(path))]
     types = tuple(dict.fromkeys(relation.type for relation in relations))
-    every = tuple(head_types())
-    all_asked = tuple(
-        name
-        for name, head_type in head_types().items()
-        if not head_type.on_request and head_type.relations_of(model.attention_kind)
-    )
     is_preset = settings.quick and settings.types is None
-    known = set(types) <= set(every) and types != all_asked and not is_preset
-    explicit = replace(settings, types=types if known else None)
-    return shlex.join([*words, *explicit.words()])
+    if is_preset or not set(types) <= set(head_types()) or types == _measurable(None, model):
+        asked = None
+    else:
+        asked = (ALL,) if types == _measurable([ALL], model) else types
+    return shlex.join([*words, *replace(settings, types=asked).words()])
+
+
+def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
+    """The head types among these that have relations for a model's heads."""
+    chosen = check_types(types).items()
+    return tuple(name for name, kind in chosen if kind.relations_of(model.attention_kind))
 
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:

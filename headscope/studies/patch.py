@@ -34,6 +34,7 @@ from headscope.models.model_kinds import refuse_encoder
 from headscope.models.rerun import CleanRun, Rerunner, TokenRows
 from headscope.relations import relations_of
 from headscope.relations.relation import targets_of
+from headscope.relations.types import ALL
 from headscope.runs.listing import Head, selected_heads
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
@@ -269,7 +270,7 @@ def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, i
     rows = run.evidence[run.evidence["tagged"].astype(bool)]
     rows = rows[(rows["layer"] == head[0]) & (rows["head"] == head[1])]
     cells: dict[tuple[int, int], list[str]] = {}
-    for relation in relations_of():
+    for relation in relations_of([ALL]):
         if relation.type in set(rows["type"]) and TEXT_STIMULUS.name in relation.stimuli:
             targets = targets_of(relation, window)
             for cell in zip(targets.query.tolist(), targets.key.tolist(), strict=True):

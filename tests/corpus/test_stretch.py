@@ -30,7 +30,7 @@ def test_a_stretch_holds_whole_sentences_and_one_before(windows):
 
 
 def test_what_is_true_of_a_stretch_is_true_of_its_window(windows):
-    asked = [r for r in relations_of() if r.type in ("syntactic", "coreference")]
+    asked = [r for r in relations_of(["all"]) if r.type in ("syntactic", "coreference")]
     seen = 0
     for window in windows:
         stop = int(window.words.last[window.words.sentence == window.words.sentence[0] + 2][-1])

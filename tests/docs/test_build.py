@@ -54,11 +54,11 @@ def test_the_page_on_relations_has_every_relation_with_its_floor(built):
         (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of([*hs.head_types()])
     )
     every |= dict.fromkeys(
-        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(None, BIDIRECTIONAL)
+        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(["all"], BIDIRECTIONAL)
     )
     # and what is asked in a chat behind that
     every |= dict.fromkeys(
-        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(in_chat=True)
+        (r.type, r.name, f"{r.rule.floor:g}") for r in relations_of(["all"], in_chat=True)
     )
     types = list(dict.fromkeys(kind for kind, *_ in every))
     expected = [row[1:] for row in sorted(every, key=lambda row: types.index(row[0]))]

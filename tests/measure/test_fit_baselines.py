@@ -15,7 +15,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.stimuli.text import TextWindows
 
-OBJECT = [relation for relation in relations_of() if relation.id == "syntactic/obj:dep>head"]
+OBJECT = [relation for relation in relations_of(["all"]) if relation.id == "syntactic/obj:dep>head"]
 
 
 def window(number: int, *, far: bool, stimulus: str = "text") -> Window:

@@ -163,7 +163,7 @@ def test_every_stimulus_beside_text_that_a_relation_is_read_on_has_pictures():
     from headscope.relations import relations_of
     from headscope.stimuli.text import EXCERPT
 
-    read = {name for relation in relations_of() for name in relation.stimuli}
+    read = {name for relation in relations_of(["all"]) for name in relation.stimuli}
     assert read - {EXCERPT.name} == set(PICTURE_TITLES)
 
 

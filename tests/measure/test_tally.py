@@ -23,7 +23,7 @@ from headscope.relations.delimiter import kinds_of
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 
-RELATIONS = relations_of()
+RELATIONS = relations_of(["all"])
 INDEX = {relation.id: i for i, relation in enumerate(RELATIONS)}
 with (data_folder() / "word_pairs.csv").open(encoding="utf-8", newline="") as rows:
     PAIRS = {

@@ -109,7 +109,7 @@ def test_no_relation_but_its_own_asks_about_the_template(windows):
     asked = dict.fromkeys(OWN, 0)
     message = 0
     for window in windows:
-        for relation in relations_of(in_chat=True):
+        for relation in relations_of(["all"], in_chat=True):
             cells = find(relation, window, [0])
             if cells is None:
                 continue
@@ -127,16 +127,18 @@ def test_no_relation_but_its_own_asks_about_the_template(windows):
 
 
 def test_without_the_template_nothing_is_asked_about_it(words, documents):
-    assert {relation.id for relation in relations_of()}.isdisjoint(OWN)
+    assert {relation.id for relation in relations_of(["all"])}.isdisjoint(OWN)
     (window,) = cut_document(documents[0], Tokenizer(words, name="m"), "text", 9999, number=0)
     assert window.begins == 1
-    assert [r.id for r in relations_of(in_chat=True) if r.id in OWN and find(r, window, [0])] == []
+    assert [
+        r.id for r in relations_of(["all"], in_chat=True) if r.id in OWN and find(r, window, [0])
+    ] == []
 
 
 def test_heads_that_look_at_the_template_score_by_what_they_look_at(windows):
     """One that rests on its tokens evenly, one that knows its marks, one that looks at no mark."""
     rests, marks, previous = {}, {}, {}
-    for relation in (r for r in relations_of(in_chat=True) if r.id in OWN):
+    for relation in (r for r in relations_of(["all"], in_chat=True) if r.id in OWN):
         for scores in (rests, marks, previous):
             scores[relation.id] = []
         for window in windows:

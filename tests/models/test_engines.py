@@ -26,7 +26,7 @@ from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.text import TextWindows
 from tests.helpers.models import own_code
 
-RELATIONS = relations_of()
+RELATIONS = relations_of(["all"])
 
 
 @pytest.fixture(scope="module")

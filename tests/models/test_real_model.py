@@ -75,7 +75,7 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     from headscope.stimuli.text import TextWindows
     from headscope.stimuli.word_pairs import pair_windows
 
-    model, relations = load_model(smollm2), relations_of()
+    model, relations = load_model(smollm2), relations_of(["all"])
     text = TextWindows([prose], model.tokenizer, max_tokens=3000, max_length=256, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     repeats = repeat_windows(vocabulary, model.tokenizer, max_length=256, seed=0)

@@ -32,7 +32,7 @@ from tests.oracles.window_features import (
     WindowFeatures,
 )
 
-BROAD = tuple(r.id for r in relations_of(None, BIDIRECTIONAL) if r.rule.broad)
+BROAD = tuple(r.id for r in relations_of(["all"], BIDIRECTIONAL) if r.rule.broad)
 TRUE_OF_ALL = ("delimiter/first-token", "sink/*", *BROAD)
 """Resting somewhere is no claim about what a head does, nor is what kind of key gets its attention:
 true of any head of which it was measured."""

@@ -103,7 +103,9 @@ def random_tags(
         with tempfile.TemporaryDirectory() as folder:
             fresh = save_random(model, Path(folder) / "model", seed=seed)
             settings: dict[str, Any] = {"max_tokens": max_tokens, "max_length": MAX_LENGTH}
-            run = classify(str(fresh), corpus, examples=False, writes=writes, **settings)
+            run = classify(
+                str(fresh), corpus, types="all", examples=False, writes=writes, **settings
+            )
         table = run.effects if writes else run.evidence
         assert table is not None
         tagged = table[table["tagged"].astype(bool)]
@@ -150,7 +152,9 @@ def _classified(
         file.write_text(corpus, encoding="utf-8")
         for layout, noise in grid:
             model = save(layout, noise, Path(folder) / f"{layout}-{noise}")
-            run = classify(str(model), file, progress=False, examples=False, **settings)
+            run = classify(
+                str(model), file, types="all", progress=False, examples=False, **settings
+            )
             rows += [{"layout": layout, "noise": noise, **row} for row in score(run)]
     return pd.DataFrame(rows)
 

@@ -44,7 +44,7 @@ def score_known_heads(kind: AttentionKind = CAUSAL) -> tuple[pd.DataFrame, pd.Da
         `BenchmarkHeads.table` and `BenchmarkHeads.judged`.
     """
     windows = _windows(kind)
-    readers = oracles(windows, _testable(windows, relations_of(None, kind)))
+    readers = oracles(windows, _testable(windows, relations_of(["all"], kind)))
     heads = BenchmarkHeads(heuristics(windows, kind), readers)
     run = score_patterns(heads, windows)
     return heads.table(run), heads.judged(run)

@@ -20,7 +20,7 @@ from tests.oracles.baseline_heads import Heuristic, heuristics
 from tests.oracles.known_heads import BenchmarkHeads, summary
 from tests.oracles.window_features import WindowFeatures
 
-EVERY = {relation.id for relation in relations_of()}
+EVERY = {relation.id for relation in relations_of(["all"])}
 
 
 @cache

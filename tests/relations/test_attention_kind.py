@@ -62,8 +62,8 @@ def test_only_causal_attention_predicts_the_next_token():
 
 def test_a_kind_of_ones_own_is_asked_what_causal_heads_are_and_sees_all_pairs():
     windows = hs.windows("gold", load_tokenizer("mini", mini_folder()), max_tokens=1_500)
-    relations = relations_of(None, BLOCKS)
-    assert relations == relations_of()
+    relations = relations_of(["all"], BLOCKS)
+    assert relations == relations_of(["all"])
     ahead = 0
     for number, window in enumerate(replace(each, attention_kind=BLOCKS) for each in windows):
         row_end = BLOCKS.row_end(np.arange(len(window)), len(window))

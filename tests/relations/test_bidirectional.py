@@ -92,7 +92,7 @@ def test_dependencies_count_on_both_sides_and_in_both_directions(window):
     assert len(causal) == 0
 
 
-@pytest.mark.parametrize("relation", relations_of(None, BIDIRECTIONAL), ids=lambda r: r.id)
+@pytest.mark.parametrize("relation", relations_of(["all"], BIDIRECTIONAL), ids=lambda r: r.id)
 def test_no_key_but_a_sink_is_a_special_token(relation, window):
     for seed in range(4):
         found = find(relation, window, [seed])
@@ -110,7 +110,7 @@ def test_no_key_but_a_sink_is_a_special_token(relation, window):
 
 
 def test_controls_come_from_both_sides(window):
-    named = {r.id: r for r in relations_of(None, BIDIRECTIONAL)}
+    named = {r.id: r for r in relations_of(["all"], BIDIRECTIONAL)}
     for name in ("positional/offset+1", "positional/offset-1", "delimiter/punctuation"):
         sides = set()
         for seed in range(20):

@@ -24,7 +24,7 @@ from tests.relations.examples import (
     TOM_TOKENS,
 )
 
-RELATIONS = {relation.id: relation for relation in relations_of()}
+RELATIONS = {relation.id: relation for relation in relations_of(["all"])}
 
 
 def many(draw, window, targets, times: int = 200) -> set[tuple[int, int, int]]:

@@ -17,7 +17,7 @@ from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.relations.relation import targets_of
 
-RELATIONS = {r.id: r for r in relations_of(None, BIDIRECTIONAL)}
+RELATIONS = {r.id: r for r in relations_of(["all"], BIDIRECTIONAL)}
 Look = Callable[[Window], dict[int, list[int]]]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import headscope as hs
 from headscope import relations
-from headscope.relations import relations_of, retrieval
+from headscope.relations import head_types, relations_of, retrieval
+from headscope.relations.effects import effects_of
 from headscope.relations.types import HeadType
 
 ASKED = HeadType(
@@ -26,6 +28,42 @@ def registered(monkeypatch):
 
 def test_a_default_run_does_not_measure_it():
     assert "asked" not in {relation.type for relation in relations_of()}
+
+
+def test_a_default_run_reads_no_stimulus_of_types_on_request(tmp_path):
+    default = hs.classify("mini", max_tokens=600, twin=False, examples=False)
+    of_default = {stimulus for relation in relations_of() for stimulus in relation.stimuli}
+    of_all = {stimulus for relation in relations_of(["all"]) for stimulus in relation.stimuli}
+    assert of_all - of_default >= {"pairs", "facts", "words"}
+    read = {
+        name for name, tokens in default.info["provenance"]["stimulus_tokens"].items() if tokens
+    }
+    assert {"text", "repeat"} <= read
+    assert not read & (of_all - of_default)
+    every = hs.classify("mini", types="all", max_tokens=600, twin=False, out=tmp_path / "all")
+    assert {"pairs", "facts", "words"} <= every.info["provenance"]["stimulus_tokens"].keys()
+    assert {"semantic", "retrieval", "concept-induction"} <= {*every.evidence["type"]}
+    assert "--types all" in every.info["command"]
+
+
+def test_default_effects_leave_out_types_on_request():
+    def types(asked: list[str] | None) -> set[str]:
+        return {effect.type for effect in effects_of(asked, relations_of(asked))}
+
+    assert types(["all"]) - types(None) == {"retrieval"}
+    assert types(["retrieval"]) == {"retrieval"}
+
+
+def test_all_is_no_name_of_a_type():
+    with pytest.raises(hs.HeadscopeError, match="'all'"):
+        replace(ASKED, name="all", relations=())
+
+
+def test_all_names_every_type_wherever_types_are_chosen():
+    pattern = np.tril(np.ones((1, 1, 9, 9))) / np.arange(1, 10)[:, None]
+    run = hs.score_patterns([pattern], None, [["<s>", *"abcdabcd"]], types="all")
+    assert {relation.type for relation in relations_of(["all"])} == {*head_types()}
+    assert {*run.info["types"]} == {*head_types()}
 
 
 def test_it_is_measured_by_name_beside_others():

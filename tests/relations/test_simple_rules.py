@@ -25,7 +25,7 @@ from headscope.relations.phrase_heuristics import PHRASE_RULES
 from tests.relations.examples import KEYS, KEYS_TEXT, REED_TEXT, REED_TOKENS
 
 OF_TWO = {form.format(name): name for name in CLASSES for form in FALLING_BACK}
-RELATIONS = {relation.id: relation for relation in relations_of()}
+RELATIONS = {relation.id: relation for relation in relations_of(["all"])}
 
 
 ANCHORS = {"adposition": "ADP", "conjunction": "CCONJ", "mark": "PUNCT"}

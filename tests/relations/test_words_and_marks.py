@@ -64,7 +64,7 @@ def tagged(text: str):
 
 
 def targets(name: str, window) -> dict[int, list[int]]:
-    (relation,) = (each for each in relations_of() if each.id == name)
+    (relation,) = (each for each in relations_of(["all"]) if each.id == name)
     found = relation.pairs(window)
     return {int(q): found.key[found.query == q].tolist() for q in found.queries}
 

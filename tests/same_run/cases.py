@@ -32,10 +32,14 @@ class Case(NamedTuple):
 
 RUN = ("*.csv", "run.json", "patterns/*.safetensors", "tally.safetensors")
 """Files of a run folder."""
+TYPES = (
+    "--types positional,sink,lexical,delimiter,induction,syntactic,coreference,"
+    "semantic,retrieval,code"
+)
 
 
 def _classify(name: str, words: str, needs: str | None = None) -> Case:
-    command = f"classify {words} --keep-sums --out {name} --overwrite --quiet"
+    command = f"classify {words} {TYPES} --keep-sums --out {name} --overwrite --quiet"
     return Case(name, (command,), tuple(f"{name}/{file}" for file in RUN), needs)
 
 
@@ -57,7 +61,7 @@ CASES = (
     ),
     _study(
         "sweep",
-        "sweep run --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
+        f"sweep run {TYPES} --models mini --corpus gold --corpus controlled --max-tokens 2000 --out sweep "
         "--quiet",
         "sweep emergence sweep --out emergence.csv --overwrite",
         files=("sweep/sweep.csv", "emergence.csv", "sweep/*/evidence.csv"),

@@ -38,7 +38,7 @@ ORDER = {
     "delimiter": [("L0H4", "newline")],
     "sink": [("L0H3", "first-token"), ("L0H4", "first-token")],
 }
-RELATIONS = [relation for relation in relations_of() if relation.id in LIFTS]
+RELATIONS = [relation for relation in relations_of(["all"]) if relation.id in LIFTS]
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def test_what_is_read_before_the_text_has_the_queries_that_a_tag_asks_for(name, 
     row = STIMULI[name]
     windows = [each for each in row.build(config) if round_of(each) == 0]
     assert {window.document for window in windows} == set(range(row.before_text))
-    relations = [each for each in relations_of() if each.stimuli == (name,)]
+    relations = [each for each in relations_of(["all"]) if each.stimuli == (name,)]
     assert relations
     for relation in relations:
         queries = {

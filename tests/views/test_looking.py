@@ -45,7 +45,7 @@ def made(gpt2_folder, tmp_path_factory):
     model = load_model(str(gpt2_folder))
     relations = relations_of(TYPES)
     text, synthetic = windows_of(
-        model, relations_of(), [corpus], hs.Settings(max_tokens=2000, max_length=64)
+        model, relations_of(["all"]), [corpus], hs.Settings(max_tokens=2000, max_length=64)
     )
     windows = [*text, *synthetic]
     evidence = run.evidence.assign(tagged=False)

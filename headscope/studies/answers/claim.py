@@ -9,7 +9,7 @@ import pandas as pd
 
 from headscope.attention_kind import KINDS
 from headscope.errors import ChoiceError, RunError
-from headscope.relations import check_types, relations_of
+from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.statistics.conditions import QUERIES, Row, open_in_words
 from headscope.statistics.general_labels import distinct_tags, tag_names
@@ -48,7 +48,8 @@ class Claim:
         Raises:
             ChoiceError: it is none.
         """
-        check_types([self.type])
+        if self.type not in head_types():
+            raise ChoiceError("head type", self.type, head_types())
         if not self.relations:
             raise ChoiceError("relation", self.name, Claim(self.type).relations)
 

@@ -27,6 +27,7 @@ from headscope.models.null_model import check_null_model
 from headscope.models.stream import LayerAttention, stream_attention
 from headscope.relations import RELATIONS, relations_of
 from headscope.relations.relation import Relation
+from headscope.relations.types import ALL
 from headscope.runs.reopen_model import model_or_run, text_of
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, run_named
 from headscope.statistics.result import Result
@@ -121,9 +122,7 @@ def explain(
         types = _types(primary)
         read = read_split_windows(loaded, corpora, windows=windows, seed=options.get("seed", 0))
         lexicon = TokenFacts.of(read.fitted, resting_tokens(loaded, read.fitted))
-        catalogue = Catalogue(
-            lexicon, [*relations_of(attention_kind=loaded.attention_kind), *relations]
-        )
+        catalogue = Catalogue(lexicon, [*relations_of([ALL], loaded.attention_kind), *relations])
         fitting = fitting_of(catalogue, read, features, rank)
         wants_twin = options.get("twin", True)
         if wants_twin:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from headscope.arguments import NAMES, takes, whole
+from headscope.arguments import HEAD_TYPES, takes, whole
 from headscope.classification import classify
 from headscope.corpus.shipped import asked_corpora, corpus_title
 from headscope.errors import HeadscopeError
@@ -63,7 +63,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         WriteError: `out` is no .csv file, or is there already.
     """
 
-    @takes(every=whole(1), types=NAMES)
+    @takes(every=whole(1), types=HEAD_TYPES)
     def __init__(
         self,
         *,

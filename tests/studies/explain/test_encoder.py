@@ -58,7 +58,9 @@ def explanation(model, text):
 @pytest.fixture(scope="module")
 def table(model, text):
     windows = hs.windows(text, model.tokenizer, max_length=60, max_tokens=200)
-    catalogue = Catalogue(TokenFacts.of(windows), relations_of(attention_kind=BIDIRECTIONAL))
+    catalogue = Catalogue(
+        TokenFacts.of(windows), relations_of(["all"], attention_kind=BIDIRECTIONAL)
+    )
     rows = QueryTable.of(windows, 2)
     return Texts(rows, find_cells(catalogue, rows), len(rows), len(rows))
 

@@ -101,7 +101,9 @@ def test_attention_on_resting_tokens_is_sink_where_the_layer_rests_and_lexical_e
     windows, token
 ):
     tokens = frozenset({token})
-    catalogue = Catalogue(replace(TokenFacts.of(windows[:12]), resting={3: tokens}), relations_of())
+    catalogue = Catalogue(
+        replace(TokenFacts.of(windows[:12]), resting={3: tokens}), relations_of(["all"])
+    )
     rows = QueryTable.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
     packed = find_cells(catalogue, rows)

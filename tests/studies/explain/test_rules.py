@@ -24,7 +24,7 @@ from tests.helpers.prose import prose_windows
 def texts() -> Texts:
     """Half of the windows fit, a quarter choose, a quarter judge."""
     windows = [w for w in prose_windows(6_000) if len(w) > 40][:32]
-    catalogue = Catalogue(TokenFacts.of(windows[:16]), relations_of())
+    catalogue = Catalogue(TokenFacts.of(windows[:16]), relations_of(["all"]))
     rows = QueryTable.of(windows, 2)
     counts = np.bincount(rows.window.numpy())
     return Texts(rows, find_cells(catalogue, rows), int(counts[:16].sum()), int(counts[:24].sum()))

@@ -124,14 +124,12 @@ def _silent(*arguments: Any) -> None:
 
 
 def _check_types(types: Sequence[str]) -> None:
-    known = head_types()
-    check_types(types)
-    for name in types:
-        read = {head_type for relation in known[name].relations for head_type in relation.stimuli}
+    for name, chosen in check_types(types).items():
+        read = {stimulus for relation in chosen.relations for stimulus in relation.stimuli}
         if not read <= FREE:
             free = [
                 head_type.name
-                for head_type in known.values()
+                for head_type in head_types().values()
                 if head_type.relations
                 and {s for r in head_type.relations for s in r.stimuli} <= FREE
             ]
