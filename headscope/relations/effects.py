@@ -308,12 +308,11 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
     """
     measured = {relation.type for relation in relations}
     left_out = {name for name, kind in head_types().items() if kind.on_request} - measured
-    named = None if types is None or ALL in types else types
     stimuli = {PROMPTS.name, *(stimulus for relation in relations for stimulus in relation.stimuli)}
     return [
         effect
         for effect in EFFECTS
         if effect.type not in left_out
-        and (named is None or effect.type in named)
+        and (types is None or {effect.type, ALL} & {*types})
         and set(effect.stimuli) <= stimuli
     ]

@@ -21,7 +21,7 @@ SAME = ["n", "mass", "control", "lift", "chance", "hit_rate"]
 def printed(gpt2_folder, tmp_path_factory) -> dict[str, tuple[Path, str]]:
     """A quick and a full run of the same text, each with what it printed."""
     runs = {}
-    for name, words in (("quick", ["--quick"]), ("full", [])):
+    for name, words in (("quick", ["--quick"]), ("full", ["--types", "all"])):
         out = tmp_path_factory.mktemp("runs") / name
         done = headscope(
             *("classify", gpt2_folder, "--corpus", "gold", "--max-tokens", 1500, "--out", out),
@@ -75,10 +75,10 @@ def test_it_reads_no_twin_no_built_sentences_and_no_further_text(quick, full):
 
 def test_the_record_says_what_the_full_run_would_add(quick, full):
     added = quick.info["preliminary"]
-    missing = set(full.evidence["type"]) - set(quick.evidence["type"])
-    assert missing
-    for type_name in (*missing, "lexical"):
-        assert any(type_name in sentence for sentence in added)
+    on_request = set(full.evidence["type"]) - set(quick.evidence["type"])
+    assert "semantic" in on_request
+    assert not any(name in sentence for sentence in added for name in on_request)
+    assert "more relations of the type lexical" in added
     assert "40,000 tokens of text instead of 1,500" in added
     assert any("twin" in sentence for sentence in added)
     assert "preliminary" not in full.info
@@ -88,7 +88,7 @@ def test_the_record_says_what_the_full_run_would_add(quick, full):
 def test_the_terminal_marks_the_tags_and_ends_with_what_is_left(printed, quick):
     lines = printed["quick"][1].strip().splitlines()
     assert any(line.startswith("all tags are preliminary") for line in lines)
-    assert "preliminary (--quick): the full run would add the types " in printed["quick"][1]
+    assert "preliminary (--quick): the full run would add more relations of " in printed["quick"][1]
     end = " ".join(lines).partition("headscope why")[2]
     assert end.endswith(quick.info["preliminary"][-1])
     assert "preliminary" not in printed["full"][1]
