@@ -86,16 +86,16 @@ def _command(
     types = tuple(dict.fromkeys(relation.type for relation in relations))
     is_preset = settings.quick and settings.types is None
     if is_preset or not set(types) <= set(head_types()) or types == _measurable(None, model):
-        asked = None
+        command_types = None
     else:
-        asked = (ALL,) if types == _measurable([ALL], model) else types
-    return shlex.join([*words, *replace(settings, types=asked).words()])
+        command_types = (ALL,) if types == _measurable([ALL], model) else types
+    return shlex.join([*words, *replace(settings, types=command_types).words()])
 
 
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
     """The head types among these that have relations for a model's heads."""
-    chosen = check_types(types).items()
-    return tuple(name for name, kind in chosen if kind.relations_of(model.attention_kind))
+    kinds = check_types(types).items()
+    return tuple(name for name, kind in kinds if kind.relations_of(model.attention_kind))
 
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:

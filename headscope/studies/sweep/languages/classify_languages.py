@@ -124,8 +124,8 @@ def _silent(*arguments: Any) -> None:
 
 
 def _check_types(types: Sequence[str]) -> None:
-    for name, chosen in check_types(types).items():
-        read = {stimulus for relation in chosen.relations for stimulus in relation.stimuli}
+    for name, head_type in check_types(types).items():
+        read = {stimulus for relation in head_type.relations for stimulus in relation.stimuli}
         if not read <= FREE:
             free = [
                 head_type.name
