@@ -23,7 +23,7 @@ from headscope.relations.contested import NATURAL, part_name
 from headscope.relations.relation import Relation
 from headscope.run import Run
 from headscope.runs.listing import list_heads, write_heads
-from headscope.statistics.judge_heads import judge
+from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import RunInfo
 
 LAYERS, HEADS, RELATIONS = 32, 32, 300
@@ -52,7 +52,9 @@ def main() -> None:
     }  # fmt: skip
 
     def judged() -> Run:
-        return Run.of(judge(tally, relations, seed=0, info=RunInfo.from_json(info), twin=twin))
+        return Run.of(
+            weigh_run(tally, relations, seed=0, info=RunInfo.from_json(info), twin=twin).judge()
+        )
 
     run = judged()
     seconds = alternate(

@@ -61,17 +61,7 @@ def cut_windows(
     stimulus: str = "text",
     number: int = -1,
 ) -> Iterator[Window]:
-    """Windows of at most `max_length` tokens, the beginning-of-text token included.
-
-    Args:
-        tokenized: the document.
-        bos: the beginning-of-text token.
-        bos_string: its text.
-        max_length: tokens of the longest window.
-        cuts: where to count what was cut.
-        stimulus: see `Window.stimulus`.
-        number: see `Window.document`.
-    """
+    """Windows of at most `max_length` tokens, the beginning-of-text token included."""
     document = tokenized.document
     first, last = _word_tokens(document, tokenized.offsets)
     cuts.words += len(document.words)
@@ -97,7 +87,6 @@ def cut_windows(
 def _positions(
     first: Int[ndarray, " word"], last: Int[ndarray, " word"]
 ) -> Int[ndarray, " position"]:
-    """All positions of some words."""
     spans = [np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]
     return np.unique(np.concatenate(spans)) if spans else np.empty(0, np.int64)
 
@@ -136,7 +125,6 @@ def _ranges(
 
 
 def _last_in(places: Int[ndarray, " place"], after: int, upto: int) -> int | None:
-    """The largest place in (after, upto]."""
     inside = places[(places > after) & (places <= upto)]
     return int(inside.max()) if len(inside) else None
 

@@ -88,14 +88,7 @@ def arrow_table(
     first: Int[ndarray, " word"],
     last: Int[ndarray, " word"],
 ) -> ArrowTable:
-    """The arrows whose words lie in a window.
-
-    Args:
-        arrows: of the document.
-        starts: the first characters of the window's words, in order.
-        first: their first tokens.
-        last: their last tokens.
-    """
+    """The arrows whose words lie in a window."""
     row = {int(start): number for number, start in enumerate(starts)}
     cells: list[tuple[int, int, str, bool]] = []
     for arrow in arrows:

@@ -58,10 +58,6 @@ def by_language(
 ) -> dict[str, tuple[Path, ...]]:
     """The treebanks among some files and folders by their languages, in the order of the codes.
 
-    Args:
-        corpora: files and folders, read recursively.
-        only: the languages that are wanted; all when empty.
-
     Raises:
         CorpusError: a path is no corpus, a file's name says no language, or a language that is
             wanted is not there.

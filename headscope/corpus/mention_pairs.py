@@ -61,7 +61,6 @@ def _features(document: Document, mention: Mention) -> dict[str, str]:
 
 
 def _parsed(feats: str) -> dict[str, str]:
-    """`Number=Sing|Person=3` as a dict."""
     pairs = (part.partition("=") for part in feats.split("|"))
     return {name: value for name, _, value in pairs if value}
 

@@ -100,7 +100,6 @@ def _moved(word: Word, start: int, first: int, count: int, sentence: int) -> Wor
 
 
 def _within(mention: Mention, first: int, count: int) -> Mention:
-    """A mention by the words of a piece, as far as it lies there."""
     return replace(
         mention,
         first=max(mention.first - first, 0),

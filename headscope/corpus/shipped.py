@@ -110,10 +110,6 @@ def corpus_title(corpus: str | Path) -> str:
 def names_within(corpora: Sequence[str | Path], files: Sequence[Sequence[Path]]) -> dict[str, Path]:
     """The files of some corpora by their names within these, each another one.
 
-    Args:
-        corpora: files and folders.
-        files: the files of each.
-
     >>> list(names_within(["/home/ann/gum"], [[Path("/home/ann/gum/dev/a.conllu")]]))
     ['gum/dev/a.conllu']
     """

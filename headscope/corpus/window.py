@@ -283,11 +283,7 @@ class Window:
         return len(self.tokens)
 
     def keys_seen(self, query: _Positions) -> _Positions:
-        """Number of tokens that each query may attend to.
-
-        Args:
-            query: positions.
-        """
+        """Number of tokens that each query may attend to."""
         return self.attention_kind.row_end(query, len(self))
 
     def cut(self, length: int) -> Window:

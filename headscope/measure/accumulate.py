@@ -110,14 +110,7 @@ def read_batch(
     effect_reader: LogitEffectReader | None = None,
     patterns: WindowPatterns | None = None,
 ) -> BatchSums:
-    """Run a batch; nothing is added to any tally yet, as a run may break off at any layer.
-
-    Args:
-        model: the model to run.
-        prepared: the batch.
-        effect_reader: reads what its heads write, where a run measures effects.
-        patterns: keeps the patterns of the batch's only window.
-    """
+    """Run a batch; nothing is added to any tally yet, as a run may break off at any layer."""
     batch, selection = prepared.batch, prepared.selection
     requests, attention = prepared.requests, prepared.attention
     described = batch.profiled or prepared.pictured
@@ -219,16 +212,7 @@ def layer_sums(
     logarithms: bool,
     sinks: bool = False,
 ) -> LayerSums:
-    """One layer's rows on one batch, summed tile by tile; its profile is added to `profile`.
-
-    Args:
-        prepared: the batch.
-        profile: the sums of the heads' patterns so far, where the batch has a part in it.
-        layer: its number among the layers that are read.
-        rows: each of the batch's requests with the attention that it reads, in order.
-        logarithms: whether they are logarithms of probabilities.
-        sinks: whether a learned sink may have a share of them.
-    """
+    """One layer's rows on one batch, summed tile by tile; its profile is added to `profile`."""
     batch, selection, remaining = prepared.batch, prepared.selection, iter(rows)
     late = (
         (tile, values) for tile, (_, values) in zip(prepared.late_rows, remaining, strict=False)

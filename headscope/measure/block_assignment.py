@@ -80,8 +80,6 @@ def assign_blocks(windows: Sequence[Window]) -> tuple[Int[ndarray, " window"], d
 
 
 class _BlockAssigner:
-    """Deals chunks of text one after the other."""
-
     def __init__(self) -> None:
         self._windows: Counter[int] = Counter()
         """Windows so far of each document, as long as there are few."""

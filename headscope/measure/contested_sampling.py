@@ -34,8 +34,6 @@ Span = tuple[int, int]
 
 @dataclass(eq=False)
 class _Taking:
-    """The sentences that are taken of a window."""
-
     window: Window
     spans: set[Span] = field(default_factory=set)
     parts: list[Window] = field(default_factory=list)
@@ -54,12 +52,6 @@ def first_excerpts(
     budget: int,
 ) -> tuple[list[Window], Iterator[Window]]:
     """Excerpts until each relation has enough queries to choose its simple rule by.
-
-    Args:
-        relations: those that excerpts are put together for.
-        windows: what is read in any case; without annotated code nothing is taken.
-        remaining_text: what to choose from.
-        budget: tokens that may be taken.
 
     Returns:
         The excerpts, and what is left of `remaining_text`.
@@ -95,13 +87,6 @@ def take_contested(
 
     First those of relations that have too few to be decided, then those of relations that would be
     surer with more; see `GOALS`.
-
-    Args:
-        relations: the relations that lack some.
-        counts: how many contested queries each has so far, by its name.
-        heuristics: the baselines to beat, likewise.
-        windows: what to choose from; they are looked at as long as anything is wanted.
-        budget: tokens that may be taken.
     """
     queries = Counter({relation.id: int(counts[relation.id]) for relation in relations})
     takings: list[_Taking] = []
@@ -188,10 +173,6 @@ def stretches(window: Window, spans: Iterable[Span]) -> Iterator[Window]:
     """The whole sentences that cover each span, and one before; those that meet are one stretch.
 
     Each begins with the beginning-of-text token, and ends with what closes the window.
-
-    Args:
-        window: natural text.
-        spans: first and last position, both included, in any order.
     """
     sentence = window.sentence_of_token
     for number, (first, last) in enumerate(_sentences(window, spans)):
@@ -201,7 +182,6 @@ def stretches(window: Window, spans: Iterable[Span]) -> Iterator[Window]:
 
 
 def _sentences(window: Window, spans: Iterable[Span]) -> list[Span]:
-    """First and last sentence of each stretch of `stretches`."""
     sentence = window.sentence_of_token
     runs: list[Span] = []
     for first, last in sorted(

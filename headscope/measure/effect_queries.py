@@ -192,8 +192,6 @@ class EffectRows:
 
 
 class _NamedTokens(NamedTuple):
-    """Tokens that an effect names in a window."""
-
     effect: Effect
     block: int
     start: int

@@ -145,16 +145,7 @@ def _cells(
     length: int,
     positions: dict[int, ndarray],
 ) -> Iterator[Cells[int]]:
-    """The row of the chosen query and then what is shown; at once where there is no query.
-
-    Args:
-        reading: where it is read.
-        choice: what was chosen.
-        number: its number.
-        first: the flat place of the window's first row, in rows of `length` keys.
-        length: of the batch.
-        positions: by number, those that are shown; this one's are added when they are known.
-    """
+    """The row of the chosen query and then what is shown; at once where there is no query."""
 
     def square(row: ndarray | None) -> ndarray:
         shown_positions = positions[number] = _excerpt_positions(reading, choice, row)
@@ -172,7 +163,6 @@ def _cells(
 def _excerpt_positions(
     reading: Reading, choice: ExampleQuery, row: ndarray | None
 ) -> Int[ndarray, " shown"]:
-    """The positions of the window that are shown."""
     length = len(reading.sample[choice.window])
     if row is None:
         return np.arange(min(BEGINNING, length))
@@ -188,7 +178,6 @@ def _targets(reading: Reading, choice: ExampleQuery) -> Int[ndarray, " target"]:
 def _example(
     reading: Reading, choice: ExampleQuery, positions: ndarray, *values_read: ndarray
 ) -> Example:
-    """An example from a row and a square of attention, or from the square alone."""
     row, values = values_read[0] if choice.query >= 0 else None, values_read[-1]
     window, targets = reading.sample[choice.window], _targets(reading, choice)
     target_rows = np.flatnonzero(np.isin(positions, targets))

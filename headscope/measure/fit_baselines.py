@@ -131,11 +131,7 @@ class FittedBaselines:
         return with_parts(relations, self.heuristics, in_built)
 
     def record(self, relations: Sequence[Relation]) -> dict[str, Any]:
-        """Fields of the run's record: the baselines, and the names of the sums beside relations.
-
-        Args:
-            relations: with their parts, and effects.
-        """
+        """Fields of the run's record: the baselines, and the names of the sums beside relations."""
         scored = {r.id for r in of_attention(relations) if not is_part(r.name)}
         parts = [name for name in sum_names(relations) if name not in scored]
         return {"simple_rules": self.facts, "parts": parts}
@@ -264,5 +260,4 @@ def _count(
 
 
 def _numbers(counts: dict[str, BaselineHits]) -> dict[str, int]:
-    """The queries of each relation."""
     return {name: int(count.queries.sum()) for name, count in counts.items()}

@@ -127,7 +127,6 @@ def _run(
 
 
 def _gives_vectors(model: Model) -> bool:
-    """True of the fused engine, where queries see no later keys."""
     return model.engine.name == "fused" and model.attention_kind is CAUSAL
 
 
@@ -280,11 +279,7 @@ class SamplePatterns:
     """
 
     def __init__(self, sample: Sequence[Window]) -> None:
-        """Before anything is read.
-
-        Args:
-            sample: windows; those of a stream change as it passes.
-        """
+        """Before anything is read."""
         self._sample = sample
         self._patterns: dict[int, WindowPatterns] = {}
 
@@ -293,12 +288,7 @@ class SamplePatterns:
         return is_read_alone(window) and any(one is window for one in self._sample)
 
     def begin(self, window: Window, per_cell: int) -> WindowPatterns | None:
-        """What keeps a window's patterns; None where it is not wanted or there is no room.
-
-        Args:
-            window: what is read next.
-            per_cell: heads of all layers.
-        """
+        """What keeps a window's patterns; None where it is not wanted or there is no room."""
         if not self.wants(window):
             return None
         windows = [one.window for one in self._patterns.values() if self.wants(one.window)]
@@ -345,12 +335,10 @@ def read_patterns(model: Model, window: Window) -> WindowPatterns:
 
 
 def _count(window: Window) -> int:
-    """Cells of one head's pattern."""
     return int(_row_ends(window).sum())
 
 
 def _cells(window: Window) -> tuple[Int[ndarray, " cell"], Int[ndarray, " cell"]]:
-    """Query and key of each cell, row after row."""
     row_ends = _row_ends(window)
     query = np.repeat(np.arange(len(window)), row_ends)
     return query, np.arange(len(query)) - np.repeat(np.cumsum(row_ends) - row_ends, row_ends)

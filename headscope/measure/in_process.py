@@ -54,7 +54,6 @@ class InProcess:
         return self._model
 
     def _read_part(self, model: Model) -> Model:
-        """The part of an opened model that is read: all of it."""
         return model
 
     def open(self, model: Any, **options: Any) -> Model:

@@ -37,7 +37,6 @@ class LogitEffectReader:
         self.directions = paths.directions(queries.tokens)
         self._strong: list[Tensor] = []
         self._key: list[Tensor] = []
-        self._rank: Tensor | None = None
         self._stream: Tensor | None = None
         self._selves: list[tuple[Tensor, Tensor | None]] = []
         self._named_values: list[tuple[Tensor, ...]] = []

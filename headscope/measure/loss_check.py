@@ -144,15 +144,7 @@ def check_loss(
     vocabulary: int,
     seed: int,
 ) -> tuple[dict[str, float | None] | None, list[str]]:
-    """`text_loss` of `run.json`, None where it is not known, and notes for the reader.
-
-    Args:
-        counts: of all tokens of the text.
-        windows: of the text, to draw from.
-        predict: gives the model's loss of each target.
-        vocabulary: tokens of the model.
-        seed: seeds the draw.
-    """
+    """`text_loss` of `run.json`, None where it is not known, and notes for the reader."""
     targets = draw_targets(windows, seed=seed)
     if not targets:
         return None, []
@@ -226,7 +218,6 @@ def _losses(
     places: Int[ndarray, " target"],
     expected: Int[ndarray, " target"],
 ) -> Float[ndarray, " target"]:
-    """The loss of the expected tokens, from the rows at some places."""
     rows = torch.from_numpy(places)
 
     def select_rows(_: nn.Module, states: tuple[Any, ...]) -> tuple[Any, ...]:

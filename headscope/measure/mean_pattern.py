@@ -31,14 +31,7 @@ def add_mean(
     first: int,
     pattern: Float[Tensor, "head query key"],
 ) -> None:
-    """Add the rows of a window's first `SIDE` queries to the sums.
-
-    Args:
-        profile: the sums.
-        layer: its place among those that are read.
-        first: position of the first row in the window.
-        pattern: attention of the rows on the window's keys from its beginning on.
-    """
+    """Add the rows of a window's first `SIDE` queries to the sums."""
     count = min(SIDE - first, pattern.shape[1])
     if count <= 0:
         return
@@ -143,14 +136,7 @@ def _picture_cells(row: int, window: Window) -> PictureCells:
 def stimulus_pictures(
     profile: Profile, numbers: Sequence[int], stimuli: Mapping[tuple[int, int], str]
 ) -> dict[tuple[int, int], Picture]:
-    """The pictures of heads on other stimuli than text, by layer and head.
-
-    Args:
-        profile: the sums.
-        numbers: of its layers in the model.
-        stimuli: by layer and head the stimulus that a head is drawn on; what was not read, and
-            what is drawn on text, has no picture here.
-    """
+    """The pictures of heads on other stimuli than text, by layer and head."""
     rows = {number: row for row, number in enumerate(numbers)}
     patterns = {
         name: _divided(profile, profile.stimulus_mean[i], profile.stimulus_queries[i])

@@ -75,11 +75,6 @@ class BatchReader:
     ) -> BatchResult:
         """Run a batch; where it does not fit into memory, its halves.
 
-        Args:
-            step: the batch in its place.
-            prepared: the same with its cells.
-            sample_patterns: keeps the patterns of windows that are read by themselves.
-
         Raises:
             ModelError: a window does not fit into memory.
         """
@@ -119,14 +114,6 @@ def measure(
     batch_tokens: int,
 ) -> Tally:
     """Run a loaded model once over all windows and sum up what the relations ask about.
-
-    Args:
-        model: the model to run.
-        text: windows of natural text, one after the other; they need not fit into memory.
-        synthetic: windows of the other stimuli.
-        relations: the rows of the table to score.
-        seed: seeds the control draws.
-        batch_tokens: tokens of one forward pass; bounds memory.
 
     Raises:
         ModelError: a window does not fit into memory.

@@ -13,48 +13,14 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from headscope.corpus.window import Window
 from headscope.measure.gather import SamplePatterns
+from headscope.measure.progress import silent
+from headscope.measure.progress_steps import Clock, Count
 from headscope.measure.schedule import Choose, IsAlone, Step, round_of, rounds_of, split
 from headscope.measure.tally import ReadState, StoppedEarly, Tally
 from headscope.models.null_model import WindowSample
 from headscope.relations.contested import MATCHED, SELF, is_part, part_name
 from headscope.relations.relation import Relation
 from headscope.stimuli.text import TEXT
-
-
-@runtime_checkable
-class ReadListener(Protocol):
-    """Is called as a reading goes on, with tokens without padding."""
-
-    def of_model(self, tokens: int) -> None:
-        """The model has read so many more."""
-
-    def leaves_out(self, tokens: int) -> None:
-        """So many will not be read, as a stimulus has ended."""
-
-    def twin_begins(self, tokens: int) -> None:
-        """The model is done, and its twin is to read so many."""
-
-    def of_twin(self, tokens: int) -> None:
-        """The twin has read so many more."""
-
-
-class _NoListener:
-    """Does nothing when it is called."""
-
-    def of_model(self, tokens: int) -> None:
-        """Nothing is done with it."""
-
-    def leaves_out(self, tokens: int) -> None:
-        """Nothing is done with it."""
-
-    def twin_begins(self, tokens: int) -> None:
-        """Nothing is done with it."""
-
-    def of_twin(self, tokens: int) -> None:
-        """Nothing is done with it."""
-
-
-NO_LISTENER: ReadListener = _NoListener()
 
 
 @runtime_checkable
@@ -69,10 +35,6 @@ class EarlyStopping(Protocol):
         """The stimuli that are read no further, each with the tags that the rest would change.
 
         It must depend on nothing but the sums and the number: after a kill it is called again.
-
-        Args:
-            tally: the sums of all rounds so far.
-            number: of the round, counted from 0.
         """
 
 
@@ -93,7 +55,7 @@ class Plan:
     """The shuffled twin's; None where it is not asked for."""
     save_checkpoint: Callable[[], None] = lambda: None
     """Called when sums have been added."""
-    listener: ReadListener = NO_LISTENER
+    listener: Count = field(default_factory=lambda: Count(silent, 0, Clock()))
     stopping: EarlyStopping | None = None
     """None: all is read in one round."""
     patterns: SamplePatterns | None = None
@@ -146,13 +108,7 @@ ReadSteps = Callable[[Iterable[Step], bool], Iterable[BatchResult]]
 
 
 def read_plan(plan: Plan, read: ReadSteps, *, batch_tokens: int) -> None:
-    """Read what is not done yet, by the model and then by its twin.
-
-    Args:
-        plan: what to read; its sums are added to.
-        read: reads steps.
-        batch_tokens: tokens of one forward pass.
-    """
+    """Read what is not done yet, by the model and then by its twin."""
     sample = WindowSample(seed=plan.seed, stimuli=plan.twin_stimuli)
     share: Choose = sample if plan.twin is not None else lambda windows: set()
     shared: list[Step] = []

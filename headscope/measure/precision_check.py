@@ -74,13 +74,7 @@ def beginning(windows: Sequence[Window]) -> Iterator[Window]:
 
 
 def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionCheck:
-    """Choose by the same text's sums in both precisions.
-
-    Args:
-        wide: in single precision.
-        narrow: in half precision.
-        tokens: of the text.
-    """
+    """Choose by the same text's sums in both precisions."""
     queries = wide.queries.sum(0)
     known = queries >= FEWEST
     if not known.any():

@@ -30,13 +30,7 @@ SPREAD_FLOOR = 0.75
 
 
 def profiled_tiles(batch: Batch, tiles: Sequence[Tile], *, heads: int) -> list[Tile]:
-    """The rows that a profile is taken of; of a long window its first `LONG` tokens.
-
-    Args:
-        batch: its windows.
-        tiles: all of its rows, as they are read where no window is long.
-        heads: of a layer.
-    """
+    """The rows that a profile is taken of; of a long window its first `LONG` tokens."""
     if max(map(len, batch.windows)) <= LONG:
         return list(tiles) if batch.profiled else []
     step = max(1, ROW_CELLS // (heads * LONG))
@@ -154,7 +148,6 @@ def _by_key(
 def _absolute_distance(
     pattern: Float[Tensor, "head query key"], start: int
 ) -> Float[Tensor, "head query"]:
-    """Each query's mean distance from its keys, whichever side they are on."""
     queries = start + torch.arange(pattern.shape[1], device=pattern.device)
     keys = torch.arange(pattern.shape[2], device=pattern.device)
     return (pattern * (queries[:, None] - keys).abs()).sum(-1)
@@ -196,10 +189,6 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
 
     All are measured on up to 16 text windows, of long ones on their first 512 tokens; without text
     they are missing.
-
-    Args:
-        profile: the sums.
-        numbers: of its layers in the model.
     """
     index = [(layer, head) for layer in numbers for head in range(profile.entropy.shape[1])]
     table = pd.DataFrame(index, columns=["layer", "head"])

@@ -88,7 +88,6 @@ class ProgressBar:
             self.say(f"about {data_size(count)} will be written to {folder}")
 
     def _seconds_left(self, total: int) -> float | None:
-        """The time that the rest takes at the rate so far; None before that is known."""
         if self._start is None:
             return None
         begun, before = self._start

@@ -101,7 +101,6 @@ class Reading:
 def _cells_in(
     group: Sequence[int], cells_of: CellsOf[T], rows: Sequence[int], length: int
 ) -> Iterable[Cells[T]]:
-    """The cells of some windows of a group, by their numbers in the sample."""
     return cells_of([group[i] for i in rows], length)
 
 
@@ -132,11 +131,6 @@ def masses(
     """For each requested head and relation the mass of every query of the sample.
 
     Attention counts in half precision, as it is kept, wherever it comes from.
-
-    Args:
-        reading: of the sample.
-        requests: heads and relations.
-        source: the patterns, or the sample itself, which is read for them.
     """
     heads = reading.model.heads
 
@@ -169,7 +163,6 @@ def _in_order(parts: Sequence[Queries]) -> Queries:
 def _target_cells(
     targets: Sequence[Pairs], members: Sequence[int], heads: int, length: int
 ) -> _TargetCells:
-    """The targets of a relation in each window of a batch, put together."""
     row = np.repeat(np.arange(len(members)), [len(pairs) for pairs in targets])
     query, key, owner = (
         np.concatenate([getattr(pairs, name) for pairs in targets])
@@ -258,7 +251,6 @@ def _kinds(size: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _readable(reading: Reading, relation: int, window: int, query: int) -> bool:
-    """True where the query and its targets are text that a person can read."""
     strings = reading.sample[window].strings
     positions = [query, *target_keys(reading, relation, window, query).tolist()]
     texts = [strings[position].strip() for position in positions]

@@ -22,10 +22,6 @@ def readable(
     what is no text, or not what its suffix says, is found. Later documents are read when their
     turn comes.
 
-    Args:
-        corpus: files or folders, or names of what ships.
-        seed: of the order in which files are read.
-
     Raises:
         CorpusError: one of them cannot be read.
         ArgumentError: the seed is none.

@@ -64,12 +64,7 @@ class RunWindows:
         return self.text.tokens if self.text.tokens < BASELINE_TOKENS else self.text.max_tokens
 
     def most_tokens(self, stopped: Mapping[str, StoppedEarly], *, with_twin: bool) -> int:
-        """Tokens that a reading takes at most, the twin's share included.
-
-        Args:
-            stopped: stimuli that ended before it goes on.
-            with_twin: whether the twin reads too.
-        """
+        """Tokens that a reading takes at most, the twin's share included."""
         text = self.expected_tokens
         others = sum(len(window) for window in self.others if was_read(window, stopped))
         return text + others + (text // EVERY_TEXT + others // EVERY if with_twin else 0)
@@ -145,7 +140,6 @@ def _fit_baselines(
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:
-    """The next windows, up to a number of tokens."""
     while tokens > 0 and (window := next(windows, None)) is not None:
         tokens -= len(window)
         yield window

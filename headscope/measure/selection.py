@@ -156,7 +156,6 @@ def _reductions(
 
 
 def _split(owner: Int[ndarray, " cell"], count: int) -> list[ndarray]:
-    """The places of each owner's cells, in order."""
     order = np.argsort(owner, kind="stable")
     return np.split(order, np.searchsorted(owner[order], np.arange(1, count)))
 

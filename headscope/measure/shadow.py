@@ -96,16 +96,7 @@ def score_shadows(
     *,
     progress: OnProgress = silent,
 ) -> list[ShadowScore]:
-    """Scores of the shadows of some heads, in the order of the requests.
-
-    Args:
-        read: reads rows of attention.
-        text: what may be read again, and how much of it.
-        relations: the relations of the run.
-        requests: heads, each with a relation.
-        progress: called with the tokens that are read and fitted, and with all of them, which are
-            twice those that are read again.
-    """
+    """Scores of the shadows of some heads, in the order of the requests."""
     if not requests:
         return []
     questions = {number: relations[number] for number in {want.relation for want in requests}}
@@ -336,7 +327,6 @@ class ShadowRows:
     def _strongest(
         self, shadow: Float[ndarray, " cell"], rows: Int[ndarray, " query"]
     ) -> Int[ndarray, " query"]:
-        """The cell of the strongest word of each row."""
         strength = np.where(self.is_word, shadow, -1.0)
         maximum = np.maximum.reduceat(strength, self.starts)
         strongest = np.flatnonzero(strength == np.repeat(maximum, self.sizes))
@@ -386,7 +376,6 @@ def predict(
 
 
 def _asked_classes(window: Window, targets: Pairs) -> Iterator[int]:
-    """Parts of speech of the words at which a relation is asked."""
     if len(targets):
         surface = Surface(window, np.empty(0, np.int64))
         yield from np.unique(surface.upos[surface.item_of_token[targets.query]]).tolist()

@@ -56,11 +56,7 @@ def rows_of_patterns(
         [Sequence[Window]], Iterable[tuple[Float[Tensor, "layer head query key"], Window]]
     ],
 ) -> ReadRows:
-    """Reader of given patterns' rows.
-
-    Args:
-        patterns: gives the pattern of each window, in their order.
-    """
+    """Reader of given patterns' rows."""
 
     def read(
         windows: Sequence[Window], tokens: RowTokens, heads: Heads

@@ -121,13 +121,7 @@ class Tally:
 
     @classmethod
     def zeros(cls, relations: tuple[str, ...], layers: int | Sequence[int], heads: int) -> Tally:
-        """An empty tally.
-
-        Args:
-            relations: their full names.
-            layers: how many there are, or the numbers in the model of those that are read.
-            heads: of a layer.
-        """
+        """An empty tally."""
         numbers = tuple(range(layers) if isinstance(layers, int) else layers)
         layers = len(numbers)
         per_head, per_block = (layers, heads), (BLOCKS, len(relations))

@@ -73,12 +73,7 @@ def every_candidate(
 
 
 def as_one_word(controls: Pairs, length: int) -> Pairs:
-    """The controls of each query counted as one word, so that their masses are added up.
-
-    Args:
-        controls: of a window.
-        length: its tokens.
-    """
+    """The controls of each query counted as one word, so that their masses are added up."""
     words = np.bincount(controls.owner, weights=controls.share, minlength=length)
     return replace(controls, share=controls.share / words[controls.owner])
 

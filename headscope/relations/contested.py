@@ -102,13 +102,7 @@ def first_of_word(window: Window, last: Int[ndarray, " pair"]) -> Int[ndarray, "
 def with_parts(
     relations: Sequence[Relation], baselines: dict[str, ChosenBaseline], built: Iterable[str] = ()
 ) -> list[Relation]:
-    """The relations, and behind them the parts of each that are summed beside it.
-
-    Args:
-        relations: what is scored.
-        baselines: the rules to beat, by the relation's name.
-        built: relations that are asked in sentences made for the purpose too.
-    """
+    """The relations, and behind them the parts of each that are summed beside it."""
     built = set(built)
     parts = []
     for relation in relations:

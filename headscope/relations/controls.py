@@ -171,7 +171,6 @@ def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, "
 
 @lru_cache(maxsize=8)
 def _steps(words: WordTable) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndarray]]:
-    """The next and the previous word of each word's class, then of any."""
     _, code = np.unique(words.upos, return_inverse=True)
     return _neighbours(code), _neighbours(np.zeros_like(code))
 

@@ -152,13 +152,7 @@ def of_class(words: WordTable, name: str) -> Bool[ndarray, " word"]:
 
 
 def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[ndarray, " word"]]:
-    """What each rule about words picks at each word, in the order of `EARLIER`.
-
-    Args:
-        window: the text.
-        words: its words.
-        step: -1 where these go from the last to the first.
-    """
+    """What each rule about words picks at each word, in the order of `EARLIER`."""
     count = np.arange(len(words))
     for d in range(1, WORDS_BACK + 1):
         yield np.where(count >= d, count - d, -1)
@@ -194,7 +188,6 @@ def _by_word(window: Window, words: WordTable, step: int = 1) -> Iterator[Int[nd
 
 
 def _masks(words: WordTable) -> Bool[ndarray, "class word"]:
-    """Which words are of each of `CLASSES`."""
     table = np.array([[upos in members for upos in UPOS] + [False] for members in CLASSES.values()])
     return np.asarray(table[:, _codes(words)])
 
@@ -223,7 +216,6 @@ def _first_equal(values: ndarray) -> Int[ndarray, " word"]:
 
 
 def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
-    """The nearest earlier word of another class than the word's own."""
     before = np.arange(len(values)) - 1
     changed = np.ones(len(values), bool)
     changed[1:] = values[1:] != values[:-1]
@@ -233,7 +225,6 @@ def _nearest_other(values: ndarray) -> Int[ndarray, " word"]:
 
 
 def _after(mask: Bool[ndarray, " word"]) -> Int[ndarray, " word"]:
-    """The word after the nearest earlier one of a mask."""
     near = nearest(mask)
     following = near + 1
     return np.where((near >= 0) & (following < np.arange(len(mask))), following, -1)

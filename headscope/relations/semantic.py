@@ -114,7 +114,6 @@ def _related_rows(words: WordTable, name: str) -> tuple[ndarray, ndarray]:
 
 
 def _word_at(words: WordTable, position: Int[ndarray, " pair"]) -> Int[ndarray, " pair"]:
-    """The row of the word that a position belongs to."""
     return np.asarray(np.searchsorted(words.first, position, side="right") - 1)
 
 

@@ -471,12 +471,7 @@ def failing(row: Row) -> list[Condition]:
 
 
 def narrow(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
-    """Rows where the intervals of the margins hold 0 of all conditions that fail, but `UNDECIDED`.
-
-    Args:
-        table: from `with_rules`.
-        failed: its `failures`.
-    """
+    """Rows where the intervals of the margins hold 0 of all failing conditions but `UNDECIDED`."""
     numbers = Numbers(table)
     open_rows: _Truth = ~failed[QUERIES].to_numpy()
     for condition in CONDITIONS:

@@ -24,7 +24,7 @@ from headscope.measure.schedule import ROUND_DOCUMENTS
 from headscope.measure.tally import MIN_BLOCKS, StoppedEarly, Tally
 from headscope.relations.contested import BUILT, MATCHED, NATURAL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.conditions import QUERIES, TIMES_CONTROL, UNDECIDED, Z_95
+from headscope.statistics.conditions import TIMES_CONTROL, Z_95
 from headscope.statistics.estimates import NO_FACTS, Facts, rule_rate
 from headscope.stimuli import STIMULI
 from headscope.stimuli.stimulus import Rounds
@@ -73,16 +73,7 @@ class StoppingRule:
         stopped: Mapping[str, StoppedEarly] = _NONE,
         read_all: bool = False,
     ) -> None:
-        """Before anything is read.
-
-        Args:
-            relations: those that give tags.
-            facts: what the whole text says of the simple rules.
-            tokens: of the whole text.
-            synthetic: windows of other stimuli.
-            stopped: the stimuli that were stopped so far; it may grow.
-            read_all: whether all is read in one round.
-        """
+        """Before anything is read."""
         self._relations, self._facts, self._tokens = relations, facts, tokens
         self._stopped = stopped
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
@@ -166,7 +157,6 @@ class StoppingRule:
         return record
 
     def _rounds_read(self, stimulus: str) -> int:
-        """In how many rounds a stimulus was read."""
         stop = self._stopped.get(stimulus)
         return len(self.rounds[stimulus]) if stop is None else stop.rounds
 
@@ -207,12 +197,6 @@ def expected_tag_changes(
     """The tags that the rest of the text is expected to change.
 
     Relations that the whole text cannot decide, or only by few contested queries, are left out.
-
-    Args:
-        tally: the sums of a part of the text.
-        relations: those that give tags.
-        share: of the text, or of another stimulus, that this part is, in (0, 1).
-        facts: what the whole text says of the simple rules, and how many contested queries it has.
     """
     sums = PartialSums(tally, share)
     tags, changes, decidable = 0, 0.0, 0
@@ -236,11 +220,6 @@ def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> 
 
     Contested queries are not asked, as few are known at first. Infinite where a relation lies in
     too few blocks to say how sure it is.
-
-    Args:
-        tally: the sums of a part of the text.
-        relations: those of a stimulus.
-        share: of it, that this part is, in (0, 1).
     """
     sums, tags = PartialSums(tally, share), 0.0
     for relation in relations:
@@ -252,29 +231,10 @@ def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> 
     return tags
 
 
-NOT_PROJECTED = {
-    QUERIES: "without so many queries there is no margin at all",
-    UNDECIDED: "without contested queries enough there is none at them",
-    "q value": "it falls with the interval of the lift",
-    "companion": "it is read with other stimuli, which end by themselves",
-    "twin": "the twin is read afterwards",
-    "best offset": "it is asked where contested queries are few, and these are not waited for",
-    "contested p value": "it falls with the interval of the contested lift",
-    "shadow": "shadows are fitted afterwards",
-    **dict.fromkeys(
-        ("effect", "second control tokens", "moved", "stands out"), "effects have no rounds"
-    ),
-}
-"""Conditions of a tag that reading does not wait for, each with the reason."""
-
-
 def projected(
     sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
 ) -> Iterator[tuple[str, _Margin]]:
-    """Margins of the conditions of a tag, by their names; none where no text can decide it.
-
-    Every condition of `headscope.statistics.conditions` is here or in `NOT_PROJECTED`.
-    """
+    """Margins of the conditions of a tag, by their names; none where no text can decide it."""
     rule, name = relation.rule, relation.id
     if not rule.taggable or not sums.decides(name, MIN_QUERIES):
         return
@@ -297,7 +257,6 @@ def projected(
 
 
 def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
-    """Margins of the conditions at all queries."""
     rule, name = relation.rule, relation.id
     yield "mass", sums.margin(name, "target", rule.floor)
     yield "control", sums.over_control(name)
@@ -389,7 +348,6 @@ class PartialSums:
     def _ratio(
         self, name: str, sums: Float[ndarray, "block head"]
     ) -> tuple[Float[ndarray, " head"], Float[ndarray, " head"]]:
-        """Sums for each query, and their standard error."""
         queries = self._tally.queries[:, self._place[name]]
         full = queries > 0
         return sums.sum(0) / queries.sum(), ratio_error(sums[full], queries[full, None])

@@ -85,14 +85,6 @@ def weigh(
       over its queries; not defined where the text names the tokens.
     - `share`: of the summed sizes of the lifts of all heads of the model, in [−1, 1]; not defined
       where every head is asked at queries of its own.
-
-    Args:
-        tally: the sums.
-        relations: those to weigh, all of attention or all effects, with their parts in the tally.
-        facts: what the text says of the simple rules, see `FittedBaselines.facts`.
-        seed: seeds the bootstrap.
-        twin: the sums of the shuffled twin.
-        half: the blocks to weigh alone, e.g. every other one.
     """
     half = half or Half(slice(None))
     sums = TallySums(tally, half.blocks, seed)
@@ -125,7 +117,6 @@ def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
 def _lift_columns(
     sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
 ) -> _Columns:
-    """The columns that all relations have."""
     excess = sums.excess
     low, high, p_value = sums.uncertainty(excess, bounded, sign)
     return {
@@ -144,7 +135,6 @@ def _lift_columns(
 def _attention_columns(
     relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
 ) -> _Columns:
-    """The columns of a relation whose cells are attention."""
     bounded = sums.mean(sums.target) >= relation.rule.floor
     hit_rate, queries = sums.mean(sums.hits), sums.weight.sum()
     columns = _lift_columns(sums, tally_sums.tally, bounded) | {
@@ -220,7 +210,6 @@ def _deciding_text(sums: Mapping[str, RelationSums | None]) -> str:
 
 
 def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -> _Columns:
-    """The columns of a relation whose cells are logits."""
     every_head = np.ones(sums.target.shape[1], bool)
     columns = _lift_columns(sums, tally_sums.tally, every_head, effect.sign)
     columns |= dict.fromkeys(EFFECT_NUMBERS, np.nan)

@@ -42,13 +42,6 @@ def explain_tags(
 
     What a condition asks stands behind its name where the text first names it. Of a near miss the
     conditions that hold are named in one line, unless `relation` asks for it.
-
-    Args:
-        evidence: the run's.
-        rules: what each relation asks for, by its full name.
-        layer: the head's layer.
-        head: its number there.
-        relation: part of a relation's name: those alone, however close they came.
     """
     table = with_rules(evidence, rules)
     head_evidence = rows_of_head(table, layer, head)
@@ -160,12 +153,7 @@ _VERDICTS = {NARROW: "Narrowly refused", UNIDENTIFIABLE: "Not identifiable"}
 
 
 def findings(rows: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> list[str]:
-    """A sentence or two on each of a head's strongest tags; without a tag, on what is closest.
-
-    Args:
-        rows: a head's rows of `headscope.statistics.tags.with_rules`, the most telling first.
-        rules: what each relation asks for, by its full name.
-    """
+    """A sentence or two on each of a head's strongest tags; without a tag, on what is closest."""
     meanings = rows["id"].map(lambda name: rules[name].meaning)
     rows = rows.assign(meaning=meanings)
     tagged = distinct_tags(rows)

@@ -29,11 +29,6 @@ def general_labels(
     """The `general` column: the label that stands for a tag, with what it stands for.
 
     Such as `phrase-head:dep>head (det, case)`; empty of a tag that is specific, and of no tag.
-
-    Args:
-        evidence: with `id` and `tagged`.
-        relations: those of the evidence.
-        tally: the sums that it is from.
     """
     general = pd.Series("", index=evidence.index, dtype=object)
     labels = {relation.id: relation.label for relation in relations if relation.label is not None}

@@ -63,12 +63,7 @@ class Judging(NamedTuple):
     def relations(
         self, relations: Sequence[Relation], half_blocks: Sequence[Half] = HALVES
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Evidence on relations with `verdict`, `tagged` and `confirmed`, and each half's tags.
-
-        Args:
-            relations: all of attention, or all effects.
-            half_blocks: the blocks of each half.
-        """
+        """Evidence on relations with `verdict`, `tagged` and `confirmed`, and each half's tags."""
         tally, seed, facts, twin, tests = self
         evidence = weigh(tally, relations, seed=seed, facts=facts, twin=twin)
         if evidence.empty:
@@ -116,11 +111,7 @@ class WeighedRun:
         return self.evidence["tagged"] & self.evidence["id"].isin(names)
 
     def judge(self, shadows: Sequence[ShadowScore] = ()) -> Result:
-        """Tag the heads, and note what was decided how.
-
-        Args:
-            shadows: the scores of `shadow_requests`; without them no tag is held against a shadow.
-        """
+        """Tag the heads, and note what was decided how."""
         attention = of_attention(self.relations)
         rules = {relation.id: relation.rule for relation in attention}
         evidence, info = self.evidence.assign(**dict.fromkeys(SHADOW_COLUMNS, np.nan)), self.info
@@ -141,18 +132,6 @@ class WeighedRun:
         return _result(replace(self, info=info), evidence, attention, rules)
 
 
-def judge(
-    tally: Tally,
-    relations: Sequence[Relation],
-    *,
-    seed: int,
-    info: RunInfo,
-    twin: Tally | None = None,
-) -> Result:
-    """Weigh a tally and tag its heads, held against no shadows; see `weigh_run`."""
-    return weigh_run(tally, relations, seed=seed, info=info, twin=twin).judge()
-
-
 def weigh_run(
     tally: Tally,
     relations: Sequence[Relation],
@@ -162,14 +141,6 @@ def weigh_run(
     twin: Tally | None = None,
 ) -> WeighedRun:
     """Weigh a tally.
-
-    Args:
-        tally: the sums.
-        relations: the relations of the tally, effects among them, without the parts that are
-            summed beside them.
-        seed: seeds the bootstrap.
-        info: the run's record: its model, corpora, settings and baselines.
-        twin: the sums of the shuffled twin; without it no tag is tested against chance.
 
     Raises:
         CorpusError: no relation found a query.
@@ -190,7 +161,6 @@ def _result(
     attention: Sequence[Relation],
     rules: Mapping[str, TagThresholds],
 ) -> Result:
-    """The result of evidence that is judged."""
     tally, twin, info = run.judging.tally, run.judging.twin, run.info
     effects = effects_among(run.relations)
     untested = evidence[evidence["tagged"] & evidence["twin_p999"].isna()]

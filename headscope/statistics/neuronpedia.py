@@ -73,12 +73,7 @@ def head_pages(info: Mapping[str, Any]) -> str | None:
 
 
 def with_pages(heads: pd.DataFrame, info: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows of heads with the address of each one's page, where the model has pages.
-
-    Args:
-        heads: with the columns `layer` and `head`.
-        info: of their run.
-    """
+    """Rows of heads with the address of each one's page, where the model has pages."""
     pages = head_pages(info)
     if pages is None:
         return heads

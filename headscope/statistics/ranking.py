@@ -52,7 +52,6 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
 def _nearest(
     evidence: pd.DataFrame, relations: Sequence[Relation]
 ) -> Iterator[tuple[int, int, str]]:
-    """The best relation of each head without a tag, among those that give one."""
     names = evidence["type"] + "/" + evidence["relation"]
     askable = names.isin([relation.id for relation in relations if relation.rule.taggable])
     bare = ~evidence["tagged"].astype(bool).groupby([evidence[k] for k in _HEAD]).transform("any")

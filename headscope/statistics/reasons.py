@@ -159,14 +159,7 @@ MAX_TERMS = 5
 
 
 def account_lines(accounts: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int) -> list[str]:
-    """A head's rule in words, what it explains, and its features.
-
-    Args:
-        accounts: a row per head × feature; see docs/formats.md, `explain`.
-        heads: a row per head, with the columns `explained` and `rule`.
-        layer: of the head.
-        head: its number.
-    """
+    """A head's rule in words, what it explains, and its features."""
     account = rows_of_head(heads, layer, head).iloc[0]
     lines = [
         f"{account['rule']}",

@@ -90,5 +90,4 @@ def _installed_rules() -> dict[str, list[TagThresholds]]:
 
 
 def _numbers(rule: TagThresholds) -> TagThresholds:
-    """A rule without its words."""
     return replace(rule, source="", meaning="")

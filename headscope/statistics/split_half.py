@@ -30,14 +30,6 @@ def tags_of_halves(
 ) -> pd.DataFrame:
     """The tags that each half of the documents gives by itself, asked for half as many queries.
 
-    Args:
-        tally: the sums.
-        relations: those to weigh.
-        seed: seeds the bootstrap.
-        facts: what the text says of the simple rules.
-        twin: the sums of the shuffled twin.
-        halves: the blocks of each.
-
     Returns:
         `layer`, `head`, `type`, `relation`, `first`, `second`: a row per head × relation that both
         halves decide, which a narrow refusal does not; the last two are bool.

@@ -27,9 +27,6 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
 
     A tag requires 1.5 times each of them, so the larger one decides.
 
-    Args:
-        row: of the evidence.
-
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": 0.34})
     (0.34, 'keys of the same word class and distance at other queries (matched control)')
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched": float("nan")})

@@ -48,9 +48,6 @@ def legs_counted(table: pd.DataFrame) -> pd.DataFrame:
     """Counts of each type's heads that look, write, do both, and break when they stop to look.
 
     Nothing stands where a type has no such leg, or the run did not ask.
-
-    Args:
-        table: from `legs`.
     """
     rows = []
     for kind, rows_of_type in table.groupby("type", sort=True):
@@ -69,12 +66,7 @@ def legs_counted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def disagreements(table: pd.DataFrame, run: Result) -> dict[str, list[str]]:
-    """By what they do, the names of the heads of types with both legs that have only one of them.
-
-    Args:
-        table: from `legs`.
-        run: whose heads they are.
-    """
+    """Names of the heads with only one of two legs, of types with both, by what they do."""
     both = (table["looks"] != "") & (table["writes"] != "") & (table["writes"] != NOT_ASKED)
     rows = table[both]
     kinds = {

@@ -46,15 +46,6 @@ _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 
 
-def told_relation(relation: str, primary: str) -> str:
-    """A head's relation as it is shown beside its primary type.
-
-    >>> told_relation("offset-1", "positional"), told_relation("first-token", "unclassified")
-    ('offset-1', 'no tag, closest to first-token')
-    """
-    return f"{NO_TAG} {relation}" if relation and primary == UNCLASSIFIED else relation
-
-
 def is_sink(relation: pd.Series) -> pd.Series:
     """Marks relations, by their full names, that are resting places and no function."""
     return relation.isin(RESTING_PLACES)
@@ -98,13 +89,7 @@ def with_rules(
 def _same_heads(
     table: pd.DataFrame, relation: Int[ndarray, " row"], companions: Int[ndarray, " relation"]
 ) -> Int[ndarray, " row"]:
-    """For each row the row of the same head and another relation; −1 where there is none.
-
-    Args:
-        table: with `layer` and `head`.
-        relation: the number of each row's relation.
-        companions: by relation the number of the other, or −1.
-    """
+    """For each row the row of the same head and another relation; −1 where there is none."""
     layer, head = (table[name].to_numpy(np.int64) for name in ("layer", "head"))
     head_number, heads = pd.factorize(layer * (head.max(initial=0) + 1) + head)
     rows = np.full((len(companions) + 1, len(heads)), -1)  # the last has none: of −1
@@ -191,7 +176,6 @@ def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kinds(tagged: pd.DataFrame) -> dict[tuple[int, int], str]:
-    """The types that each tagged head earned, in the order of the rows."""
     types_of: dict[tuple[int, int], dict[str, None]] = {}
     for layer, head, kind in tagged[["layer", "head", "type"]].itertuples(index=False):
         types_of.setdefault((layer, head), {})[kind] = None

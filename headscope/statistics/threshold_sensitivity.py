@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -32,8 +32,6 @@ def tags_by_threshold(
     evidence: pd.DataFrame,
     rules: Mapping[str, TagThresholds],
     facts: Facts = NO_FACTS,
-    *,
-    factors: Sequence[float] = FACTORS,
 ) -> pd.DataFrame:
     """Counts of the tags of each type with other thresholds, from evidence alone.
 
@@ -42,7 +40,6 @@ def tags_by_threshold(
         rules: the thresholds of each relation by its full name.
         facts: what simple rules get right, as `run.json` says; a smaller margin leaves a head
             fewer of them to beat. Without it those of the run's own margin are taken.
-        factors: what each of `THRESHOLDS` is multiplied by in turn, the others as they are.
 
     Returns:
         `threshold`, `factor`, `type`, `tags`: heads with a tag of the type, ≥ 0. Types that have
@@ -52,7 +49,7 @@ def tags_by_threshold(
         return pd.DataFrame(columns=["threshold", "factor", "type", "tags"])
     table = with_rules(evidence, rules)
     # what fails by the least of all three fails by any; the rest is a small part
-    least = min(1.0, *factors)
+    least = min(FACTORS)
     easiest = _margins(_controls(_floors(table, least), least), least, facts)
     table = table[~failures(easiest).any(axis=1)]
     changes: dict[str, _Change] = {
@@ -64,26 +61,26 @@ def tags_by_threshold(
         [
             changes[name](table, factor).assign(threshold=name, factor=factor)
             for name in THRESHOLDS
-            for factor in factors
+            for factor in FACTORS
         ],
         ignore_index=True,
     )
     tagged = varied[~failures(varied).any(axis=1)]
     heads = tagged.drop_duplicates(["threshold", "factor", "type", "layer", "head"])
     every = pd.MultiIndex.from_product(
-        [THRESHOLDS, factors, sorted(heads["type"].unique())], names=["threshold", "factor", "type"]
+        [THRESHOLDS, FACTORS, sorted(heads["type"].unique())], names=["threshold", "factor", "type"]
     )
     counts = heads.groupby(["threshold", "factor", "type"]).size()
     return counts.reindex(every, fill_value=0).rename("tags").reset_index()
 
 
 def in_one_line(table: pd.DataFrame) -> str:
-    """Tags lost by floors a tenth higher, won by a tenth lower; empty without such factors.
+    """Tags lost if floors are a tenth higher, and won if they are a tenth lower.
 
     Heads at rest are counted by themselves, because they are many and say little.
     """
     floors = table[table["threshold"] == FLOOR]
-    if not {LOWER, 1.0, HIGHER} <= set(floors["factor"]):
+    if table.empty:
         return ""
     rests = floors["type"].isin([t.name for t in head_types().values() if not t.functional])
     sentences = []

@@ -24,10 +24,6 @@ _DEPENDENCY = re.compile(r"(?P<label>.+):(?P<way>head>dep|dep>head)$")
 def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """The heads that are `not identifiable`, with the relation that the text cannot decide.
 
-    Args:
-        heads: a row per head, as a run has them.
-        evidence: a row per head × relation, as in `evidence.csv`.
-
     Returns:
         A row per such head by its name, in the order of the heads: the evidence of the relation
         with the largest lift of those, in `said` what it cannot be told from, and in `why` what the
@@ -72,10 +68,6 @@ _HEAD = ["layer", "head"]
 
 def partial_sinks(evidence: pd.DataFrame, rules: Mapping[str, TagThresholds]) -> pd.DataFrame:
     """Heads without a tag of a sink, and the resting place below its floor with the largest mass.
-
-    Args:
-        evidence: a row per head × relation, as in `evidence.csv`.
-        rules: the thresholds of each relation by its full name.
 
     Returns:
         A row of the evidence per such head, with `floor` and in `said` the place in words.

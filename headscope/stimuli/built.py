@@ -49,15 +49,10 @@ def built_windows(
     return document_windows(documents, tokenizer, BUILT.name, max_length)
 
 
-def built_modules(count: int = FILES, seed: int = 0) -> Iterator[Document]:
-    """Small modules, each a document.
-
-    Args:
-        count: how many.
-        seed: of the random numbers that choose their names and their order.
-    """
-    for number in range(count):
-        rng = np.random.default_rng((seed, number))
+def built_modules() -> Iterator[Document]:
+    """Small modules, each a document."""
+    for number in range(FILES):
+        rng = np.random.default_rng((0, number))
         yield read_python(Path("made") / f"made_{number}.py", _module(rng))
 
 

@@ -19,14 +19,7 @@ FILES_AT_ONCE = 16
 def ordered_documents(
     files: list[Path], opened: list[Path], unread: list[str], seed: int
 ) -> Iterator[Document]:
-    """The documents of files in an order drawn by the seed, a file of each folder in turn.
-
-    Args:
-        files: those of one corpus.
-        opened: where each file is noted when it is opened.
-        unread: where reasons are noted why files of code are passed over.
-        seed: seeds the order.
-    """
+    """The documents of files in an order drawn by the seed, a file of each folder in turn."""
     folders: dict[Path, list[Path]] = {}
     for i in np.random.default_rng(seed).permutation(len(files)):
         folders.setdefault(files[i].parent, []).append(files[i])

@@ -60,12 +60,6 @@ def _question_document(
     """A text and its answer, with an arrow of each kind from its last word to the answer in it.
 
     The answer follows its question, so that it is known what is due there.
-
-    Args:
-        name: of the document.
-        question: the text up to where the answer is due.
-        answer: a word of the text.
-        candidates: by kind of arrow the words of the text among which the answer is looked for.
     """
     text, end = f"{question} {answer}.", len(question)
     words, sentence = [], 0
@@ -98,12 +92,6 @@ def fact_windows(
 
     Each text is a window by itself: in one text the last word of a question, and what followed it,
     would stand before the next. Texts that are longer than a window are left out.
-
-    Args:
-        tokenizer: the model's.
-        max_length: longest window in tokens.
-        seed: seeds the texts.
-        count: documents.
     """
     windows: list[Window] = []
     for number in range(count):

@@ -114,13 +114,6 @@ def few_shot_prompts(
 
     The three kinds of one seed ask the same questions, with the same examples in the same order.
     With shuffled answers no example has a right one.
-
-    Args:
-        task: the task.
-        part: of its words, for questions and examples.
-        kind: `CLEAN`, `SHUFFLED` or `ZERO_SHOT`.
-        tokenizer: the model's.
-        size: how many there are at most, of how many examples, and their seed.
     """
     pairs = task.parts[part]
     few_shot = []

@@ -40,13 +40,6 @@ def repeat_windows(
 
     Each window is a document, and so a block of its own.
 
-    Args:
-        vocabulary: token ids to draw from, without special tokens.
-        tokenizer: the model's, which spells them.
-        max_length: the model's context; shorter contexts get shorter copies.
-        seed: the same seed gives the same windows.
-        count: number of windows.
-
     >>> from types import SimpleNamespace
     >>> spelling = {"spell": lambda tokens: list(map(str, tokens)), "encode": None}
     >>> numbers = SimpleNamespace(bos=0, bos_string="0", **spelling)

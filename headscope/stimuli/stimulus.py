@@ -169,16 +169,7 @@ def cut_document(
     number: int,
     cuts: Cuts | None = None,
 ) -> Iterator[Window]:
-    """The windows of one document, closed as the tokenizer's model expects.
-
-    Args:
-        document: the text.
-        tokenizer: the model's.
-        stimulus: the name of its windows' stimulus.
-        max_length: longest window in tokens, what closes it included.
-        number: the document's number in its stimulus.
-        cuts: counts sentences that are cut and words that are lost.
-    """
+    """The windows of one document, closed as the tokenizer's model expects."""
     frame, template = frame_of(tokenizer), template_of(tokenizer)
     around = frame.closing_tokens + (0 if template is None else len(template))
     if template is not None and max_length - around < LEAST_TEXT:

@@ -145,14 +145,6 @@ def word_repeats(
     Each length is drawn equally often, so that no distance from the earlier copy leads to where
     words end. Nothing where the tokenizer spells too few words with several tokens.
 
-    Args:
-        spelled: the tokens of each word, as within a text.
-        bos: the beginning-of-text token.
-        spell: gives the text of each token id.
-        count: number of windows.
-        seed: the same seed gives the same windows.
-        max_length: the model's context; shorter contexts get fewer words, or none.
-
     >>> words = [(10 * n, 10 * n + 1, *range(10 * n + 2, 10 * n + 2 + n % 3)) for n in range(1, 90)]
     >>> spell = lambda tokens: [f"<{token}>" for token in tokens]
     >>> (window,) = word_repeats(words, 0, spell, count=1, seed=0, max_length=99)

@@ -69,7 +69,7 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     from headscope.models.load import load_model
     from headscope.models.null_model import null_model
     from headscope.relations import relations_of
-    from headscope.statistics.judge_heads import judge
+    from headscope.statistics.judge_heads import weigh_run
     from headscope.statistics.result import RunInfo
     from headscope.stimuli.repeat import repeat_windows
     from headscope.stimuli.text import TextWindows
@@ -83,7 +83,7 @@ def test_its_twin_has_learned_nothing(smollm2, prose):
     rest = repeats[::4] + pairs[::4]
     with null_model(model.engine, seed=0):
         tally = measure(model, text, rest, relations, seed=0, batch_tokens=2048)
-    run = judge(tally, relations, seed=0, info=RunInfo(model={"name": "twin"}))
+    run = weigh_run(tally, relations, seed=0, info=RunInfo(model={"name": "twin"})).judge()
     found = run.evidence[run.evidence["tagged"].astype(bool)]
     learned = found[~found["type"].isin(["delimiter", "positional"])]
     assert (

@@ -19,7 +19,7 @@ from headscope.run import load
 from headscope.runs.packed_sums import from_planes, planes, read_sums, write_sums
 from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import SHADOW_COLUMNS
-from headscope.statistics.judge_heads import judge
+from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from tests.limits import no_hang
 
@@ -104,7 +104,7 @@ def judged(run: Result) -> Result:
     """The run's sums, judged again."""
     assert run.tally is not None
     info = RunInfo.from_json(run.info)
-    return judge(run.tally, relations_of(TYPES), seed=0, info=info, twin=run.twin)
+    return weigh_run(run.tally, relations_of(TYPES), seed=0, info=info, twin=run.twin).judge()
 
 
 def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified, folder):

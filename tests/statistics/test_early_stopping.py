@@ -16,9 +16,8 @@ from headscope.measure.tally import BLOCKS, ReadState, StoppedEarly, Tally
 from headscope.relations import relations_of
 from headscope.relations.contested import MATCHED, NATURAL, part_name
 from headscope.statistics import early_stopping as module
-from headscope.statistics.conditions import CONDITIONS
+from headscope.statistics.conditions import CONDITIONS, QUERIES, UNDECIDED
 from headscope.statistics.early_stopping import (
-    NOT_PROJECTED,
     PartialSums,
     StoppingRule,
     expected_tag_changes,
@@ -83,6 +82,22 @@ def test_contested_queries_that_come_later_than_the_text_was_looked_through_do_n
     found = expected_tag_changes(tally, [relation], 0.5, none)
     assert found.decidable == 1
     assert 0 <= found.changes <= 3
+
+
+NOT_PROJECTED = {
+    QUERIES: "without so many queries there is no margin at all",
+    UNDECIDED: "without contested queries enough there is none at them",
+    "q value": "it falls with the interval of the lift",
+    "companion": "it is read with other stimuli, which end by themselves",
+    "twin": "the twin is read afterwards",
+    "best offset": "it is asked where contested queries are few, and these are not waited for",
+    "contested p value": "it falls with the interval of the contested lift",
+    "shadow": "shadows are fitted afterwards",
+    **dict.fromkeys(
+        ("effect", "second control tokens", "moved", "stands out"), "effects have no rounds"
+    ),
+}
+"""Conditions of a tag that reading does not wait for, each with the reason."""
 
 
 def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():

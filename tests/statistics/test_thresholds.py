@@ -13,7 +13,7 @@ from headscope.corpus.shipped import mini_folder
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import relations_of
 from headscope.statistics import conditions
-from headscope.statistics.judge_heads import judge
+from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import RunInfo
 from headscope.statistics.tags import TAGGED, verdicts
 from headscope.statistics.threshold_sensitivity import FACTORS, in_one_line, tags_by_threshold
@@ -75,7 +75,7 @@ def test_margins_are_those_of_a_run_that_was_judged_by_them(run, factor):
         )
         for each in relations_of(TYPES)
     ]
-    other = judge(run.tally, relations, seed=0, info=RunInfo.from_json(run.info))
+    other = weigh_run(run.tally, relations, seed=0, info=RunInfo.from_json(run.info)).judge()
     expected = heads_by_type(other.evidence, other.evidence["verdict"])
     assert curve(run)["margin", factor] == expected
 

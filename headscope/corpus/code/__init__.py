@@ -21,10 +21,6 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def read_python(path: Path, text: str) -> Document:
     """A file as a document: its words, a line of code as a sentence, and its arrows.
 
-    Args:
-        path: for the document's name and for messages.
-        text: the file, with line feeds alone.
-
     Raises:
         CorpusError: with the line, where it does not parse; or it is too long.
     """

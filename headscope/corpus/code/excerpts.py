@@ -47,9 +47,6 @@ def excerpts(document: Document) -> Iterator[Document]:
     """The functions of a file that ask much in few words, each with what it points to.
 
     Only queries of `DENSE` are asked in them.
-
-    Args:
-        document: a Python file, from `read_python`.
     """
     dense_arrows = [arrow for arrow in document.arrows if arrow.kind in DENSE]
     if not dense_arrows:
@@ -126,7 +123,6 @@ def _parts(document: Document) -> list[_Part]:
 
 
 def _lines(node: ast.stmt) -> tuple[int, int]:
-    """First and last line, decorators included."""
     decorator_lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
     return min([node.lineno, *decorator_lines]), node.end_lineno or node.lineno
 

@@ -97,7 +97,6 @@ def _of_names(names: Names, called: set[int]) -> Iterator[Arrow | None]:
 
 
 def _called(source: SourceFile) -> set[int]:
-    """Places of names that are called."""
     return {
         source.character(node.func.lineno, node.func.col_offset)
         for node in _nodes(source.tree)
@@ -267,7 +266,6 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
 def _calls(
     tree: ast.AST, owner: ast.ClassDef | None = None
 ) -> Iterator[tuple[ast.ClassDef | None, ast.Call]]:
-    """Every call with the class that it stands in."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.JoinedStr):
             continue
@@ -277,7 +275,6 @@ def _calls(
 
 
 def _functions(source: SourceFile, nodes: Iterable[ast.AST]) -> Iterator[tuple[FunctionNode, int]]:
-    """The functions among some nodes, and where their names stand."""
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             start = source.after(source.character(node.lineno, node.col_offset), ("async", "def"))
@@ -294,5 +291,4 @@ def _is_self(function: ast.expr) -> TypeGuard[ast.Attribute]:
 
 
 def _attribute(source: SourceFile, node: ast.Attribute) -> int:
-    """The first character of the attribute's name."""
     return source.character(node.end_lineno or 0, node.end_col_offset or 0) - len(node.attr)

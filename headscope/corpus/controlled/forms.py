@@ -95,7 +95,6 @@ def _antonyms() -> tuple[FormQuestion, ...]:
 
 
 def _kinds() -> tuple[FormQuestion, ...]:
-    """Nouns, each with all that the list says it is."""
     kinds: dict[str, list[str]] = {}
     for pair in shipped_pairs().pairs:
         if pair.relation == "hypernym" and pair.upos == "NOUN":
@@ -104,7 +103,6 @@ def _kinds() -> tuple[FormQuestion, ...]:
 
 
 def _successors() -> tuple[FormQuestion, ...]:
-    """Members of lists that have one before and one behind them."""
     questions = []
     for name, members in IN_ORDER.items():
         around = (members[-1], *members, members[0]) if name in CYCLIC else members

@@ -95,11 +95,9 @@ def noun(
     return node
 
 
-def person(speaker: Speaker, *, plural: bool | None = None, adjectives: float = 0.35) -> Node:
+def person(speaker: Speaker, *, adjectives: float = 0.35) -> Node:
     """Any noun phrase for people."""
-    return noun(
-        speaker, speaker.pick(["PEOPLE", "FEMALE", "MALE"]), plural=plural, adjectives=adjectives
-    )
+    return noun(speaker, speaker.pick(["PEOPLE", "FEMALE", "MALE"]), adjectives=adjectives)
 
 
 def placed(speaker: Speaker, head: Node, *, attractors: float = 0.5, at_most: int = 2) -> Node:

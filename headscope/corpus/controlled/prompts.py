@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,10 +35,6 @@ class Prompt(NamedTuple):
     """Words that do not, but would if the text were another."""
     other: tuple[str, ...] = ()
     """The second control."""
-
-
-Draw = Callable[[np.random.Generator, int], Sequence[Prompt]]
-"""Prompts of which each text begins the next one; the number says which of several versions."""
 
 
 def successors(rng: np.random.Generator, number: int) -> list[Prompt]:

@@ -109,7 +109,6 @@ def _kinds() -> list[Pair]:
 
 
 def _once(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Pairs with the first answer of each question."""
     answers: dict[str, str] = {}
     for question, answer in pairs:
         answers.setdefault(question, answer)
