@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.errors import HeadscopeError
 from headscope.measure import precision_check
 from headscope.measure.precision_check import beginning, compare_precisions
 from headscope.measure.tally import Tally
@@ -241,11 +240,6 @@ def test_terminal_and_report_say_what_was_chosen(narrow_folder, gpt2_folder, tmp
     (out / "run.json").write_text(json.dumps(info))
     done = headscope("heads", out)
     assert (done.returncode, "reason of the precision must be" in done.stderr) == (2, True)
-
-
-def test_another_word_is_refused_with_the_choices(gpt2_folder):
-    with pytest.raises(HeadscopeError, match=r"no dtype named 'int8'; choose from: .*float32"):
-        classified(gpt2_folder, "int8")
 
 
 def test_log_sum_exps_of_half_precision_are_in_single_precision():

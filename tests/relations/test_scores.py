@@ -173,13 +173,6 @@ def test_leaving_types_out_changes_nothing_for_the_others():
     assert same[columns].equals(some[columns])
 
 
-def test_an_unknown_type_is_answered_with_the_choices():
-    with pytest.raises(
-        ChoiceError, match="no head type named 'poetic'; choose from: sink, positional"
-    ):
-        relations_of(["poetic"])
-
-
 def test_a_new_head_type_takes_a_few_lines():
     from headscope.corpus.window import Window
     from headscope.relations.controls import other_keys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from headscope.relations import relations_of
 from headscope.relations.heuristics import ALL_RULES
 from headscope.relations.relation import TagThresholds
 from headscope.relations.sink import RELATIONS as SINKS
-from headscope.statistics.conditions import CONDITIONS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.strictest_control import matched_keys
@@ -56,42 +54,8 @@ def test_each_condition_is_explained_where_it_is_first_named_and_only_there():
     assert text.count("(were its attention spread evenly)") == 1
 
 
-def test_every_condition_has_words_for_it_and_the_glossary_has_its_terms():
-    assert all(3 <= len(c.means.split()) <= 24 and "(" not in c.means for c in CONDITIONS)
-    glossary = Path("docs/glossary.md").read_text(encoding="utf-8")
-    for term in ("companion", "twin", "q value", "interval", "second control", "best offset",
-                 "contested query", "control", "chance", "floor", "hit rate", "decile"):  # fmt: skip
-        assert f"\n{term}\n  " in glossary, term
-
-
-def test_how_often_a_head_and_the_best_rule_are_right_stands_beside_the_tag():
-    better, worse, none = (
-        told({"baseline_rate": rate, "baseline": rule}).split("\n\n")[2].splitlines()[1]
-        for rate, rule in ((0.4, "nearest-VERB"), (0.95, "nearest-VERB"), (np.nan, ""))
-    )
-    assert (
-        better
-        == "  right, by its strongest attention, at 90% of its queries; “nearest verb” at 40%"
-    )
-    assert worse.endswith("“nearest verb” at 95%: less often than that rule")
-    assert none.startswith("  yes queries")
-
-
 def short(text: str) -> list[str]:
     return text.split("In short:\n")[1].split("\n\n")[0].splitlines()
-
-
-def test_the_first_lines_say_what_the_head_does_in_short():
-    rows = [{"baseline": "nearest-VERB", "confirmed": True}, *({"lift": 0.3},) * 4]
-    lines = short(told(*rows))
-    assert lines[0] == (
-        "  t/r0: 0.50 of its attention is on its target, 0.10 on control keys. It is right at 90% of 80 "
-        "queries (the simple rule “nearest verb”: 40%). Where that rule is wrong, at 60 contested "
-        "queries, the head is right at 80%. "
-        "Each half of the text gives this tag by itself."
-    )
-    assert "Each half" not in lines[1]
-    assert lines[3:] == ["  Tags besides, below: 2."]
 
 
 def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():
@@ -109,16 +73,6 @@ def test_every_type_with_a_matched_control_has_words_for_its_keys():
     types = {relation.type for relation in relations_of(["all"]) if relation.matched}
     assert types
     assert all(matched_keys(type) != matched_keys("none") for type in types)
-
-
-def test_a_head_without_a_tag_says_in_short_what_it_lacks():
-    refused = {"tagged": False, "verdict": "no"}
-    (one,) = short(told(refused | {"mass": 0.19, "ci_low": 0.05}))
-    assert one.endswith(" No tag: mass 0.190, floor 0.2.")
-    (two,) = short(told(refused | {"mass": 0.1, "contested_low": -0.1}))
-    assert two.endswith(" No tag: it fails mass, control, second control, contested lift.")
-    (narrow,) = short(told({"tagged": False, "verdict": "narrowly refused", "mass": 0.19}))
-    assert narrow.endswith(" Narrowly refused: mass 0.190, floor 0.2.")
 
 
 def test_one_relation_can_be_asked_for_however_far_it_is_from_a_tag(tiny_run):
@@ -168,16 +122,6 @@ def test_an_undecided_head_says_what_the_text_lacks(tiny_run):
         "documents that p cannot fall below 0.031, needs 0.025 to tell them apart."
     ) in text
     assert ", or nearest word of the same class" in text
-
-
-def test_examples_say_how_they_are_marked_and_whose_they_are(tiny_run):
-    for name, row in tiny_run.heads.iterrows():
-        text = tiny_run.why(name)
-        assert ("It has no tag: they are of the relation" in text) == (
-            row["tags"] == "" and "Examples" in text
-        )
-        if "Examples" in text:
-            assert "\n[[query]], «target», … left out" in text
 
 
 @pytest.fixture(scope="module")
