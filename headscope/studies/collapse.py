@@ -29,6 +29,7 @@ from headscope.models.layout.projections import output_projection
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
 from headscope.models.model_kinds import refuse_encoder
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 from headscope.views.study import StudyResult
@@ -113,8 +114,8 @@ def collapse(
     worst = layers.loc[layers["rise"].idxmax()]
     spared = [str(row.layer) for row in layers.itertuples() if not row.ci_low > 0]
     return StudyResult(
-        title=f"{loaded.name}: rise of the loss in nats per token when a layer's heads share one "
-        f"pattern; {losses['loss'][0]:.4f} with their own",
+        title=f"{name_of(loaded.name)}: rise of the loss in nats per token when a layer's heads "
+        f"share one pattern; {losses['loss'][0]:.4f} with their own",
         table=losses,
         terminal_table=changed,
         summary=(

@@ -29,6 +29,7 @@ from headscope.measure.progress_steps import Steps
 from headscope.models.last_token import LastToken, LastTokenRunner
 from headscope.models.load import Model
 from headscope.models.model_kinds import refuse_encoder
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named
 from headscope.statistics.conditions import MAX_Q
@@ -140,8 +141,8 @@ def function_vectors(
     tagged = int(table["function_vector"].sum())
     not_scored = [f"{r.task.name} ({r.verdict})" for r in readings if not r.scored]
     return StudyResult(
-        title=f"{loaded.name}: {tagged} function-vector heads; lift in nats over {len(scored)} of "
-        f"{len(readings)} tasks",
+        title=f"{name_of(loaded.name)}: {tagged} function-vector heads; lift in nats over "
+        f"{len(scored)} of {len(readings)} tasks",
         table=table,
         terminal_table=table.drop(columns=["tasks"]).head(max(12, tagged)),
         summary=(

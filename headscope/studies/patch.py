@@ -36,6 +36,7 @@ from headscope.relations import relations_of
 from headscope.relations.relation import targets_of
 from headscope.relations.types import ALL
 from headscope.runs.listing import Head, selected_heads
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.statistics.result import Result
@@ -120,7 +121,7 @@ def patch(
         table = _table(run, pair, windows[0], places, edges, steps)
     names = model.tokenizer.spell(compared)
     return StudyResult(
-        title=f"{model.name}: logit of {names[0]!r} minus that of {names[1]!r}: "
+        title=f"{name_of(model.name)}: logit of {names[0]!r} minus that of {names[1]!r}: "
         f"{pair.clean.metric:+.3f} after the clean prompt, {pair.corrupt.metric:+.3f} after the "
         "corrupt one",
         table=table,

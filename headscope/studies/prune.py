@@ -42,6 +42,7 @@ from headscope.models.loss import (
     predictions_of,
 )
 from headscope.models.model_kinds import refuse_encoder
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN, Named, the_run
 from headscope.statistics.result import Result
@@ -117,8 +118,8 @@ def prune(
     ]
     rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
     return StudyResult(
-        title=f"{loaded.name}: rise of the loss in nats per token, by share of heads masked; "
-        f"{table['loss'][0]:.4f} with all heads",
+        title=f"{name_of(loaded.name)}: rise of the loss in nats per token, by share of heads "
+        f"masked; {table['loss'][0]:.4f} with all heads",
         table=table,
         terminal_table=rises.reset_index(),
         summary=(

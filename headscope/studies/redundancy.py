@@ -27,6 +27,7 @@ from headscope.measure.study_windows import evenly
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.models.load import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import Again, model_of, text_of
 from headscope.runs.resolve import A_RUN, the_run
 from headscope.settings import Settings
@@ -95,7 +96,7 @@ def redundancy(
     if len(text) < MIN_BLOCKS:
         notes.append(f"{len(text)} windows, fewer than {MIN_BLOCKS}: no intervals")
     return StudyResult(
-        title=f"{Path(model.name).name}: {len(table)} heads, {count:,} queries of {len(text)} "
+        title=f"{name_of(model.name)}: {len(table)} heads, {count:,} queries of {len(text)} "
         "windows; distance: Jensen-Shannon divergence in bits",
         table=table,
         terminal_table=table.drop(columns=["x", "y"]).sort_values("distance", kind="stable"),

@@ -24,6 +24,7 @@ from headscope.heads import head_name
 from headscope.measure.progress import Progress, progress_bar
 from headscope.measure.progress_steps import Steps
 from headscope.models.load import Model
+from headscope.runs.recorded_paths import name_of
 from headscope.runs.reopen_model import Again, model_of
 from headscope.runs.resolve import A_MODEL, A_RUN, run_named, the_model
 from headscope.views.study import StudyResult
@@ -102,7 +103,7 @@ def weights(
     above = int((pairs > chance.p999).sum())
     total = int(pairs.isfinite().sum())
     return StudyResult(
-        title=f"{loaded.name}: evidence on {len(table)} heads from the weights",
+        title=f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights",
         table=table,
         summary=(f"{above} of {total} pairs exceed the 99.9th percentile of random K-composition",),
         notes=_notes(loaded),

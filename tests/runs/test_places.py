@@ -143,7 +143,7 @@ def test_no_file_that_a_command_writes_says_where_its_model_lies(home, out, tmp_
     headscope("study", "collapse", model, "--corpus", text, "--max-tokens", 100, "-q",
               "--out", made / "c.csv", "--figure", made / "c.svg")  # fmt: skip
     headscope("report", two, "--out", made / "page.html")
-    assert len(list(made.iterdir())) == 11
+    assert len(list(made.iterdir())) == 10
     assert said_in(made, str(home.parent)) == []
 
 
