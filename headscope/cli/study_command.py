@@ -64,7 +64,7 @@ class StudyCall:
             arguments["progress"] = shown_progress(self.quiet)
         return imported(self.study.function)(**arguments)
 
-    def write(self, result: Result, extra_files: Mapping[Path, bytes] | None = None) -> list[Path]:
+    def write(self, result: Result) -> list[Path]:
         """Write the tables, the picture and other files; names them."""
         from headscope.runs.folder import encoded
         from headscope.runs.tables import table_to_csv
@@ -77,7 +77,7 @@ class StudyCall:
             result,
             self.out,
             self.figure,
-            {**side_files, **(extra_files or {})},
+            side_files,
             overwrite=self.overwrite,
             width=self.width,
         )

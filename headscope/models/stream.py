@@ -34,20 +34,13 @@ class LayerAttention:
     """Of each region what the engine reads there, computed when it is reached; see `Engine.run`."""
     logarithms: bool
     """Whether these are logarithms of probabilities instead of probabilities."""
-    block_input: Float[Tensor, "window position d_model"] | None
-    """The residual stream that enters the layer, where the engine shows it."""
     attention_input: Float[Tensor, "window position d_model"] | None
-    """The stream that the layer's attention reads, after its norm."""
+    """The input of the layer's attention, after its norm; None for the lens engine."""
 
     def probabilities(self) -> Iterator[Tensor]:
         """Attention in each region, in [0, 1]."""
         for rows in self.rows:
             yield rows.exp() if self.logarithms else rows
-
-    def log_probabilities(self) -> Iterator[Tensor]:
-        """Logarithms of attention in each region, in single precision; −∞ where it is 0."""
-        for rows in self.rows:
-            yield rows.float() if self.logarithms else rows.float().log()
 
 
 def stream_attention(
@@ -76,17 +69,17 @@ def stream_attention(
     engine: Any = model.engine
     for batch in in_batches(windows, batch_tokens):
         requests = list(regions(batch))
-        with _inputs(engine) as streams:
+        with _attention_inputs(engine) as inputs:
 
             def take(
                 layer: int,
                 rows: Iterable[Any],
                 batch: Sequence[Window] = batch,
                 requests: Sequence[Request] = requests,
-                streams: _Streams = streams,
+                inputs: dict[int, Tensor] = inputs,
             ) -> None:
-                stream = streams.blocks.pop(layer, None), streams.attention.pop(layer, None)
-                on_layer(LayerAttention(layer, batch, requests, rows, engine.logarithms, *stream))
+                stream = inputs.pop(layer, None)
+                on_layer(LayerAttention(layer, batch, requests, rows, engine.logarithms, stream))
 
             engine.run(padded_tokens(batch).to(model.device), requests, take, layers)
 
@@ -105,49 +98,21 @@ def tiled_patterns(model: Model) -> Regions:
     return tiles
 
 
-@dataclass(frozen=True, eq=False)
-class _Streams:
-    """By layer, what the blocks and the attention modules of a running network read."""
-
-    blocks: dict[int, Tensor]
-    attention: dict[int, Tensor]
-
-
 @contextmanager
-def _inputs(engine: Any) -> Iterator[_Streams]:
-    """Store what blocks and attention modules read, until a layer's attention is handed on."""
-    streams = _Streams({}, {})
+def _attention_inputs(engine: Any) -> Iterator[dict[int, Tensor]]:
+    """The inputs of the attention modules of a running network, by layer."""
+    inputs: dict[int, Tensor] = {}
     with ExitStack() as hooks:
         if isinstance(engine, FusedEngine):
-            for stored, modules in (
-                (streams.blocks, attention_blocks(engine.network)),
-                (streams.attention, attention_by_layer(engine.network)),
-            ):
-                for layer, module in modules.items():
-                    hook = _store(stored, layer)
-                    handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-                    hooks.enter_context(handle)
-        yield streams
+            for layer, module in attention_by_layer(engine.network).items():
+                hook = _store(inputs, layer)
+                handle = module.register_forward_pre_hook(hook, with_kwargs=True)
+                hooks.enter_context(handle)
+        yield inputs
 
 
-def _store(streams: dict[int, Tensor], layer: int) -> Callable[..., None]:
+def _store(inputs: dict[int, Tensor], layer: int) -> Callable[..., None]:
     def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        streams[layer] = module_input(arguments, keywords)
+        inputs[layer] = module_input(arguments, keywords)
 
     return hook
-
-
-def attention_blocks(network: nn.Module) -> dict[int, nn.Module]:
-    """The block around each attention module, by layer: its entry of the list of blocks."""
-    modules = dict(network.named_modules())
-    numbers = {id(module): layer for layer, module in attention_by_layer(network).items()}
-    blocks = {}
-    for name, module in modules.items():
-        if id(module) not in numbers:
-            continue
-        parts = name.split(".")
-        for end in range(1, len(parts) + 1):
-            if isinstance(modules[".".join(parts[: end - 1])], nn.ModuleList):
-                blocks[numbers[id(module)]] = modules[".".join(parts[:end])]
-                break
-    return blocks
