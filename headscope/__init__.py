@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     # generated: studies
     from headscope.studies.ablate.ablate_result import Ablation as Ablation
     from headscope.studies.ablate.causal_table import ablate as ablate
-    from headscope.studies.ablate.head_writes import Writes as Writes
     from headscope.studies.ablate.head_writes import writes as writes
     from headscope.studies.anatomy import anatomy as anatomy
     from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers

@@ -305,9 +305,7 @@ STUDIES: tuple[StudyRow, ...] = (
         ),
         tables=(Table("patch"),),
     ),
-    StudyRow(
-        name="writes", function="ablate.head_writes:writes", result="ablate.head_writes:Writes"
-    ),
+    StudyRow(name="writes", function="ablate.head_writes:writes"),
     StudyRow(
         name="why",
         function="answers.head_answers:why",

@@ -7,8 +7,6 @@ import io
 import pandas as pd
 from rich.console import Console
 
-from headscope.statistics.causes import BREAKS, IDLE, NO_CAUSE, UNTESTED
-from headscope.studies.ablate.ablate_result import causes_table
 from headscope.studies.sweep.languages.across import HEAD_COLUMNS
 from headscope.studies.sweep.languages.languages_result import Languages
 from headscope.studies.sweep.languages.languages_view import languages_lines
@@ -34,24 +32,6 @@ def test_emergence_says_when_each_type_is_first_held():
     assert set(first.removeprefix("first held ").strip().split("; ")) == {
         "at step2: induction", "at step1: positional", "never: coreference",
     }  # fmt: skip
-
-
-def test_an_ablation_counts_its_verdicts():
-    blank = dict.fromkeys(
-        ["moved", "effect", "control", "times", "times_low", "times_high", "loss", "loss_excess",
-         "q_value", "clean", "ablated", "ci_low", "ci_high", "excess"], 0.0,
-    )  # fmt: skip
-    row = blank | {"type": "induction", "relation": "repeat", "heads": "L1H0"}
-    verdicts = [BREAKS, BREAKS, NO_CAUSE, f"{UNTESTED}: too few", IDLE]
-    rows = [row | {"behaviour": "edges", "kind": "tag", "verdict": each} for each in verdicts]
-    rows.append(row | {"behaviour": "repeat", "kind": "head", "verdict": NO_CAUSE})
-    said = printed(causes_table(pd.DataFrame(rows)))
-    assert (
-        f"of 4 tags, by moving their own attention: 2 “{BREAKS}”, 1 “{IDLE}”, 1 “{NO_CAUSE}”; 1 not"
-        in said
-    )
-    assert f"of 1 heads: 0 “{BREAKS}”" in said
-    assert "types" not in said
 
 
 def languages(lift: float, *, decidable: bool) -> Languages:

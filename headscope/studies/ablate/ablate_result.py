@@ -12,13 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headscope.arguments import takes
-from headscope.statistics.causes import (
-    AWAY,
-    BREAKS,
-    EDGES,
-    IDLE,
-    NO_CAUSE,
-)
+from headscope.statistics.causes import AWAY, EDGES
 from headscope.statistics.reasons import why
 from headscope.statistics.result import Result
 from headscope.views.study import Study
@@ -121,7 +115,7 @@ def causes_table(table: pd.DataFrame) -> Group:
         parts += [_heads_table(table[~edges]), Text(HEADS_MEAN, style="dim")]
     if edges.any():
         parts += _edges_parts(table[edges])
-    return Group(*parts, *(Text(line, style="bold") for line in _conclusions(table)))
+    return Group(*parts)
 
 
 def _edges_parts(table: pd.DataFrame) -> list[RenderableType]:
@@ -130,28 +124,6 @@ def _edges_parts(table: pd.DataFrame) -> list[RenderableType]:
     if len(reasons) == 1 and table["effect"].isna().all():
         return [Text(f"edges of {len(table)} tags: {reasons.pop()}", style="dim")]
     return [_edges_table(table), Text(EDGES_MEAN, style="dim")]
-
-
-def _conclusions(table: pd.DataFrame) -> list[str]:
-    """Counts of the heads, and of the tags, that break when they are silenced."""
-    lines = []
-    edges = table["behaviour"] == EDGES
-    verdicts = (BREAKS, IDLE, NO_CAUSE)
-    for words, causes in (
-        ("heads", table[~edges & (table["kind"] == "head")]),
-        ("types, all their heads together", table[~edges & (table["kind"] == "type")]),
-        ("tags, by moving their own attention", table[edges]),
-    ):
-        tested = causes[causes["verdict"].isin(verdicts)]
-        if len(tested):
-            counts = [
-                f"{int((tested['verdict'] == verdict).sum())} “{verdict}”" for verdict in verdicts
-            ]
-            untested = (
-                f"; {len(causes) - len(tested)} not tested" if len(causes) > len(tested) else ""
-            )
-            lines.append(f"of {len(tested)} {words}: {', '.join(counts)}{untested}")
-    return lines
 
 
 def _heads_table(table: pd.DataFrame) -> Table:

@@ -230,12 +230,6 @@ def _reason(group: Group, *, able: bool) -> str:
     return ""
 
 
-def ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """By type and behaviour: the effect of all its heads in units of its random groups' mean."""
-    together = table[table["kind"] == "type"]
-    return together.assign(ratio=together["effect"] / together["control"])
-
-
 def _numpy(logp: torch.Tensor) -> ndarray:
     return logp.double().cpu().numpy()
 

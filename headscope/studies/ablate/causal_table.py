@@ -144,7 +144,7 @@ def _heads(
     rerunner = Rerunner(model)
     length = min(TEXT_LENGTH, model.context)
     read = {"max_tokens": NORM_TOKENS, "max_length": length, "seed": seed}
-    norms = norms_of(head_writes(rerunner, list(TextWindows(corpora, model.tokenizer, **read)))[0])
+    norms = norms_of(head_writes(rerunner, list(TextWindows(corpora, model.tokenizer, **read))))
     groups = choose_groups(run, heads, norms, seed=seed)
     stimuli = _stimuli(reading, rerunner.score, groups, pairs)
     return ablate_groups(rerunner, stimuli, groups, method=method, seed=seed, progress=progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,38 +26,12 @@ from headscope.models.loss import Advance
 from headscope.models.rerun import Rerunner, TokenRows
 from headscope.runs.reopen_model import model_or_run
 from headscope.runs.resolve import A_MODEL, A_RUN
-from headscope.views.study import Study
+from headscope.views.study import StudyResult
 
 MASSIVE, MASSIVE_TIMES = 100.0, 1000.0
 """Least size of a massive activation, by itself and over the median of its token's entries."""
 CONSTANT = 1e-9
 """Share of its squared length below which a write's variance is rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Writes(Study):
-    """Sizes and directions of what a model's heads write on text; `table` is `heads`."""
-
-    model: str
-    heads: pd.DataFrame
-    """See `head_writes`; of a run also each head's `primary`."""
-    cosines: Float[ndarray, "layer head head"]
-    """Between the mean writes of the heads of a layer."""
-
-    def figure(self) -> Figure:
-        """Layers × heads, the darker the larger a head's share of its layer's writes."""
-        values = self.heads.pivot(index="layer", columns="head", values="share").to_numpy(float)
-        layers, width = values.shape
-        figure = Figure(figsize=(2 + 0.32 * width, 1.6 + 0.3 * layers), layout="constrained")
-        axes = figure.subplots()
-        image = axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
-        figure.colorbar(image, ax=axes, label="share of its layer's writes")
-        axes.set_xlabel("head")
-        axes.set_ylabel("layer")
-        return figure
-
-    def __repr__(self) -> str:
-        return f"<headscope writes of {self.model}: {len(self.heads)} heads>"
 
 
 @takes(model=either(A_RUN, A_MODEL))
@@ -70,8 +43,10 @@ def writes(
     seed: int = 0,
     device: str = "auto",
     progress: Progress = True,
-) -> Writes:
-    """Measure how much, and where to, each head writes into the residual stream on text.
+) -> StudyResult:
+    """Measure the size and the spread of what each head adds to the residual stream on text.
+
+    The table is that of `head_writes`; for a run also with each head's `primary` type.
 
     Args:
         model: a run or its folder, a name as for `classify`, or a loaded model.
@@ -91,15 +66,32 @@ def writes(
         loaded, run = model_or_run(model, device=device, longest=MAX_LENGTH)
         windows = text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed)
         advance = Steps(bar, token_count(windows)).advance
-        heads, cosines = head_writes(Rerunner(loaded), windows, advance)
+        heads = head_writes(Rerunner(loaded), windows, advance)
     if run is not None:
         heads = heads.merge(run.heads[["layer", "head", "primary"]], how="left")
-    return Writes(loaded.name, heads, cosines)
+    return StudyResult(
+        title=f"{loaded.name}: writes of {len(heads)} heads to the residual stream",
+        table=heads,
+        draw=_figure,
+    )
+
+
+def _figure(result: StudyResult) -> Figure:
+    """Layers × heads, coloured by each head's share of its layer's writes."""
+    values = result.table.pivot(index="layer", columns="head", values="share").to_numpy(float)
+    layers, width = values.shape
+    figure = Figure(figsize=(2 + 0.32 * width, 1.6 + 0.3 * layers), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+    figure.colorbar(image, ax=axes, label="share of its layer's writes")
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+    return figure
 
 
 def head_writes(
     rerunner: Rerunner, windows: Sequence[Window], advance: Advance = lambda tokens: None
-) -> tuple[pd.DataFrame, Float[ndarray, "layer head head"]]:
+) -> pd.DataFrame:
     """Sizes and directions of what the heads of a model write.
 
     Args:
@@ -115,8 +107,8 @@ def head_writes(
         write points most alike), `participation` (participation ratio of the writes, (tr C)² /
         tr C² of their covariance C over tokens, in [1, d_head]: directions that they vary along;
         NaN for a head whose writes do not vary), `massive_share` (of the writes' squared length,
-        the part on the residual stream's massive dimensions, in [0, 1]; NaN where it has none); and
-        the cosines between mean writes, by layer. The first token of a window is left out, except
+        the part on the residual stream's massive dimensions, in [0, 1]; NaN where it has none). The
+        first token of a window is left out, except
         in the search for massive dimensions: those of an entry, at any block's input, above
         `MASSIVE` and `MASSIVE_TIMES` the median of its token's entries (Sun et al. 2024, arXiv
         2402.17762, section 2).
@@ -154,9 +146,9 @@ def head_writes(
             mean[layer] += written.sum(0).double().cpu().numpy()
         advance(int(lengths.sum()))
     means = z_norm / tokens_read, norm / tokens_read, mean / tokens_read
-    table, cosines = _table(tuple(rerunner.outputs), *means)
+    table = _table(tuple(rerunner.outputs), *means)
     spreads = _spreads(matrices, z_sum / tokens_read, z_products / tokens_read, massive)
-    return table.assign(**spreads), cosines
+    return table.assign(**spreads)
 
 
 def _massive(states: Float[Tensor, "token d_model"]) -> Bool[Tensor, " d_model"]:
@@ -198,13 +190,13 @@ def _table(
     z_norm: Float[ndarray, "layer head"],
     norm: Float[ndarray, "layer head"],
     mean: Float[ndarray, "layer head model"],
-) -> tuple[pd.DataFrame, Float[ndarray, "layer head head"]]:
+) -> pd.DataFrame:
     """The rows of `head_writes`, from means over tokens, by the numbers of the layers."""
     heads = norm.shape[1]
     unit = mean / np.maximum(np.linalg.norm(mean, axis=-1, keepdims=True), 1e-30)
     cosines = np.einsum("lhm,lgm->lhg", unit, unit)
     others = cosines - 2 * np.eye(heads)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "layer": np.repeat(numbers, heads),
             "head": np.tile(np.arange(heads), len(numbers)),
@@ -216,7 +208,6 @@ def _table(
             "cosine": others.max(-1).ravel(),
         }
     )
-    return table, cosines
 
 
 def _output(projection: torch.nn.Module, heads: int) -> Float[Tensor, "head width model"]:

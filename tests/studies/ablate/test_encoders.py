@@ -185,8 +185,8 @@ def test_writes_are_read_from_windows_of_unequal_length(sentence_encoder):
         Window("w", generator.integers(5, 70, n), ("x",) * n, attention_kind=BIDIRECTIONAL)
         for n in LENGTHS
     ]
-    together, _ = head_writes(rerunner, windows)
-    parts = [head_writes(rerunner, [window])[0]["write_norm"] for window in windows]
+    together = head_writes(rerunner, windows)
+    parts = [head_writes(rerunner, [window])["write_norm"] for window in windows]
     counts = np.array(LENGTHS) - 1  # all but the first token
     expected = sum(part * n for part, n in zip(parts, counts, strict=True)) / counts.sum()
     assert np.allclose(together["write_norm"], expected, rtol=1e-4)

@@ -26,7 +26,7 @@ def windows() -> list[Window]:
 
 def test_the_writes_add_up_to_what_the_layer_writes(rerunner):
     """Silencing all other heads leaves the projection's output for one head, less its bias."""
-    table, cosines = head_writes(rerunner, windows())
+    table = head_writes(rerunner, windows())
     norms = np.zeros((2, 4))
     means = np.zeros((2, 4, 32))
     for window in windows():
@@ -52,10 +52,10 @@ def test_the_writes_add_up_to_what_the_layer_writes(rerunner):
     steady = np.linalg.norm(means, axis=-1) / norms
     assert np.allclose(table["steady"], steady.ravel(), rtol=1e-3)
     assert table.groupby("layer")["share"].sum().to_numpy() == pytest.approx([1, 1])
-    one, other = means[1, 0], means[1, 3]
-    cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
-    assert cosines[1, 0, 3] == pytest.approx(cosine, abs=1e-4)
-    assert (table["nearest"] != table["head"]).all()
+    unit = means / np.linalg.norm(means, axis=-1, keepdims=True)
+    cosines = np.einsum("lhm,lgm->lhg", unit, unit) - 2 * np.eye(4)
+    assert table["cosine"].to_numpy() == pytest.approx(cosines.max(-1).ravel(), abs=1e-4)
+    assert table["nearest"].tolist() == cosines.argmax(-1).ravel().tolist()
 
 
 def test_heads_with_the_same_matrices_write_the_same(gpt2_folder):
@@ -66,8 +66,8 @@ def test_heads_with_the_same_matrices_write_the_same(gpt2_folder):
     for start in (0, 32, 64):
         bias[start + 8 : start + 16] = bias[start : start + 8]
     rerunner.outputs[0].weight.data[8:16] = rerunner.outputs[0].weight.data[:8]
-    table, cosines = head_writes(rerunner, windows())
-    assert cosines[0, 0, 1] == pytest.approx(1, abs=1e-5)
+    table = head_writes(rerunner, windows())
+    assert table["cosine"][0] == pytest.approx(1, abs=1e-5)
     assert table["nearest"].tolist()[:2] == [1, 0]
     assert table["write_norm"][0] == pytest.approx(table["write_norm"][1])
 
@@ -81,7 +81,7 @@ def test_participation_and_massive_share_by_a_loop_over_tokens(gpt2_folder, monk
     network = rerunner.network
     with torch.no_grad():
         network.transformer.wpe.weight[:, 5] = 30.0
-    table, _ = head_writes(rerunner, windows())
+    table = head_writes(rerunner, windows())
     laid_out: dict[tuple[int, int], list[np.ndarray]] = {}
     for window in windows():
         caught: dict[int, torch.Tensor] = {}
@@ -111,6 +111,6 @@ def test_participation_and_massive_share_by_a_loop_over_tokens(gpt2_folder, monk
 
 
 def test_a_stream_without_massive_dimensions_has_no_share_of_them(gpt2_folder):
-    table, _ = head_writes(Rerunner(load_model(str(gpt2_folder))), windows())
+    table = head_writes(Rerunner(load_model(str(gpt2_folder))), windows())
     assert table["massive_share"].isna().all()
     assert table["participation"].between(1, 8).all()
