@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headscope.arguments import takes
@@ -16,10 +15,18 @@ from headscope.statistics.causes import AWAY, EDGES
 from headscope.statistics.reasons import why
 from headscope.statistics.result import Result
 from headscope.views.study import Study
-from headscope.views.tables import interval_text, number_text, plain_table
+from headscope.views.tables import frame_table
 
 MOST_LINES = 40
 """Effects that a figure shows; the table has all."""
+HEAD_COLUMNS = [
+    *("type", "heads", "behaviour", "clean", "ablated", "effect", "ci_low", "ci_high"),
+    *("control", "q_value", "verdict"),
+]
+EDGE_COLUMNS = [
+    *("type", "relation", "heads", "moved", "effect", "control", "times", "times_low"),
+    *("times_high", "loss", "loss_excess", "q_value", "verdict"),
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,79 +102,30 @@ class Ablation(Study):
         )
 
 
-HEADS_MEAN = (
-    "clean, ablated: the behaviour without and with the heads silenced; effect: the difference, "
-    "with its interval; like heads: the mean effect of untagged heads of like depth and size"
-)
-EDGES_MEAN = (
-    "moved: the share of attention on the tag's targets that is moved elsewhere; targets, others: "
-    "how far the next token's distribution then moves (KL divergence, nats), and when as much "
-    "other attention is; times: their ratio; loss: by how much the next token's loss rises; "
-    "beyond: by how much more than with the other attention"
-)
-
-
 def causes_table(table: pd.DataFrame) -> Group:
-    """The types together, the heads, then the tags by their edges, as the terminal shows them."""
-    edges = table["behaviour"] == EDGES
+    """Heads and then tags for the terminal, with columns of `causal.csv`.
+
+    Rows without a measurement are counted by their reason.
+    """
+    tested = table[table["effect"].notna()]
+    edges = tested["behaviour"] == EDGES
     parts: list[RenderableType] = []
-    if not edges.all():
-        parts += [_heads_table(table[~edges]), Text(HEADS_MEAN, style="dim")]
-    if edges.any():
-        parts += _edges_parts(table[edges])
+    for rows, columns, order in (
+        (tested[~edges], HEAD_COLUMNS, "kind"),
+        (tested[edges], EDGE_COLUMNS, "excess"),
+    ):
+        if len(rows):
+            rows = rows.sort_values(order, ascending=False, kind="stable")
+            parts.append(
+                frame_table(rows.assign(heads=list(map(_who, rows.itertuples())))[columns])
+            )
+    for reason, count in table.loc[table["effect"].isna(), "verdict"].value_counts().items():
+        parts.append(Text(f"edges of {count} tags: {reason}", style="dim"))
     return Group(*parts)
 
 
-def _edges_parts(table: pd.DataFrame) -> list[RenderableType]:
-    """The table of tags; a sentence where none was tested, for one and the same reason."""
-    reasons = set(table["verdict"])
-    if len(reasons) == 1 and table["effect"].isna().all():
-        return [Text(f"edges of {len(table)} tags: {reasons.pop()}", style="dim")]
-    return [_edges_table(table), Text(EDGES_MEAN, style="dim")]
-
-
-def _heads_table(table: pd.DataFrame) -> Table:
-    numbers = ("clean", "ablated", "effect", "95 %", "like heads", "q")
-    rendered = plain_table("type", "heads", "behaviour", *numbers, "verdict", right=numbers)
-    order = table.assign(first=table["kind"] != "type").sort_values("first", kind="stable")
-    for row in order.itertuples():
-        rendered.add_row(
-            row.type,
-            _who(row),
-            row.behaviour,
-            f"{row.clean:.2f}",
-            f"{row.ablated:.2f}",
-            f"{row.effect:+.3f}",
-            f"{row.ci_low:+.3f} … {row.ci_high:+.3f}",
-            number_text(row.control, "+.3f"),
-            number_text(row.q_value, ".2g"),
-            row.verdict,
-        )
-    return rendered
-
-
-def _edges_table(table: pd.DataFrame) -> Table:
-    numbers = ("moved", "targets", "others", "times", "95 %", "loss", "beyond", "q")
-    rendered = plain_table("tag", "head", *numbers, "verdict", right=numbers)
-    for row in table.sort_values("excess", ascending=False).itertuples():
-        rendered.add_row(
-            f"{row.type}/{row.relation}",
-            row.heads,
-            number_text(row.moved, ".2f"),
-            number_text(row.effect, ".4f"),
-            number_text(row.control, ".4f"),
-            number_text(row.times, ".1f"),
-            interval_text(row.times_low, row.times_high, ".1f"),
-            number_text(row.loss, "+.3f"),
-            number_text(row.loss_excess, "+.3f"),
-            number_text(row.q_value, ".2g"),
-            row.verdict,
-        )
-    return rendered
-
-
 def _who(row: Any) -> str:
-    return str(row.heads) if row.kind == "head" else f"all {row.heads.count(';') + 1}"
+    return f"all {row.heads.count(';') + 1}" if row.kind == "type" else str(row.heads)
 
 
 def _line(row: Any) -> str:
