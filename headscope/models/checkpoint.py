@@ -6,9 +6,7 @@ transformers reads `model.safetensors` if it is there, otherwise every file that
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +28,6 @@ WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+|(?<=\.)_orig_mod\.")
 """What torch's DataParallel and torch.compile put into the names of a model that they wrap."""
 ADAPTER = "adapter_config.json"
 """By which transformers would add the weights of an adapter (PEFT)."""
-_GIT = 40
-"""Digits of the checksum that git gives a small file; large files have a sha256."""
 _NEVER = (
     "headscope never loads pickles (.bin, .pt). "
     "Convert it with transformers: model.save_pretrained(folder)"
@@ -64,35 +60,6 @@ class Checkpoint:
             ModelError: a file is damaged, or two hold the same tensor.
         """
         return gguf_shapes(self.path) if self.is_gguf else safetensors_shapes(self.files)
-
-
-def check_blob(name: str, file: Path, sha256: str | None = None) -> None:
-    """Compare a file of the hub's cache with the checksum that it is kept under.
-
-    The hub's client compares sizes alone. A file that is no link into the cache has no checksum.
-
-    Args:
-        name: of the model, for messages.
-        file: as the cache shows it among the files of a commit.
-        sha256: its checksum, where that is known already.
-
-    Raises:
-        ModelError: it is another file than the hub's.
-    """
-    blob = file.readlink() if file.is_symlink() else file
-    if blob.parent.name != "blobs" or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", blob.name):
-        return
-    if len(blob.name) == _GIT:
-        content = file.read_bytes()
-        git = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
-        checksum = git.hexdigest()
-    else:
-        checksum = sha256 or file_sha256(file)
-    if checksum != blob.name:
-        raise ModelError(
-            f"{name}: {file.name} is not the file that the hub has: its checksum is {checksum} and "
-            f"should be {blob.name}. Delete {os.path.normpath(file.parent / blob)} and ask again"
-        )
 
 
 def find_checkpoint(name: str, path: Path) -> Checkpoint:

@@ -15,7 +15,7 @@ import torch
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.errors import ModelError, first_line
-from headscope.models.checkpoint import Checkpoint, check_blob, find_checkpoint
+from headscope.models.checkpoint import Checkpoint, find_checkpoint
 from headscope.models.device import move_checked
 from headscope.models.engines.choose import choose_engine
 from headscope.models.engines.engine import Engine
@@ -116,8 +116,6 @@ def load_model(name: str, **options: Any) -> Model:
     check_tokenizer_files(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
-    for file, checksum in zip(checkpoint.files, sha256.values(), strict=True):
-        check_blob(name, file, checksum)
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)
     with quiet_logging():
         if load_options.device_map is None:

@@ -1,18 +1,16 @@
 """From a model's name to the folder or file that it stands for, and to what its run is called.
 
-Nothing else asks the Hugging Face hub; it gives up within seconds.
+Nothing else asks the Hugging Face hub.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HFValidationError,
@@ -23,8 +21,6 @@ from huggingface_hub.utils.tqdm import tqdm
 
 from headscope.corpus.shipped import MINI, mini_folder
 from headscope.errors import ModelError, first_line, nearest
-from headscope.models.bounded_retries import GaveUpError, answer_of, bounded_retries
-from headscope.models.checkpoint import check_blob
 from headscope.models.package_index import packaged_path
 from headscope.models.packaged import PACKAGED, is_reserved, reserved_names
 from headscope.paths import exists, real_name, unusable
@@ -34,6 +30,8 @@ FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
 """What a model in Hugging Face layout needs."""
 _IGNORED = ("*/*", "consolidated*")
 """Other formats of the same weights, and the weights once more under another name (Mistral)."""
+TIMEOUT = 5.0
+"""Seconds to wait for the hub's first answer."""
 BAR_SECONDS = 2.0
 """How long a download goes on before its bar appears."""
 WAYS_ON = (
@@ -85,15 +83,16 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     return download(name, revision, files)
 
 
-def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> tuple[Path, str]:
+def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Path, str]:
     """The local folder of a hub model, and its commit; a model in the cache needs no network.
 
     Raises:
-        ModelError: no such model or revision, no permission, the hub cannot be reached, or what it
-            sends is not what it says.
+        ModelError: no such model or revision, no permission, or the hub cannot be reached.
     """
     wanted_model = f"{name} at {revision}" if revision else name
     try:
+        # snapshot_download waits for its first answer without a limit
+        HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
         folder = _snapshot(name, revision, files)
     except HFValidationError as error:
         raise ModelError(
@@ -113,13 +112,14 @@ def download(name: str, revision: str | None, files: Sequence[str] = FILES) -> t
             f"{wanted_model}{nearest(name, reserved_names())}: the hub has no such model, or shows "
             f"it only to those who have logged in (hf auth login); {WAYS_ON}"
         ) from error
-    except (OSError, RuntimeError, GaveUpError) as error:
-        folder = _from_cache(name, revision, files, error)
-    except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
-            raise
-        folder = _from_cache(name, revision, files, error)
-    _check_small_files(name, folder)
+    except Exception as error:  # the client's HTTP library has errors of its own
+        try:
+            folder = _snapshot(name, revision, files, local_files_only=True)
+        except OSError:
+            raise ModelError(
+                f"{wanted_model}{nearest(name, reserved_names())} is not a local folder, and "
+                f"cannot be fetched from the Hugging Face hub ({first_line(error)}); {WAYS_ON}"
+            ) from error
     return folder, folder.name
 
 
@@ -127,79 +127,24 @@ def _snapshot(
     name: str, revision: str | None, files: Sequence[str], *, local_files_only: bool = False
 ) -> Path:
     """The folder of a revision in the hub's cache, fetched where it is not whole."""
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # that a connection broke and was mended is nothing to say
-    try:
-        with bounded_retries():
-            return Path(
-                snapshot_download(
-                    name,
-                    revision=revision,
-                    allow_patterns=list(files),
-                    ignore_patterns=list(_IGNORED),
-                    local_files_only=local_files_only,
-                    tqdm_class=_LateBar if are_bars_wanted() else _NoBar,
-                )
-            )
-    finally:
-        logger.setLevel(level)
+    return Path(
+        snapshot_download(
+            name,
+            revision=revision,
+            allow_patterns=list(files),
+            ignore_patterns=list(_IGNORED),
+            local_files_only=local_files_only,
+            tqdm_class=_Bar,
+        )
+    )
 
 
-class _LateBar(tqdm):
-    """The hub's progress bar, for what takes longer than two seconds."""
+class _Bar(tqdm):
+    """The hub's progress bar, if the user wants bars and the download takes long enough."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"delay": BAR_SECONDS, **kwargs})  # type: ignore[no-untyped-call]
-
-
-class _NoBar(tqdm):
-    """The hub's progress bar where the user wants none."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
-
-
-def _from_cache(name: str, revision: str | None, files: Sequence[str], reason: Exception) -> Path:
-    try:
-        return _snapshot(name, revision, files, local_files_only=True)
-    except OSError as error:
-        wanted_model = f"{name!r} at {revision}" if revision else repr(name)
-        raise ModelError(
-            f"{wanted_model}{nearest(name, reserved_names())} is no local folder, and the Hugging "
-            f"Face hub {_failure(reason)}; {WAYS_ON}"
-        ) from error
-
-
-def _failure(error: BaseException | None) -> str:
-    """What went wrong in asking the hub, as the end of a sentence about it."""
-    reason = "" if error is None else first_line(error)
-    while error is not None:
-        response, kind = getattr(error, "response", None), type(error).__name__
-        if isinstance(error, GaveUpError):
-            return str(error)
-        if response is not None and response.status_code in (401, 403):
-            return f"{answer_of(response)} (log in with: hf auth login)"
-        if response is not None:
-            return answer_of(response)
-        if "Consistency check failed" in str(error) or kind == "RemoteProtocolError":
-            return f"sends a file that is not whole ({first_line(error)})"
-        if "CAS Client Error" in str(error):
-            return (
-                f"keeps its large files in a storage that cannot be reached ({first_line(error)}), "
-                "and HF_HUB_DISABLE_XET=1 has them sent another way"
-            )
-        if isinstance(error, OSError) and error.errno == ENOSPC:
-            return f"sends more than the disk holds ({first_line(error)})"
-        reason, error = first_line(error), error.__cause__
-    return f"cannot be reached ({reason})"
-
-
-def _check_small_files(name: str, folder: Path) -> None:
-    """Compare what is not weights with its checksum; weights are compared where they are hashed."""
-    for file in folder.iterdir():
-        if file.suffix != ".safetensors" and file.is_file():
-            check_blob(name, file)
+        disabled = kwargs.pop("disable", None) or not are_bars_wanted()
+        super().__init__(*args, delay=BAR_SECONDS, disable=disabled, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def title_of(model: str) -> str:
