@@ -55,8 +55,7 @@ ASKED = {
     ("sweep", "run", "--models", "mini", "--out", "by-ray", "--address", "there"):
         "--address there needs ray, which is not installed: pip install 'headscope[ray]'",
     ("classify", "packed"):
-        "its weights are quantised (bitsandbytes, 4 bits), and reading them needs bitsandbytes, "
-        "which is not installed: pip install bitsandbytes; or name a folder",
+        "bitsandbytes",
 }  # fmt: skip
 """What needs a package that is not there, and how it is said."""
 SHORT = ("--max-tokens", "50", "--types", "positional")

@@ -7,7 +7,6 @@ transformers reads `model.safetensors` if it is there, otherwise every file that
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +16,12 @@ from typing import Any
 from headscope.corpus.read import file_sha256
 from headscope.errors import ModelError
 from headscope.models.gguf_files import gguf_shapes
-from headscope.models.packages import check_packages
 from headscope.paths import resolved, unusable
 
 Shapes = Mapping[str, tuple[int, ...]]
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+|(?<=\.)_orig_mod\.")
-"""What torch's DataParallel and torch.compile put into the names of a model that they wrap."""
 ADAPTER = "adapter_config.json"
 """By which transformers would add the weights of an adapter (PEFT)."""
 _NEVER = (
@@ -76,7 +72,6 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{name}: a model is a folder, a .gguf file or a hub name, not this")
-        check_packages(f"{name}: a GGUF file", ["gguf"])
         return Checkpoint(path, (path,))
     if (path / ADAPTER).is_file():
         raise ModelError(
@@ -126,9 +121,19 @@ def check_file(name: str, file: Path) -> None:
         raise ModelError(f"{name}: {file.name} is {reason}, and should be a file")
 
 
-def plain_name(key: str) -> str:
-    """A tensor's name without what torch.compile and DataParallel put before or into it."""
-    return WRAPPERS.sub("", key)
+def read_entries(name: str, file: Path) -> dict[str, Any]:
+    """The entries of a model's config.json.
+
+    Raises:
+        ModelError: the file cannot be read, or is not a JSON object.
+    """
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{name}: {file.name} is not JSON: {error!s:.200}") from error
+    if not isinstance(entries, dict):
+        raise ModelError(f"{name}: {file.name} contains {entries!r:.40}, not a JSON object")
+    return entries
 
 
 def safetensors_shapes(files: tuple[Path, ...]) -> Shapes:

@@ -28,7 +28,6 @@ from headscope.models.layout.modules import layers_without_softmax
 from headscope.models.load_options import DTYPES, LoadOptions, check_device_map, device_map_note
 from headscope.models.locate import locate
 from headscope.models.model_kinds import LONGEST, cut_note, hybrid_note
-from headscope.models.precheck import check_tokenizer_files
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weights import load_weights, quiet_logging, read_config
 
@@ -113,7 +112,6 @@ def load_model(name: str, **options: Any) -> Model:
     device = _device(load_options.device)
     path, commit = locate(name, load_options.revision)
     checkpoint = find_checkpoint(name, path)
-    check_tokenizer_files(name, path)
     _check_layout(name, path)
     sha256 = checkpoint.sha256()
     hf_model, backend, unread = _read(name, checkpoint, sha256, load_options)

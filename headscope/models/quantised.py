@@ -13,21 +13,7 @@ from typing import Any
 import torch
 
 from headscope.errors import ModelError
-from headscope.models.packages import check_packages
 
-LIBRARIES: dict[str, tuple[str, ...]] = {
-    "bitsandbytes": ("bitsandbytes", "accelerate"),
-    "gptq": ("gptqmodel", "optimum"),
-    "awq": ("gptqmodel", "accelerate"),
-    "compressed-tensors": ("compressed_tensors",),
-    "fp8": ("accelerate",),
-    "fbgemm_fp8": ("fbgemm_gpu", "accelerate"),
-    "hqq": ("hqq",),
-    "mxfp4": ("accelerate",),
-    "quanto": ("optimum.quanto",),
-    "torchao": ("torchao",),
-}
-"""What transformers asks for, of each method that is common; of others its own words are told."""
 _BITS = ("bits", "w_bit", "nbits")
 _KINDS = ("bnb_4bit_quant_type", "fmt", "format", "version")
 _FIELD = "quantization_config"
@@ -79,19 +65,6 @@ def quantised(name: str, config: Any) -> Quantised | None:
     kinds = [fields[key] for key in _KINDS if isinstance(fields.get(key), str)]
     kind = kinds[0][:40] if kinds and not eight else ""
     return Quantised(method, bits, kind)
-
-
-def check_library(name: str, quantisation: Quantised) -> None:
-    """Refuse weights whose library is not there, before anything is built.
-
-    Raises:
-        ModelError: a package is missing; the message says which and what would do instead.
-    """
-    check_packages(
-        f"{name}: its weights are quantised ({quantisation}), and reading them",
-        LIBRARIES.get(quantisation.method, ()),
-        "name a folder of the same model that is not quantised, or a .gguf file of it",
-    )
 
 
 def where_quantised(device_map: str | None) -> dict[str, Any]:

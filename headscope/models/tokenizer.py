@@ -19,7 +19,6 @@ from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
 from headscope.errors import ModelError, first_line
-from headscope.models.gguf_files import lacking_tokenizer_entry
 from headscope.models.packages import missing_package
 
 FEWEST_TOKENS = 64
@@ -282,11 +281,6 @@ def load_tokenizer(name: str, path: Path) -> Any:
     except ImportError as error:
         raise missing_package(f"{name}: its tokenizer", error) from error
     except Exception as error:  # transformers raises many kinds for a folder that it cannot use
-        if path.is_file() and (entry := lacking_tokenizer_entry(path)) is not None:
-            raise ModelError(
-                f"{name}: its metadata has no {entry}, without which there is no tokenizer; "
-                "download or convert it again"
-            ) from error
         reason = first_line(error)
         raise ModelError(f"{name}: transformers cannot load its tokenizer: {reason}") from error
     if not ordinary_ids(backend):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -18,39 +17,12 @@ from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import HeadscopeError, ModelError
-from headscope.models.checkpoint import CONFIG, WRAPPERS, Checkpoint, Shapes
-from headscope.models.config_values import check_counts, check_values, find_entry, read_entries
-from headscope.models.integrity import (
-    check_finite,
-    check_fit,
-    check_names,
-    check_size,
-)
-from headscope.models.layout.dimensions import attention_kind, read_dimensions
+from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, read_entries
+from headscope.models.integrity import check_fit, check_size
+from headscope.models.layout.dimensions import attention_kind
 from headscope.models.model_kinds import network_class
 from headscope.models.packages import missing_package
-from headscope.models.quantised import check_library, dequantised, quantised, where_quantised
-
-_STRIP = {WRAPPERS.pattern: ""}
-
-
-def _activations() -> list[str]:
-    from transformers.activations import ACT2CLS
-
-    return sorted(ACT2CLS)
-
-
-def _rotary_kinds() -> list[str]:
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    return sorted({"default", *ROPE_INIT_FUNCTIONS})
-
-
-_KNOWN: Mapping[str, Callable[[], list[str]]] = {
-    r"act(?:ivation)?(?:_function|_fn)?$": _activations,
-    r"rope_type$": _rotary_kinds,
-}
-"""The names that transformers knows for an entry, by the end of the entry's path."""
+from headscope.models.quantised import dequantised, quantised, where_quantised
 
 
 def load_weights(
@@ -65,24 +37,22 @@ def load_weights(
         device_map: how accelerate is to spread them; None leaves them on the processor.
 
     Raises:
-        ModelError: transformers cannot build the model; a tensor is missing, left over in a way
-            that matters, of another shape, or holds no numbers; see `integrity`.
+        ModelError: transformers cannot build the model; or see `integrity`.
     """
-    config, notes = examine(name, checkpoint)
+    shapes = checkpoint.shapes  # damaged headers are named before transformers reads them
+    config = read_config(name, checkpoint.path)
     quantisation = None if checkpoint.is_gguf else quantised(name, config)
     placement = {} if device_map is None else {"device_map": device_map}
     if quantisation is not None:
         placement = where_quantised(device_map)
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
-    check_fit(name, info, checkpoint.shapes, network.state_dict())
+    notes = _check(name, checkpoint, shapes, network, info)
     if quantisation is not None:
-        failed = f"its quantised weights ({quantisation}) cannot be read"
-        with _one_sentence(name, failed, config.to_dict()), quiet_logging():
+        with _one_sentence(name, f"its weights ({quantisation}) cannot be read"), quiet_logging():
             network, weight_notes = dequantised(network, quantisation, dtype)
         notes = (*notes, *weight_notes)
         if device_map is None:
             network.hf_device_map = {}  # on one device, and not spread
-    check_finite(name, network)
     return network.eval(), notes
 
 
@@ -94,57 +64,48 @@ def examine(name: str, checkpoint: Checkpoint) -> tuple[PreTrainedConfig, tuple[
         checkpoint: its files.
 
     Returns:
-        The configuration, and notes on what is not read or read under another name.
+        The configuration, and notes on what is not read.
 
     Raises:
         ModelError: they do not fit, or one of them cannot be read.
     """
-    shapes = checkpoint.shapes
-    config = read_config(name, checkpoint.path, shapes=shapes)
+    shapes = checkpoint.shapes  # damaged headers are named before transformers reads them
+    config = read_config(name, checkpoint.path)
     if checkpoint.is_gguf:
-        network = empty_network(name, config)
-        sizes = {key: weight.numel() for key, weight in network.named_parameters()}
-        check_size(name, shapes, sizes, read_dimensions(name, config).layers)
-        return config, ()
-    quantisation = quantised(name, config)
-    if (
-        quantisation is not None
-    ):  # packed as their library packs them, which is compared as they are loaded
-        check_library(name, quantisation)
+        check_size(name, shapes, _sizes(empty_network(name, config)))
         return config, ()
     network, info = _from_pretrained(
         name, checkpoint, config, device_map={"": "meta"}, dtype=torch.float32
     )
-    notes = check_names(name, shapes, network.base_model_prefix)
-    return config, (*notes, *check_fit(name, info, shapes, network.state_dict()))
+    return config, _check(name, checkpoint, shapes, network, info)
 
 
-def read_config(name: str, path: Path, *, shapes: Shapes | None = None) -> PreTrainedConfig:
+def _check(
+    name: str, checkpoint: Checkpoint, shapes: Shapes, network: Any, info: dict[str, Any]
+) -> tuple[str, ...]:
+    if checkpoint.is_gguf:
+        check_size(name, shapes, _sizes(network))
+    return check_fit(name, info, shapes, network.state_dict())
+
+
+def _sizes(network: nn.Module) -> dict[str, int]:
+    return {key: weight.numel() for key, weight in network.named_parameters()}
+
+
+def read_config(name: str, path: Path) -> PreTrainedConfig:
     """The configuration of a model's folder, `config.json` or `.gguf` file.
 
-    Args:
-        name: of the model, for messages.
-        path: where it is.
-        shapes: of all tensors, where there are any.
-
     Raises:
-        ModelError: it cannot be read, or gives numbers that no model can have.
+        ModelError: it cannot be read.
     """
     file = path / CONFIG if path.is_dir() else path
     gguf = {"gguf_file": file.name} if file.suffix.lower() == ".gguf" else {}
-    stated = {} if gguf else read_entries(name, file)
-    with _one_sentence(name, "transformers cannot read its configuration", stated), quiet_logging():
-        if not gguf:
-            _check_weights_name(name, stated)
-            check_counts(name, stated, shapes)
-            check_values(f"{name}: its configuration", stated)
-        config = AutoConfig.from_pretrained(
+    if not gguf:
+        _check_weights_name(name, read_entries(name, file))
+    with _one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
+        return AutoConfig.from_pretrained(
             file.parent if gguf else file, local_files_only=True, trust_remote_code=False, **gguf
         )
-        if gguf:
-            check_counts(name, config.to_dict(), shapes)
-            check_values(f"{name}: its configuration", config.to_dict())
-    return config
 
 
 def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
@@ -154,8 +115,7 @@ def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
     Raises:
         ModelError: transformers has no language model for it, or cannot build it.
     """
-    failed = "transformers cannot build this model"
-    with _one_sentence(name, failed, config.to_dict()), torch.device("meta"):
+    with _one_sentence(name, "transformers cannot build this model"), torch.device("meta"):
         network: nn.Module = network_class(name, config).from_config(
             config, trust_remote_code=False
         )
@@ -170,10 +130,7 @@ def _from_pretrained(
     if checkpoint.is_gguf:
         path = checkpoint.path
         source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-    else:
-        source["key_mapping"] = _STRIP
-    failed = "transformers cannot load this model"
-    with _one_sentence(name, failed, config.to_dict()), quiet_logging():
+    with _one_sentence(name, "transformers cannot load this model"), quiet_logging():
         # a shape that does not fit is reported with the others, and refused there
         network, info = network_class(name, config).from_pretrained(
             **source,
@@ -193,14 +150,8 @@ def _from_pretrained(
 
 
 @contextmanager
-def _one_sentence(name: str, failed: str, stated: Mapping[str, Any]) -> Iterator[None]:
-    """Any error of transformers, which raises many kinds, as a ModelError of one line.
-
-    Args:
-        name: of the model.
-        failed: what did not succeed, as the beginning of a sentence.
-        stated: the configuration, in which a name is looked for that transformers does not know.
-    """
+def _one_sentence(name: str, failed: str) -> Iterator[None]:
+    """Any error of transformers, which raises many kinds, as a ModelError of one line."""
     try:
         yield
     except HeadscopeError:
@@ -208,27 +159,10 @@ def _one_sentence(name: str, failed: str, stated: Mapping[str, Any]) -> Iterator
     except ImportError as error:
         raise missing_package(f"{name}: reading it", error) from error
     except Exception as error:
-        if isinstance(error, KeyError) and error.args:
-            _check_known(name, stated, error.args[0])
         lines = [line.strip() for line in str(error).strip().split("\n")]
         # a field of a configuration is named in one line, and what is wrong with it in the next
-        reason = " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__
-        if "above report" in reason:  # which was written where nobody reads it
-            reason = "its tensors cannot be brought into the layout that the configuration asks for"
-        raise ModelError(f"{name}: {failed}: {reason}") from error
-
-
-def _check_known(name: str, stated: Mapping[str, Any], value: Any) -> None:
-    """Refuse a name that transformers has looked up in vain, by the entry that gives it."""
-    entry = find_entry(stated, value) if isinstance(value, str) else None
-    if entry is None:
-        return
-    known = next((names() for key, names in _KNOWN.items() if re.search(key, entry)), ())
-    ways = f"choose from: {', '.join(known)}" if known else "is it spelled as in other models?"
-    raise ModelError(
-        f"{name}: its configuration gives {entry} as {value!r:.60}, which transformers does not "
-        f"know; {ways}"
-    )
+        reason = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+        raise ModelError(f"{name}: {failed}: {type(error).__name__}: {reason}") from error
 
 
 def _check_weights_name(name: str, stated: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,9 @@ def save_gguf(
     sizes: Sizes,
     *,
     layers: int = 2,
-    wrong: Mapping[str, Any] | None = None,
     tokenizer: Any = None,
 ) -> Path:
-    """A small Llama; `wrong` is a value of its own for a tensor."""
+    """A small Llama."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(layers)
     writer.add_context_length(128)
@@ -54,8 +52,6 @@ def save_gguf(
     rng = np.random.default_rng(0)
     for key, size in sizes.items():
         values = rng.normal(size=size).astype(np.float32)
-        if wrong and key in wrong:
-            values.flat[0] = wrong[key]
         writer.add_tensor(key, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,15 +73,10 @@ def is_what_the_file_holds(network, file: Tensors, notes: tuple[str, ...]) -> bo
 DAMAGE: dict[str, Callable[[Tensors, str], None]] = {
     "dropped": lambda tensors, key: tensors.__delitem__(key),
     "renamed": lambda tensors, key: tensors.update({key + "_x": tensors.pop(key)}),
-    "in another layer": lambda tensors, key: tensors.update(
-        {key.replace(".1.", ".7.") + "": tensors.pop(key)}
-    ),
     "one longer": lambda tensors, key: tensors.update(
         {key: torch.cat([tensors[key], tensors[key][:1]])}
     ),
     "flat": lambda tensors, key: tensors.update({key: tensors[key][None]}),
-    "not a number": lambda tensors, key: tensors[key].view(-1)[:1].fill_(torch.nan).tolist(),
-    "infinite": lambda tensors, key: tensors[key].view(-1)[-1:].fill_(-torch.inf).tolist(),
     "beside a bias of its own": lambda tensors, key: tensors.update(
         {key.rpartition(".")[0] + ".extra": torch.ones(3)}
     ),
@@ -108,8 +102,7 @@ def test_a_damaged_tensor_is_refused_or_loaded_as_it_is(folders, tmp_path, layou
         folder = Path(shutil.copytree(folders[layout], tmp_path / str(number)))
         edit(folder, lambda tensors, key=key: DAMAGE[damage](tensors, key) and None)
         refused += refused_or_as_it_is(folder)
-    expected = {"beside an unknown part": {0}, "in another layer": set(range(5, 40))}
-    assert refused in expected.get(damage, {len(kinds)})
+    assert refused == (0 if damage == "beside an unknown part" else len(kinds))
 
 
 def refused_or_as_it_is(folder: Path) -> bool:
@@ -126,9 +119,6 @@ def refused_or_as_it_is(folder: Path) -> bool:
     return True
 
 
-NUMBERS = (-1, 0, 1, 3, 7, 64, 10**9, 2.5, "six", None, [])
-
-
 def test_the_judge_of_these_tests_sees_a_tensor_that_was_drawn(folders):
     network, notes = load_weights("m", find_checkpoint("m", folders["llama"]), torch.float32)
     file = load_file(folders["llama"] / WEIGHTS)
@@ -139,89 +129,8 @@ def test_the_judge_of_these_tests_sees_a_tensor_that_was_drawn(folders):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_number_of_a_configuration_may_be_wrong(folders, tmp_path, layout):
-    stated = json.loads((folders[layout] / "config.json").read_text())
-    numbers = [
-        key for key, value in stated.items()
-        if isinstance(value, int | float) or key in ("n_inner", "head_dim")
-    ]  # fmt: skip
-    assert len(numbers) > 10
-    folder = Path(shutil.copytree(folders[layout], tmp_path / "m"))
-    refused = set()
-    for key in numbers:
-        for value in NUMBERS:
-            (folder / "config.json").write_text(json.dumps(stated | {key: value}))
-            if refused_or_as_it_is(folder):
-                refused.add(key)
-    assert {"vocab_size"} < refused
-    assert refused & {"n_layer", "num_hidden_layers"}
-
-
-@pytest.mark.parametrize(
-    ("prefix", "place"),
-    [("_orig_mod.", ""), ("module.", ""), ("module._orig_mod.", ""), ("_orig_mod.", ".attn.")],
-)
-def test_names_that_a_wrapper_changed_are_read_and_said(copy, prefix, place):
-    plain = load_model(str(copy))
-    if place:
-        edit(copy, lambda all_: {k.replace(place, place + prefix): v for k, v in all_.items()})
-    else:
-        edit(copy, lambda all_: {prefix + key: each for key, each in all_.items()})
-    assert any(prefix in key for key in load_file(copy / WEIGHTS))
-    model = load_model(str(copy))
-    for one, other in zip(
-        plain.engine.network.parameters(), model.engine.network.parameters(), strict=True
-    ):
-        assert torch.equal(one, other)
-    (note,) = model.notes
-    assert "_orig_mod. or module., which torch.compile or DataParallel put there" in note
-    assert plain.notes == ()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_whole_model_loads_without_a_note(folders, layout):
     assert load_model(str(folders[layout])).notes == ()
-
-
-def test_a_layer_that_is_missing_is_refused(copy):
-    edit(copy, lambda all_: {key: each for key, each in all_.items() if ".h.1." not in key})
-    with pytest.raises(ModelError, match="12 tensors are not in the weights, and transformers"):
-        load_model(str(copy))
-
-
-def test_a_layer_too_many_is_refused(copy):
-    edit_config(copy, n_layer=1)
-    with pytest.raises(ModelError, match="12 tensors are of a layer that the configuration leaves"):
-        load_model(str(copy))
-
-
-def test_more_layers_than_tensors_are_refused_before_anything_is_built(copy):
-    edit_config(copy, n_layer=10**9)
-    with pytest.raises(ModelError, match=r"gives n_layer as 1,000,000,000, but the weights are 28"):
-        load_model(str(copy))
-
-
-def test_a_vocabulary_that_does_not_fit_is_refused_by_its_shape(copy):
-    edit_config(copy, vocab_size=4000)
-    with pytest.raises(ModelError, match=r"wte.weight is \d+ × 32 in the file and 4000 × 32 by"):
-        load_model(str(copy))
-
-
-def test_a_vocabulary_of_billions_takes_no_memory_to_refuse(copy):
-    edit_config(copy, vocab_size=10**11)
-    with pytest.raises(
-        ModelError, match=r"gives vocab_size as 100,000,000,000, but the weights are [\d,]+ num"
-    ):
-        load_model(str(copy))
-
-
-def test_one_tensor_under_two_names_is_refused(copy):
-    def twice(tensors):
-        tensors["h.1.ln_1.weight"] = torch.zeros(32)
-
-    edit(copy, twice)
-    with pytest.raises(ModelError, match=r"ln_1.weight and .*ln_1.weight are both in the weights"):
-        load_model(str(copy))
 
 
 def test_a_scale_that_would_be_left_out_is_refused(folders, tmp_path):
@@ -234,7 +143,7 @@ def test_a_scale_that_would_be_left_out_is_refused(folders, tmp_path):
     edit(folder, scale)
     with pytest.raises(
         ModelError,
-        match=r"1 tensor is of a module that would be loaded without it: .*scale_inv",
+        match=r"scale_inv is of a module that would be loaded without it",
     ):
         load_model(str(folder))
 
@@ -248,17 +157,6 @@ def test_masks_and_rotary_frequencies_of_old_files_are_no_matter(folders, tmp_pa
         folder = Path(shutil.copytree(folders[layout], tmp_path / layout))
         edit(folder, lambda all_, keys=keys: all_.update({key: torch.ones(4) for key in keys}))
         assert load_model(str(folder)).notes == ()
-
-
-def test_what_half_precision_cannot_hold_is_refused(copy):
-    def widen(tensors):
-        tensors["transformer.wte.weight"][3, 4] = 1e6
-
-    edit(copy, widen)
-    assert load_model(str(copy)).layers == 2
-    with pytest.raises(ModelError, match=r"1 of \d+,\d+ numbers in transformer.wte.weight are NaN "
-                       "or infinite as float16; the file is damaged, or needs a wider --dtype"):  # fmt: skip
-        load_model(str(copy), dtype="float16")
 
 
 def test_a_tokenizer_that_is_larger_than_the_embedding_is_refused(copy):
@@ -301,4 +199,4 @@ def test_every_command_ends_with_one_line_and_exit_code_2(
         main()
     assert stop.value.code == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "12 tensors are not in the weights, and transformers would draw them at random" in line
+    assert "are not in the weights, and transformers would draw them at random" in line
