@@ -54,8 +54,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Plain
 ASKED = {
     ("sweep", "run", "--models", "mini", "--out", "by-ray", "--address", "there"):
         "--address there needs ray, which is not installed: pip install 'headscope[ray]'",
-    ("classify", "packed"):
-        "bitsandbytes",
+    ("classify", "packed"): "requires bitsandbytes: `pip install",
 }  # fmt: skip
 """What needs a package that is not there, and how it is said."""
 SHORT = ("--max-tokens", "50", "--types", "positional")

@@ -26,13 +26,12 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def check_packages(purpose: str, modules: Iterable[str], otherwise: str = "") -> None:
+def check_packages(purpose: str, modules: Iterable[str]) -> None:
     """Refuse what needs packages that are not installed, before any work.
 
     Args:
         purpose: what needs them, as the beginning of a sentence.
         modules: their modules.
-        otherwise: what would do without them.
 
     Raises:
         ModelError: one is not installed; the message has the command that installs it.
@@ -42,10 +41,9 @@ def check_packages(purpose: str, modules: Iterable[str], otherwise: str = "") ->
         return
     names = [re.sub(r"[._]", "-", module) for module in missing]
     verb = "are" if len(names) > 1 else "is"
-    way = f"; or {otherwise}" if otherwise else ""
     raise ModelError(
         f"{purpose} needs {' and '.join(names)}, which {verb} not installed: "
-        f"{install_command(*missing)}{way}"
+        f"{install_command(*missing)}"
     )
 
 

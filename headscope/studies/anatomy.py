@@ -17,7 +17,7 @@ import pandas as pd
 
 from headscope.arguments import PATH, Kind, takes
 from headscope.errors import ModelError
-from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, plain_name, weight_files
+from headscope.models.checkpoint import CONFIG, Checkpoint, Shapes, weight_files
 from headscope.models.layout.dimensions import bytes_per_key, read_dimensions, text_config
 from headscope.models.layout.model_layout import BUFFER, Split
 from headscope.models.layout.table import LAYOUTS, find_layout
@@ -156,9 +156,8 @@ def read_source(name: str, revision: str | None = None) -> Source:
             return Source(config, _empty_shapes(name, config), counted_from)
     checkpoint = Checkpoint(path, files)
     config, notes = examine(name, checkpoint)
-    shapes = {plain_name(key): shape for key, shape in checkpoint.shapes.items()}
     label = files[0].name if len(files) == 1 else f"{len(files)} safetensors files"
-    return Source(config, shapes, f"counted from {label}", notes)
+    return Source(config, checkpoint.shapes, f"counted from {label}", notes)
 
 
 def _empty_shapes(name: str, config: Any) -> Shapes:

@@ -101,9 +101,6 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(modules, sai
     with pytest.raises(ModelError) as error:
         check_packages("x", modules)
     assert str(error.value) == said
-    with pytest.raises(ModelError) as error:
-        check_packages("x", modules, "name a folder")
-    assert str(error.value) == f"{said}; or name a folder"
     check_packages("x", ["json", "torch"])
 
 

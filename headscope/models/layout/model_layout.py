@@ -111,15 +111,13 @@ class Projections:
     split: Split = Split.SEPARATE
     attention_class: str = ""
     """Class of the attention; empty where the names of the modules say enough."""
-    fixed_width: bool = False
-    """The width of a head is d_model / heads by definition, so that fewer heads would be wider."""
 
 
 Q_PROJ = Projections(("q_proj", "k_proj", "v_proj"))
 BERT = Projections(("self.query", "self.key", "self.value"))
 DISTILBERT = Projections(("q_lin", "k_lin", "v_lin"))
-C_ATTN = Projections(("c_attn",), Split.C_ATTN, fixed_width=True)
-QUERY_KEY_VALUE = Projections(("query_key_value",), Split.BY_KEY_HEAD, fixed_width=True)
+C_ATTN = Projections(("c_attn",), Split.C_ATTN)
+QUERY_KEY_VALUE = Projections(("query_key_value",), Split.BY_KEY_HEAD)
 WQKV = Projections(("Wqkv",), Split.BLOCKS)
 QKV_PROJ = Projections(("qkv_proj",), Split.BLOCKS)
 CODEGEN = Projections(("qkv_proj",), Split.CODEGEN, attention_class="CodeGenAttention")

@@ -61,9 +61,9 @@ def test_bad_input_ends_with_one_message_and_exit_code_2(tmp_path):
         (["nowhere.json"], r"nowhere\.json: no such file$"),
         (["text.txt"], r"text\.txt: a model is a folder, a config\.json, a \.gguf file or a hub"),
         (["."], "no config.json in this folder; a model in Hugging Face layout has one"),
-        (["broken.json"], "broken.json: broken.json is not JSON: Expecting property name"),
+        (["broken.json"], "broken.json is not JSON: Expecting property name"),
         (["typeless.json"], "typeless.json: transformers cannot read its configuration"),
-        (["broken.gguf"], "broken.gguf: not a whole GGUF file: it ends after 15 bytes, within its header"),
+        (["broken.gguf"], "broken.gguf: not a whole GGUF file"),
         (["mamba.json"], r"should give num_attention_heads as a number of at least 1, but gives"),
         (["latent.json"], r"a deepseek_v3 compresses keys and values \(kv_lora_rank 512\)"),
         (["t5.json"], "t5.json: t5 is a model with an encoder and a decoder; headscope reads"),
@@ -98,7 +98,7 @@ def test_a_hub_out_of_reach_is_named(monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with pytest.raises(hs.HeadscopeError) as error:
         hs.anatomy("gpt2-xl")
-    assert "'gpt2-xl' is no local folder, and the Hugging Face hub cannot" in str(error.value)
+    assert "gpt2-xl is not a local folder, and cannot be fetched" in str(error.value)
 
 
 def test_of_a_hub_model_the_configuration_is_enough(gpt2_folder, tmp_path, monkeypatch):
