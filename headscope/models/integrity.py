@@ -80,8 +80,8 @@ def check_size(name: str, shapes: Shapes, sizes: Mapping[str, int]) -> None:
 
 def _listed(names: Collection[str]) -> str:
     first = ", ".join(sorted(names)[:_LISTED])
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{first}{more} {'is' if len(names) == 1 else 'are'}"
+    unlisted = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{first}{unlisted} {'is' if len(names) == 1 else 'are'}"
 
 
 def _sides(shape: Collection[int]) -> str:
