@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from headscope.studies.ablate.causal_table import ablate as ablate
     from headscope.studies.ablate.head_writes import writes as writes
     from headscope.studies.anatomy import anatomy as anatomy
-    from headscope.studies.answers.answers_result import HeadAnswers as HeadAnswers
-    from headscope.studies.answers.head_answers import why as why
     from headscope.studies.collapse import collapse as collapse
     from headscope.studies.compare import compare as compare
     from headscope.studies.explain.explain_result import Explanation as Explanation
@@ -72,6 +70,7 @@ if TYPE_CHECKING:
     from headscope.studies.validation.verify import verify as verify
     from headscope.studies.validation.verify_result import Verification as Verification
     from headscope.studies.weights import weights as weights
+    from headscope.studies.why import why as why
     # end of studies
 
 _HOMES = {

@@ -149,7 +149,7 @@ _QUICK_HELP = {
     "headscope why runs/mini L5H1",
     "headscope why runs/mini 5.1 --relation duplicate",
     "headscope why gpt2 L9H9 L9H6 L10H0",
-    "headscope why smollm2 --heads heads.txt --as induction --measure",
+    "headscope why smollm2 L10H1 --measure",
 )
 @takes_settings(without=NOT_ASKED, explicit_only=True, help_texts=_QUICK_HELP)
 def why(
@@ -165,16 +165,6 @@ def why(
     heads: Annotated[
         list[str] | None,
         typer.Argument(help="Heads such as L5H1 or 5.1; of several, five lines on each."),
-    ] = None,
-    heads_file: Annotated[
-        Path | None, typer.Option("--heads", help="A text file with a head on each line.")
-    ] = None,
-    claim: Annotated[
-        str | None,
-        typer.Option(
-            "--as",
-            help="A head type, or type/relation, that a list says the heads have: a verdict each.",
-        ),
     ] = None,
     measure: Annotated[
         bool,
@@ -199,30 +189,23 @@ def why(
 
     for name in heads or ():
         parse_head(name)
-    if heads_file is not None:
-        from headscope.studies.answers.heads_file import heads_of_file
-
-        heads = [*(heads or ()), *heads_of_file(heads_file)]
     if not heads:
-        raise HeadscopeError("no head is named; write one such as L5H1, or --heads FILE")
-    from headscope.runs.listing import write_heads
-    from headscope.studies.answers.head_answers import why as answers_on
+        raise HeadscopeError("no head is named; write one such as L5H1")
+    from headscope.studies.why import why as answers_on
 
     answers = answers_on(
         model,
         heads,
         corpus or None,
-        claim=claim,
         measure=measure,
         progress=shown_progress(quiet),
         **settings,
     )
-    is_brief = len(answers.heads) > 1 or answers.is_measured or claim is not None
+    is_brief = len(answers.heads) > 1 or answers.is_measured
     if format is not Format.table:
-        put(answers.csv() if format is Format.csv else write_heads(answers.table, "json"))
+        put(answers.csv() if format is Format.csv else answers.json())
     elif relation is not None or not is_brief:
-        names = [answer.name for answer in answers.answers]
-        say_folded("\n\n".join(answers.why(name, relation) for name in names))
+        say_folded("\n\n".join(answers.why(name, relation) for name in answers.table.index))
     else:
         say_folded(str(answers))
 

@@ -308,8 +308,7 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(name="writes", function="ablate.head_writes:writes"),
     StudyRow(
         name="why",
-        function="answers.head_answers:why",
-        result="answers.answers_result:HeadAnswers",
+        function="why:why",
         tables=(Table("why"),),
     ),
 )

@@ -64,7 +64,6 @@ def test_every_output_is_known():
     inputs = {
         "corpus",
         "file",
-        "heads_file",
         "pairs",
         "run",
         "runs",

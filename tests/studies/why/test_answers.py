@@ -3,96 +3,25 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import headscope as hs
 from headscope.cli.terminal import folded
-from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.errors import (
     ArgumentError,
-    ChoiceError,
     CorpusError,
     HeadscopeError,
     ModelError,
     RunError,
 )
-from headscope.statistics.tags import UNIDENTIFIABLE
-from headscope.studies.answers.answers_result import NUMBERS, HeadAnswers
-from headscope.studies.answers.claim import ANOTHER, HOLDS, NO_ACCOUNT
-from headscope.studies.answers.heads_file import heads_of_file
+from headscope.studies.why import NUMBERS, HeadAnswers
 from tests.helpers.shell import headscope
-from tests.oracles.calibrate import DOCUMENTS, SEED, planted_vocabulary
-from tests.oracles.planted import HEADS, by_place, save_planted
 
 MINI = str(mini_folder())
 GOLD = data_folder() / "corpora" / "gold.conllu"
-PLACES = {head.name: f"L{layer}H{number}" for (layer, number), head in by_place(HEADS).items()}
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory) -> tuple[Path, Path]:
-    """A model whose heads are built by hand, and text of its words."""
-    home = tmp_path_factory.mktemp("planted")
-    text = controlled_corpus(DOCUMENTS, seed=SEED)
-    corpus = home / "controlled.conllu"
-    corpus.write_text(text, encoding="utf-8")
-    return save_planted("gpt2", planted_vocabulary(text), home / "model"), corpus
-
-
-def claimed(planted: tuple[Path, Path], claim: str, *names: str) -> dict[str, str]:
-    """The verdict on each planted head."""
-    model, corpus = planted
-    places = [PLACES[name] for name in names]
-    answers = hs.why(model, places, corpus, claim=claim, progress=False)
-    verdicts = answers.table["claim_verdict"]
-    return {name: verdicts[place] for name, place in zip(names, places, strict=True)}
-
-
-def test_a_published_name_holds_of_the_head_that_was_built_so_and_of_no_other(planted):
-    names = ("induction", "previous token", "uniform", "nearest verb")
-    assert claimed(planted, "induction", *names) == {
-        "induction": HOLDS,
-        "previous token": ANOTHER,
-        "uniform": NO_ACCOUNT,
-        "nearest verb": ANOTHER,
-    }
-
-
-def test_a_relation_is_told_from_another_of_its_type(planted):
-    names = ("previous token", "two back", "random")
-    assert claimed(planted, "positional/offset-2", *names) == {
-        "previous token": ANOTHER,
-        "two back": HOLDS,
-        "random": NO_ACCOUNT,
-    }
-
-
-def test_a_general_label_holds_of_a_head_with_one_of_its_relations():
-    answers = hs.why(
-        "atlas:smollm2", ["L10H1", "L16H0"], claim="syntactic/argument:dep>head", progress=False
-    )
-    assert answers.table["claim_verdict"].tolist() == [HOLDS, ANOTHER]
-    assert answers.table["relation"].iloc[0] == "syntactic/obj:dep>head"
-
-
-@pytest.mark.slow
-def test_a_type_that_a_quick_run_leaves_out_is_asked_where_it_is_claimed(planted):
-    verdicts = claimed(planted, "lexical", "nearest verb", "uniform")
-    assert verdicts == {"nearest verb": HOLDS, "uniform": NO_ACCOUNT}
-
-
-def test_what_a_text_has_no_query_of_is_not_identifiable(planted):
-    model, corpus = planted
-    answers = hs.why(
-        model, PLACES["induction"], corpus, claim="code", max_tokens=1_500, progress=False
-    )
-    assert answers.table["claim_verdict"].tolist() == [UNIDENTIFIABLE]
-    assert "the text holds no queries of code" in str(answers)
-    assert f"{UNIDENTIFIABLE}: code; tagged induction/repeat" in str(answers)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +73,7 @@ def test_a_head_has_five_lines_and_the_end_says_what_was_not_asked(some):
     assert [len(part.splitlines()) for part in (first, second)] == [5, 5]
     assert first.startswith("L4H3: positional/offset-1")
     for words in (
-        "preliminary, not asked: the types",
+        "preliminary, not asked: more relations of the type lexical",
         "the twin (null model: the weights shuffled)",
         "tokens of gold.conllu",
         "this text can decide",
@@ -164,14 +93,6 @@ def test_the_table_has_the_numbers_of_the_evidence(some):
         assert own[name] == row[name] or pd.isna(row[name])
 
 
-def test_it_shows_itself_in_a_notebook_and_in_one_line(some):
-    page = some._repr_html_()
-    assert page.count("<tr>") == 2
-    assert "preliminary, not asked" in page
-    assert repr(some).startswith("<headscope answers on")
-    assert "L4H3 positional/offset-1" in repr(some)
-
-
 def test_every_condition_can_be_asked_of_these_heads_and_of_no_other(some):
     assert "yes mass" in some.why("L4H3")
     assert some.why("4.3", "offset-2").startswith("L4H3: ")
@@ -181,10 +102,10 @@ def test_every_condition_can_be_asked_of_these_heads_and_of_no_other(some):
 
 def test_a_run_answers_as_it_is():
     run = hs.load("atlas:mini")
-    answers = hs.why(run, "L5H3, L0H0", claim="induction/repeat", progress=False)
+    answers = hs.why(run, "L5H3, L0H0", progress=False)
     assert not answers.is_measured
     assert answers.run is run
-    assert answers.table["claim_verdict"].tolist() == [HOLDS, NO_ACCOUNT]
+    assert answers.table["tags"].str.startswith("induction/repeat").tolist() == [True, False]
     evidence = run.evidence
     own = evidence[
         (evidence["layer"] == 5) & (evidence["head"] == 3) & (evidence["relation"] == "repeat")
@@ -217,8 +138,6 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
         (MINI, "L9H9", {}, RunError, r"no head L9H9 in .*; they go up to L5H7"),
         (MINI, "nine", {}, HeadscopeError, "'nine' is not a head; write L5H1 or 5.1"),
         (MINI, [], {}, ArgumentError, r"heads is an empty list, expected names of heads"),
-        (MINI, "L0H0", {"claim": "inductoin"}, ChoiceError, r"inductoin' \(is induction meant\?\); choose from: sink, "),
-        ("mini", "L0H0", {"claim": "positional/ofset-1"}, ChoiceError, r"\(is positional/offset-1 meant\?\); choose"),
         ("atlas:mini", "L9H9", {}, RunError, "no head L9H9 in this run; they go up to L5H7"),
         ("atlas:mini", "L0H0", {"measure": True}, RunError, "measure: a run is read as it is"),
         ("atlas:mini", "L0H0", {"seed": 3}, RunError, "seed: a run is read as it is"),
@@ -230,26 +149,6 @@ def test_a_model_in_memory_is_read_too(gpt2_folder):
 def test_what_cannot_be_answered_is_refused_in_words(model, heads, options, error, words):
     with pytest.raises(error, match=words):
         hs.why(model, heads, progress=False, **options)
-
-
-def test_a_file_names_a_head_on_each_line(tmp_path):
-    path = tmp_path / "heads.txt"
-    path.write_text("# of the paper\nL5H3\n\n  4.3  # the previous token\n", encoding="utf-8")
-    assert heads_of_file(path) == ["L5H3", "4.3"]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"L5H3\n\nL4x3\n", r"heads\.txt:3: 'L4x3' is not a head; write L5H1"),
-        (b"# none\n", r"heads\.txt: it names no head; give a text file with a head"),
-        (b"\xff\xfe\x00L", r"heads\.txt: no UTF-8 text; give a text file"),
-    ],
-)
-def test_a_file_with_a_bad_line_is_refused_by_its_number(tmp_path, content, words):
-    (tmp_path / "heads.txt").write_bytes(content)
-    with pytest.raises(HeadscopeError, match=words):
-        heads_of_file(tmp_path / "heads.txt")
 
 
 def test_the_command_says_of_one_head_of_a_run_everything_and_of_several_five_lines():
@@ -267,25 +166,21 @@ def test_the_command_says_of_one_head_of_a_run_everything_and_of_several_five_li
     assert "no  mass" in conditions.stdout
 
 
-def test_the_command_measures_a_folder_and_prints_a_table_for_programs(tmp_path):
-    heads = tmp_path / "heads.txt"
-    heads.write_text("L4H3\n", encoding="utf-8")
+def test_the_command_measures_a_folder_and_prints_a_table_for_programs():
     done = headscope(
-        *("why", MINI, "--heads", heads, "--as", "positional", "--corpus", GOLD),
+        *("why", MINI, "L4H3", "--corpus", GOLD),
         *("--max-tokens", 1_500, "--format", "csv", "-q"),
     )
     assert (done.returncode, done.stderr) == (0, "")
     header, row = done.stdout.splitlines()
-    assert header.startswith("layer,head,claim,claim_verdict,tags,relation,verdict,mass")
-    assert row.startswith("4,3,positional,holds,positional/offset-1")
+    assert header.startswith("layer,head,tags,relation,verdict,mass")
+    assert row.startswith("4,3,positional/offset-1")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mini"], "no head is named; write one such as L5H1, or --heads FILE"),
-        (["mini", "L0H0", "--as", "poetic"], "no head type named 'poetic'"),
-        (["mini", "L0H0", "--heads", "nowhere"], "nowhere: cannot be read"),
+        (["mini"], "no head is named; write one such as L5H1"),
         (["atlas:mini", "L0H0", "--twin"], "twin: a run is read as it is; give the name of its"),
         (["nine", "nine"], "'nine' is not a head"),
     ],
@@ -302,7 +197,5 @@ def test_the_guide_s_example_is_what_the_command_prints():
     words, block = re.search(
         r"```text\n\$ headscope why ([^\n]*)\n(.*?)\n```", page, re.DOTALL
     ).groups()
-    model, *heads, option, claim = words.split()
-    assert option == "--as"
-    answers = hs.why(model, heads, claim=claim, progress=False)
-    assert block == folded(str(answers), 80)
+    model, *heads = words.split()
+    assert block == folded(str(hs.why(model, heads, progress=False)), 80)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headscope.measure.example import Example
-from headscope.studies.answers.short_example import short_example
+from headscope.studies.why import short_example
 
 
 def example(query: int, targets: tuple[int, ...], **values) -> Example:

@@ -1,0 +1,337 @@
+"""Short answers on single heads: of a run, or of a model whose layers are read for these heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.text import Text
+
+from headscope.arguments import FLAG, NAME, NAMES, Kind, either, maybe, takes
+from headscope.errors import ModelError, RunError
+from headscope.heads import head_name, layer_name, parse_head
+from headscope.measure.example import Example
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.readable import readable
+from headscope.paths import exists
+from headscope.printing import visible
+from headscope.runs.atlas import atlas_of, is_stored
+from headscope.runs.recorded_paths import name_of
+from headscope.runs.resolve import A_MODEL, A_RUN
+from headscope.runs.store import load
+from headscope.settings import Settings, settings_of
+from headscope.statistics import reasons
+from headscope.statistics.columns import rows_of_head
+from headscope.statistics.conditions import QUERIES, Row, failing, open_in_words
+from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.heuristic_words import rule_in_words
+from headscope.statistics.result import PRELIMINARY, Result, by_name
+from headscope.statistics.tags import NARROW, NO_TAG, UNIDENTIFIABLE, evidence_order, with_rules
+from headscope.statistics.untagged import alternatives
+from headscope.views.study import StudyResult
+
+NUMBERS = (
+    *("mass", "control", "lift", "ci_low", "ci_high", "q_value", "n", "hit_rate"),
+    *("baseline", "baseline_rate", "contested_n", "contested_hit_rate"),
+)
+"""Columns of the evidence that the table has."""
+MARKS_MEAN = "best: the mass of one of its best queries, [[query]], «target»; … is left out"
+MOST_FAILED = 4
+"""Failed conditions that are named."""
+WIDTH = 68
+"""Characters of an example, if the query and one target fit."""
+TARGETS, CONTEXT = 2, 6
+
+
+def _head_names(value: Any) -> tuple[str, ...]:
+    names = value.replace(",", " ").split() if isinstance(value, str) else value
+    return tuple(dict.fromkeys(NAMES.plain(names)))
+
+
+HEAD_NAMES = Kind("names of heads, such as ['L5H1', 'L6H9'] or 'L5H1,L6H9'", _head_names)
+
+
+@takes(model=either(A_RUN, A_MODEL), heads=HEAD_NAMES, measure=FLAG)
+def why(
+    model: Any,
+    heads: Sequence[str] | str,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    *,
+    measure: bool = False,
+    progress: Progress = True,
+    **changes: Any,
+) -> HeadAnswers:
+    """Describe heads in five lines each: tags, attention, accuracy, certainty and an example.
+
+    A run, and a model whose atlas ships, are used as they are. Any other model is read as
+    `classify` with `quick=True` does, but only the layers of these heads and those before them.
+
+    The table has a row per head, by its name: `tags` joined by `;`, the `relation` of the answer
+    with its `verdict` and numbers as in `evidence.csv`, and an `example`, one of the best queries.
+
+    Args:
+        model: a run or its folder, or a model as for `classify`.
+        heads: names of heads, such as `L5H1`.
+        corpus: text for a model that is read; `gum`, which ships, if None.
+        measure: read the model even if its atlas ships.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens in all.
+        changes: settings of a model that is read, such as `max_tokens=20_000`; see `hs.Settings`.
+
+    Raises:
+        RunError: the model has no such head, or a text or a setting was given for a run.
+        ModelError: neither a run nor a model that can be loaded.
+        CorpusError: the text cannot be read.
+
+    >>> answers = why("atlas:mini", "L5H3, L4H3")
+    >>> answers.table["tags"].str.split(";").str[0].tolist()
+    ['induction/repeat', 'positional/offset-1-random']
+    """
+    names = _head_names(heads)
+    for name in names:
+        parse_head(name)
+    run = _stored_run(model, measure, [*["corpus"][: corpus is not None], *changes])
+    is_measured = run is None
+    if run is None:
+        run = _read(model, corpus, settings_of(Settings(quick=True), changes), names, progress)
+    positions = tuple(dict.fromkeys(reasons.head_in(run, name) for name in names))
+    evidence = with_rules(run.evidence, run.rules)
+    rows, titles, texts = [], [], []
+    for layer, head in positions:
+        evidence_rows = rows_of_head(evidence, layer, head)
+        ordered = evidence_rows.loc[evidence_order(evidence_rows)]
+        row = {str(name): value for name, value in ordered.iloc[0].items()}
+        tags = list(dict.fromkeys(tag_names(distinct_tags(ordered))))
+        best = _best(run, (layer, head), row)
+        meaning = run.rules[row["id"]].meaning
+        attention = (
+            f"{row['mass']:.2f} of its attention is on {meaning}; control {row['control']:.2f}"
+        )
+        titles.append(f"{head_name(layer, head)}: {_title(evidence_rows, row, tags)}")
+        texts.append(
+            f"{titles[-1]}\n  looks: {attention}\n"
+            f"  right: {_accuracy(row)}\n  {_certainty(row)}\n"
+            f"  best:  {best or 'no example was read'}"
+        )
+        columns = {name: row[name] for name in ("verdict", *NUMBERS)}
+        index = {"layer": layer, "head": head, "tags": ";".join(tags), "relation": row["id"]}
+        rows.append(index | columns | {"example": best})
+    notes = list(_notes(run, positions if is_measured else ()))
+    if any(row["example"] for row in rows):
+        notes.append(MARKS_MEAN)
+    return HeadAnswers(
+        title=f"{name_of(run.name)}: {', '.join(titles)}",
+        table=by_name(pd.DataFrame(rows)),
+        notes=notes,
+        run=run,
+        heads=positions,
+        is_measured=is_measured,
+        text="\n\n".join([*texts, "\n".join(notes)]),
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HeadAnswers(StudyResult):
+    """Answers on some heads of a model; printed, five lines on each head."""
+
+    run: Result
+    """The run with the evidence. If a model was read for these heads, it has all heads of their
+    layers, and its verdicts are preliminary."""
+    heads: Sequence[tuple[int, int]]
+    """Layer and number of each head, in the order of the question."""
+    is_measured: bool
+    """True if the model was read for these heads alone."""
+    text: str
+    """Five lines on each head, then the notes."""
+
+    @takes(relation=maybe(NAME))
+    def why(self, head: str, relation: str | None = None) -> str:
+        """Every condition of a head's tags with its number; see `headscope.Run.why`.
+
+        Raises:
+            RunError: the head is not in this result, or the run has no such relation.
+        """
+        if reasons.head_in(self.run, head) not in self.heads:
+            listed = ", ".join(head_name(*at) for at in self.heads)
+            raise RunError(f"{head} was not asked about; these were: {listed}")
+        return reasons.why(self.run, head, relation)
+
+    def lines(self) -> Text:
+        """The text, for the terminal."""
+        return Text(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _stored_run(model: Any, measure: bool, explicit: Sequence[str]) -> Result | None:
+    """The run that answers as it is; None for a model that is to be read.
+
+    Raises:
+        RunError: the run cannot be read, or a text or setting was given for it.
+    """
+    run = model if isinstance(model, Result) else None
+    if isinstance(model, str | Path):
+        folder = Path(model)
+        with suppress(RuntimeError):  # a home that nobody has: the loader raises
+            folder = folder.expanduser()
+        if is_stored(folder):
+            run = load(folder)
+        elif atlas_of(model) is not None and not (measure or explicit):
+            run = load(model)
+        elif exists(folder) and folder.is_dir() and not any(folder.glob("*config.json")):
+            run = load(folder)  # raises with the name of the missing file
+    for_reading = [*explicit, *["measure"][:measure]]
+    if run is not None and for_reading:
+        raise RunError(
+            f"{', '.join(for_reading)}: a run is read as it is; give the name of its model, "
+            f"{run.name}, to read that"
+        )
+    return run
+
+
+def _read(
+    model: Any, corpus: Any, settings: Settings, names: Sequence[str], progress: Progress
+) -> Result:
+    """Classify the heads of these heads' layers."""
+    # importing a model library takes seconds
+    from headscope.classification import classify
+    from headscope.measure.some_heads import SomeHeads
+    from headscope.models.model_kinds import check_head_exists
+
+    corpus = readable(corpus, seed=settings.seed)
+    backend = SomeHeads()
+    try:
+        with progress_bar(progress):
+            opened = backend.open(model, **settings.loading())
+    except ModelError as error:
+        is_path = isinstance(model, str | Path) and not exists(Path(model))
+        raise ModelError(f"{error}; nor is it a run folder" if is_path else str(error)) from error
+    heads = [parse_head(name) for name in names]
+    for head in heads:
+        check_head_exists(opened, *head)
+    backend.heads = set(heads)
+    return classify(model, corpus or None, settings=settings, progress=progress, backend=backend)
+
+
+def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
+    """The tags, and the relation of largest lift that the text cannot tell from a baseline."""
+    undecided = rows[rows["verdict"] == UNIDENTIFIABLE]
+    undecided = undecided.sort_values("lift", ascending=False, kind="stable")
+    others = f" (and {len(undecided) - 1} more)" * (len(undecided) > 1)
+    pairs = undecided[["relation", "baseline"]].head(1).itertuples(index=False)
+    parts = [f"{UNIDENTIFIABLE}: {alternatives(*pair)}{others}" for pair in pairs]
+    narrow = f"{NARROW}, " * (row["verdict"] == NARROW)
+    return "; ".join([*[", ".join(tags)][: bool(tags)], *parts]) or f"{narrow}{NO_TAG} {row['id']}"
+
+
+def _accuracy(row: Row) -> str:
+    """The hit rate, next to that of the best baseline or of chance."""
+    queries = f"{row['n']:,} {QUERIES}"
+    if isnan(row["hit_rate"]):
+        return f"not counted of a place to rest; {queries}"
+    line = f"at {row['hit_rate']:.0%} of {queries}"
+    if not row["baseline"] or isnan(row["baseline_rate"]):
+        return f"{line}, by its strongest attention; chance {row['chance']:.2f}"
+    line += f"; “{rule_in_words(row['baseline'])}” at {row['baseline_rate']:.0%}"
+    if isnan(row["contested_hit_rate"]) or not row["contested_n"]:
+        return line
+    return (
+        f"{line}, and where that is wrong ({row['contested_n']:.0f}) the head at "
+        f"{row['contested_hit_rate']:.0%}"
+    )
+
+
+def _certainty(row: Row) -> str:
+    """Interval and q value of a tag; without a tag, the conditions that fail."""
+    if row["verdict"] == UNIDENTIFIABLE and not row["tagged"]:
+        return f"open:  {open_in_words(row)}"
+    if not row["tagged"]:
+        failed = failing(row)
+        if len(failed) == 1:
+            return f"fails: {failed[0].account(row, fails=True)}"
+        names = ", ".join(condition.name for condition in failed[:MOST_FAILED])
+        unlisted = len(failed) - MOST_FAILED
+        return f"fails: {names}" + f" and {unlisted} more" * (unlisted > 0)
+    is_confirmed = pd.notna(row["confirmed"]) and bool(row["confirmed"])
+    return (
+        f"sure:  lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}], "
+        f"q {row['q_value']:.1g}" + "; each half of the text gives this tag" * is_confirmed
+    )
+
+
+def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """The text that was read, and what was not tested."""
+    info = run.info
+    read = info.get("text_read") or {}
+    names = ", ".join(info.get("corpora", {}).get("asked", ())) or "made sequences"
+    text = f"{read['tokens']:,} tokens of {names}" if read.get("tokens") else names
+    layers = ", ".join(layer_name(layer) for layer in sorted({layer for layer, _ in measured}))
+    scope = f"; of {layers} alone, whose heads are all that q values count" if layers else ""
+    yield f"read: {name_of(run.name)}, {text}{scope}"
+    if added := info.get(PRELIMINARY, ()):
+        yield f"{PRELIMINARY}, not asked: {'; '.join(added)}"
+    if decidable := info.get("decidable"):
+        yield (
+            f"this text can decide {decidable['relations']} of the {decidable['of']} relations "
+            "that were asked"
+        )
+    yield from (f"note: {note}" for note in info.get("notes", ()) if note[:12].isupper())
+
+
+def _best(run: Result, at: tuple[int, int], row: Row) -> str:
+    """One of the head's best queries in a line, with its mass; empty if no example was read."""
+    examples = [e for e in run.examples if (e.layer, e.head) == at and e.kind == "best"]
+    if not examples:
+        return ""
+    example = min(examples, key=lambda e: (e.relation != row["id"], -e.mass))
+    about = "" if example.relation == row["id"] else f" ({example.relation})"
+    return f"{example.mass:.2f}{about} {short_example(example)}"
+
+
+def short_example(example: Example, width: int = WIDTH) -> str:
+    """The query in [[ ]], its targets in « », and as much context as fits; … marks a gap."""
+    row = example.pattern[example.query]
+    targets = sorted(example.targets, key=lambda at: -row[at])[:TARGETS]
+    lines = [
+        _line(example, targets[:count], context)
+        for count in range(len(targets), 0, -1)
+        for context in range(CONTEXT, -1, -1)
+    ]
+    return next((line for line in lines if len(line) <= width), lines[-1] if lines else "")
+
+
+def _line(example: Example, targets: Sequence[int], context: int) -> str:
+    last = len(example.tokens) - 1
+    indices = np.unique(
+        [
+            at
+            for centre in (example.query, *targets)
+            for at in range(max(0, centre - context), min(last, centre + context) + 1)
+        ]
+    ).tolist()
+    positions = example.positions or range(len(example.tokens))
+    parts, before = [], -1
+    for at in indices:
+        token = _marked(example, at)
+        if positions[at] != before + 1:
+            token = f" … {token.lstrip(' ')}"
+        parts.append(token)
+        before = positions[at]
+    length = example.length or len(example.tokens)
+    return "".join([*parts, "" if before + 1 == length else " …"]).strip()
+
+
+def _marked(example: Example, at: int) -> str:
+    """A token, its marks inside the blank that it begins with."""
+    word = visible(example.tokens[at])
+    blank = word[: len(word) - len(word.lstrip(" "))]
+    if at == example.query:
+        return f"{blank}[[{word[len(blank) :]}]]"
+    return f"{blank}«{word[len(blank) :]}»" if at in example.targets else word
