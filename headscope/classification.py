@@ -285,7 +285,6 @@ def _prepare(
         every=settings.keep_every,
     )
     if target is not None:
-        task.progress.writes(checkpoint.bytes, target.folder)
         overwrite = resume(
             checkpoint, target.folder, overwrite=target.overwrite, on_message=on_message
         )

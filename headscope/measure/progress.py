@@ -18,11 +18,6 @@ OnProgress = Callable[[int, int], None]
 OnMessage = Callable[[str], None]
 """Called with a line for the user."""
 
-OnSize = Callable[[int, object], None]
-"""Called with bytes that will be written, and where."""
-
-LARGE_BYTES = 20e6
-"""Bytes from which on their number is told before they are written."""
 COLUMNS, ROWS = 80, 24
 LOADING = "loading the model"
 SAMPLE_SECONDS = 3.0
@@ -54,11 +49,9 @@ class ProgressBar:
         on_message: OnMessage,
         *,
         at_most: bool = False,
-        on_size: OnSize | None = None,
     ) -> None:
         self._on_progress, self._on_message = on_progress, on_message
         self._bound = "at most about" if at_most else "about"
-        self._on_size = on_size
         self._start: tuple[float, int] | None = None
         self._done, self._is_estimate_shown = 0, False
 
@@ -79,13 +72,6 @@ class ProgressBar:
     def say(self, line: str) -> None:
         """Tell the user a line."""
         self._on_message(line)
-
-    def writes(self, count: int, folder: object) -> None:
-        """Tell how many bytes will go into a folder, if they are many."""
-        if self._on_size is not None:
-            self._on_size(count, folder)
-        elif count >= LARGE_BYTES:
-            self.say(f"about {data_size(count)} will be written to {folder}")
 
     def _seconds_left(self, total: int) -> float | None:
         if self._start is None:
@@ -116,7 +102,7 @@ def progress_bar(
         at_most: whether the work may end before its sum is reached, as `classify` does.
     """
     if not isinstance(progress, bool | ProgressOutput):
-        yield ProgressBar(progress, silent, on_size=getattr(progress, "writes", silent))
+        yield ProgressBar(progress, silent)
         return
     waits = progress is not False and person_waits()
     on_message = progress.on_message if isinstance(progress, ProgressOutput) else silent
@@ -158,17 +144,6 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(10, round(seconds, -1)):.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5_400 else f"{seconds / 3600:.1f} hours"
-
-
-def data_size(count: float | int) -> str:
-    """A number of bytes in words.
-
-    >>> data_size(194_600_000), data_size(2_300), data_size(3.2e9)
-    ('195 MB', '0.0 MB', '3.2 GB')
-    """
-    if count < 1e9:
-        return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
-    return f"{count / 1e9:.1f} GB"
 
 
 @contextmanager

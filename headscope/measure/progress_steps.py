@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from headscope.measure.progress import OnProgress, silent
+from headscope.measure.progress import OnProgress
 
 
 class Steps:
@@ -23,17 +24,15 @@ class Steps:
 class RunSteps:
     """Turns what each of several runs tells into one sum; those to come count like the last one."""
 
-    def __init__(self, on_progress: OnProgress, runs: int, folder: object = None) -> None:
+    def __init__(self, on_progress: OnProgress, runs: int) -> None:
         self._on_progress, self._runs = on_progress, runs
         self._done: dict[int, int] = {}
         """By the runs that have begun, in their order; one that failed has what was read."""
         self._total = 0
-        self._sized = folder is None
-        self._folder = folder
 
-    def of(self, run: int) -> OneRun:
+    def of(self, run: int) -> OnProgress:
         """The callback of the run of this number."""
-        return OneRun(self, run)
+        return partial(self.of_run, run)
 
     def of_run(self, run: int, done: int, total: int) -> None:
         """A run has done so much, of so much."""
@@ -44,27 +43,6 @@ class RunSteps:
         before = sum(steps for number, steps in self._done.items() if number != newest)
         runs = self._runs - len(self._done) + 1
         self._on_progress(before + self._done[newest], before + self._total * runs)
-
-    def writes(self, count: int) -> None:
-        """A run will write so many bytes; the first one stands for all."""
-        if not self._sized:
-            self._sized = True
-            getattr(self._on_progress, "writes", silent)(count * self._runs, self._folder)
-
-
-class OneRun:
-    """Callback of one of several runs as it goes on."""
-
-    def __init__(self, steps: RunSteps, run: int) -> None:
-        self._steps, self._run = steps, run
-
-    def __call__(self, done: int, total: int) -> None:
-        """So much is done, of so much."""
-        self._steps.of_run(self._run, done, total)
-
-    def writes(self, count: int, folder: object) -> None:
-        """So many bytes will be written by this run."""
-        self._steps.writes(count)
 
 
 class Clock:

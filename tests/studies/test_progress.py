@@ -374,24 +374,6 @@ def test_runs_to_come_count_like_the_last_one(seconds):
     assert seen == [(10, 30), (40, 70), (60, 60)]
 
 
-def test_the_room_of_several_runs_is_that_of_the_first_for_each(capsys):
-    lines: list[str] = []
-    with progress_bar(ProgressOutput(lines.append)) as bar:
-        runs = RunSteps(bar, 5, "runs/all")
-        for run in range(5):
-            with progress_bar(runs.of(run)) as own:
-                own.writes(30_000_000, f"runs/{run}")
-    assert lines == ["about 150 MB will be written to runs/all"]
-    assert capsys.readouterr().err == ""
-
-
-def test_few_bytes_are_not_worth_a_line():
-    lines: list[str] = []
-    with progress_bar(ProgressOutput(lines.append)) as bar:
-        bar.writes(2_000_000, "runs/small")
-    assert lines == []
-
-
 @pytest.fixture
 def work(monkeypatch) -> Seconds:
     """A clock that counts what models do: tokens that are embedded."""
@@ -443,27 +425,3 @@ def test_a_run_that_may_end_early_says_how_long_it_takes_at_most(gpt2_folder, wo
     whole: list[str] = []
     hs.classify(str(gpt2_folder), "gold", all=True, progress=ProgressOutput(whole.append), **SMALL)
     assert whole[0].startswith("about ")
-
-
-def test_a_run_says_how_large_its_sums_are(gpt2_folder, story, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LARGE_BYTES", 1)
-    monkeypatch.setattr(module, "data_size", lambda count: f"{count} bytes")
-    lines: list[str] = []
-    out = tmp_path / "run"
-    told_by = ProgressOutput(lines.append)
-    hs.classify(str(gpt2_folder), story, out=out, progress=told_by, keep_sums=True, **SMALL)
-    told = re.fullmatch(r"about (\d+) bytes will be written to .*run", lines[0])
-    assert told is not None
-    assert int(told[1]) == pytest.approx((out / "tally.safetensors").stat().st_size, rel=0.02)
-
-
-def test_an_export_for_headvis_says_how_large_it_will_be(run_folder, story, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LARGE_BYTES", 1)
-    monkeypatch.setattr(module, "data_size", lambda count: f"{count} bytes")
-    lines: list[str] = []
-    out = tmp_path / "data"
-    hs.headvis(str(run_folder), out, progress=ProgressOutput(lines.append))
-    told = re.fullmatch(r"about (\d+) bytes will be written to .*data", lines[0])
-    assert told is not None
-    actual = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    assert 0.5 < int(told[1]) / actual < 2

@@ -33,12 +33,6 @@ SAMPLED_TOKENS = 7_680
 most."""
 EMPTY = ("attributions/qk", "attributions/ov", "custom_sequences")
 """Folders that HeadVis' own server writes into."""
-SAMPLE = 3
-"""Sequences that are read to reckon the size of an export, evenly spread."""
-HEAD_BYTES = 2_500
-"""Of a head's file without its sequences: histograms and tables of tokens; and of its rotation."""
-TOKEN_BYTES = len('"token",')
-VALUE_BYTES = len("0.1234,")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,28 +71,6 @@ class ExportInput:
     def passes(self) -> int:
         """Over the whole text."""
         return 1 + len(self.groups)
-
-
-def expected_bytes(reading: ExportInput) -> int:
-    """Bytes of all files of an export, about, from a few sequences that are read before it begins.
-
-    A head's sequences are most of it: as many as are shown, with as many cells as those of the
-    sample have on the average.
-    """
-    count, heads = len(reading.windows), len(reading.selection.heads)
-    windows = [reading.windows[i] for i in sorted({0, count // 2, count - 1})[:SAMPLE]]
-    numbers = [range(len(windows))] * heads
-    sample = read_patterns(reading.model, windows, reading.selection, numbers, lambda tokens: None)
-    lengths = [len(window) for window in windows]
-    # of all heads, for each token of a sequence
-    written = 0
-    for cells_of_window in sample:
-        for number, cells in cells_of_window.items():
-            place_bytes = len(f"{lengths[number] ** 2 // 2},")
-            written += len(cells.index) * (place_bytes + VALUE_BYTES)
-    sampled_tokens = reading.sampled / count * reading.tokens
-    sequences = sampled_tokens * (written / sum(lengths) + heads * TOKEN_BYTES)
-    return round(sequences + heads * HEAD_BYTES)
 
 
 def write_head_files(folder: Path, reading: ExportInput, scanned: Scan, advance: Advance) -> None:

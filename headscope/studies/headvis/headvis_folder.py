@@ -24,7 +24,7 @@ from headscope.runs.site import HEADVIS, check_site, new_site
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
 from headscope.stimuli.text import TextWindows
-from headscope.studies.headvis.head_export import ExportInput, expected_bytes, write_head_files
+from headscope.studies.headvis.head_export import ExportInput, write_head_files
 from headscope.studies.headvis.row_metrics import METRICS, MetricSums
 from headscope.studies.headvis.scan import HeadSelection, scan
 from headscope.studies.headvis.written import INTERVALS, config_file, json_bytes
@@ -92,7 +92,6 @@ def headvis(
         model = _model(run, options)
         windows = _windows(corpora, model, options, seed)
         reading = ExportInput(model, windows, selection, seed)
-        bar.writes(expected_bytes(reading), folder)
         steps = Steps(bar, reading.passes * reading.tokens)
         scanned = scan(model, windows, selection, steps.advance)
         table, tooltips = _table(selection, scanned.sums)

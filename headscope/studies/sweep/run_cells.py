@@ -101,7 +101,7 @@ def run_cells(
     elif workers > 1:
         results = results_of_processes(partial(_run, spec), cells, workers)
     else:
-        results = _in_turn(spec, cells, RunSteps(progress, there.count(False), spec.out))
+        results = _in_turn(spec, cells, RunSteps(progress, there.count(False)))
     done = []
     with closing(results):
         for number, now in enumerate(results, 1):
