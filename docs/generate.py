@@ -169,17 +169,11 @@ def directive(path: str, what: Any) -> list[str]:
 
 def commands() -> Mapping[str, Any]:
     """The commands of the shell by their words, such as `draw atlas`, in the order of `--help`."""
-    import typer
+    import headscope.cli
+    from headscope.cli.app import all_commands
 
-    from headscope.cli import app
-
-    top = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    groups = {name: row.commands for name, row in top.items() if hasattr(row, "commands")}
-    plain = {name: row for name, row in top.items() if name not in groups}
-    within = {
-        f"{group} {name}": row for group, rows in groups.items() for name, row in rows.items()
-    }
-    return plain | within
+    assert headscope.cli  # registers the commands
+    return {" ".join(words): row for words, row in all_commands().items()}
 
 
 def command_pages() -> dict[str, str]:

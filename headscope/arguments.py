@@ -41,9 +41,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Default:
-    """What an option of a TypedDict is where it is not given, in its `Annotated`."""
+    """The default of an option of a TypedDict and its help, in the option's `Annotated`."""
 
     value: Any
+    help: str = ""
 
 
 def takes(**extra_kinds: Kind) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:

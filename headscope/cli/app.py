@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -29,6 +29,12 @@ class CommandGroup(TyperGroup):
             say(ctx.get_help())
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and read its options from its function."""
+        name, command, others = super().resolve_command(ctx, args)
+        words = (str(name),) if ctx.parent is None else (str(self.name), str(name))
+        return name, built_command(words, command), others
 
 
 class _Commands(CommandGroup):
@@ -104,9 +110,7 @@ def command(
         examples: for the end of its help.
         name: within the group, where that is another than the function's.
     """
-    title = "For example:" if len(examples) == 1 else "Examples:"
-    # a blank line between them: what stands in one paragraph is folded into one line
-    epilog = "\n\n".join([title, *(f"  {example}" for example in examples)])
+    epilog = _epilog(examples)
 
     def decorate(function: _Command) -> _Command:
         function_name = function.__name__
@@ -115,6 +119,53 @@ def command(
         return _APPS[group].command(new_name, short_help=question, epilog=epilog)(function)
 
     return decorate
+
+
+def command_later(make: Callable[[], Callable[..., None]]) -> Callable[..., Any]:
+    """As `command`, for a placeholder: `make` makes the function when the command is called."""
+
+    def add(group: str, question: str, *examples: str, name: str = "") -> Any:
+        def decorate(placeholder: _Command) -> _Command:
+            command(group, question, *examples, name=name)(placeholder)
+            words = WORDS[placeholder.__name__]
+            _LATER[words] = lambda: _built(make(), words[-1], question, _epilog(examples))
+            return placeholder
+
+        return decorate
+
+    return add
+
+
+_LATER: dict[tuple[str, ...], Callable[[], Any]] = {}
+"""Makers of commands that import much, by their words."""
+
+
+def _built(function: Callable[..., None], name: str, question: str, epilog: str) -> Any:
+    one = typer.Typer(add_completion=False)
+    one.command(name, short_help=question, epilog=epilog)(function)
+    return typer.main.get_command(one)
+
+
+def built_command(words: tuple[str, ...], command: Any) -> Any:
+    """The command of these words with its options, in place of its placeholder."""
+    return _LATER[words]() if words in _LATER else command
+
+
+def all_commands() -> dict[tuple[str, ...], Any]:
+    """The commands with their options by their words, in the order of `--help`."""
+    top: Any = typer.main.get_command(app)
+    groups = {name: row for name, row in top.commands.items() if isinstance(row, TyperGroup)}
+    rows = {(name,): row for name, row in top.commands.items() if name not in groups}
+    rows |= {
+        (name, own): row for name, group in groups.items() for own, row in group.commands.items()
+    }
+    return {words: built_command(words, row) for words, row in rows.items()}
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    title = "For example:" if len(examples) == 1 else "Examples:"
+    # a blank line between them: what stands in one paragraph is folded into one line
+    return "\n\n".join([title, *(f"  {example}" for example in examples)])
 
 
 @app.callback(invoke_without_command=True)

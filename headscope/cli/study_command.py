@@ -6,21 +6,32 @@ have a body, which is given a `StudyCall` and takes only the options that are th
 
 from __future__ import annotations
 
-import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import typer
 from typer.models import OptionInfo
 
-from headscope.cli.app import WORDS, command
+from headscope.arguments import Default
+from headscope.cli.app import WORDS, command, command_later
 from headscope.cli.files import CSV, PICTURES, check_targets, say_written, write_study
 from headscope.cli.options import SHARED, Format
-from headscope.cli.signature import Argument, Signature, signature_of
 from headscope.cli.terminal import print_rich, put, shown_progress
 from headscope.studies.study_table import STUDIES, StudyRow, imported
 
@@ -29,8 +40,8 @@ if TYPE_CHECKING:
 
 _NEVER = ("progress", "tell")
 """Arguments that a command fills in by itself."""
-_TYPES: Mapping[str, Any] = {"int": int, "float": float, "bool": bool}
-"""Types that typer reads as they are; what else is no path is text."""
+_TYPES = (Path, int, float, bool)
+"""Types that typer reads as they are; all others are text."""
 _CHOICES: Any = StrEnum
 """As a function; type checkers take it for a statement."""
 _COMMON = [*SHARED][[*SHARED].index("corpus") :]
@@ -59,10 +70,10 @@ class StudyCall:
 
     def result(self, **changes: Any) -> Any:
         """The result of the function, with other values for some of its arguments."""
-        arguments = {**self.arguments, **changes}
-        if signature_of(f"headscope.studies.{self.study.function}").takes("progress"):
+        function, arguments = imported(self.study.function), {**self.arguments, **changes}
+        if "progress" in inspect.signature(function).parameters:
             arguments["progress"] = shown_progress(self.quiet)
-        return imported(self.study.function)(**arguments)
+        return function(**arguments)
 
     def write(self, result: Result) -> list[Path]:
         """Write the tables, the picture and other files; names them."""
@@ -116,7 +127,7 @@ def body(name: str) -> Callable[[_Body], _Body]:
 def command_of(name: str) -> Callable[[_Body], _Body]:
     """Make a function the whole command of a study, where its options are no signature's."""
     (study,) = (study for study in STUDIES if study.name == name)
-    return _command(study)
+    return command(study.group, study.question, *study.examples, name=study.command)
 
 
 def _run(call: StudyCall) -> None:
@@ -135,12 +146,63 @@ def add_studies() -> None:
 
 
 def add_study(study: StudyRow) -> None:
-    """Add the command of a row."""
-    _command(study)(study_command(study))
+    """Add the command of a row, whose options are read from its function when it is called."""
+
+    def placeholder() -> None:
+        """Stand for the command in lists of commands."""
+
+    placeholder.__name__ = study.name
+    command_later(lambda: study_command(study))(
+        study.group, study.question, *study.examples, name=study.command
+    )(placeholder)
 
 
-def _command(study: StudyRow) -> Callable[[_Body], _Body]:
-    return command(study.group, study.question, *study.examples, name=study.command)
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a study's function."""
+
+    name: str
+    annotation: Any
+    default: Any
+    help: str
+
+
+def arguments_of(path: str) -> Iterator[Argument]:
+    """The arguments of a study's function; options of its TypedDict come last.
+
+    >>> [argument.name for argument in arguments_of("sweep.sweep_result:emergence")]
+    ['sweep']
+    """
+    function = inspect.unwrap(imported(path))
+    hints, texts = get_type_hints(function), _described(inspect.getdoc(function) or "")
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield Argument(name, hints[name], parameter.default, texts.get(name, ""))
+        elif get_args(hints[name]) and is_typeddict(options := get_args(hints[name])[0]):
+            for option, hint in get_type_hints(options, include_extras=True).items():
+                notes = getattr(hint, "__metadata__", ())
+                default = next((n for n in notes if isinstance(n, Default)), Default(None))
+                kind = get_args(hint)[0] if notes else hint
+                yield Argument(option, kind, default.value, default.help)
+
+
+def _described(docstring: str) -> dict[str, str]:
+    """The first sentence of each argument that a docstring's `Args:` describes."""
+    section = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", docstring, flags=re.MULTILINE | re.DOTALL)
+    entries = re.findall(
+        r"^    (\w+): (.*?)(?=^    \w|\Z)", section[1] if section else "", re.MULTILINE | re.DOTALL
+    )
+    return {name: first_sentence(text) for name, text in entries}
+
+
+def first_sentence(text: str) -> str:
+    r"""The first sentence of a description, without Markdown.
+
+    >>> first_sentence("most `features` of\n  a rule. See below.")
+    'Most features of a rule.'
+    """
+    sentence = re.split(r"(?<=[.])\s+(?=[A-Z])", " ".join(text.split()))[0]
+    return (sentence[:1].upper() + sentence[1:]).replace("`", "")
 
 
 def study_command(study: StudyRow) -> Callable[..., None]:
@@ -148,14 +210,15 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     code = _BODIES.get(study.name, _run)
     _, *parameters = inspect.signature(code, eval_str=True).parameters.values()
     extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
-    function = signature_of(f"headscope.studies.{study.function}")
+    every = list(arguments_of(study.function))
     arguments = {
         _option_name(study, argument): argument
-        for argument in function.arguments
+        for argument in every
         if argument.name not in (*_NEVER, *study.python_only)
     }
     options = {name: _parameter(study, name, arguments[name]) for name in arguments}
-    shell = {name: _keyword(name, *option) for name, option in _shell(study, function).items()}
+    has_progress = any(argument.name == "progress" for argument in every)
+    shell = {name: _keyword(name, *option) for name, option in _shell(study, has_progress).items()}
     ordered = sorted((shell | options | extra).values(), key=_position)
 
     def run(**values: Any) -> None:
@@ -164,7 +227,8 @@ def study_command(study: StudyRow) -> Callable[..., None]:
         call = StudyCall(study=study, arguments=passed, **call_options)
         code(call, **{name: values[name] for name in extra})
 
-    run.__name__, run.__doc__ = study.name, code.__doc__ or function.summary
+    summary = (inspect.getdoc(imported(study.function)) or "").partition("\n\n")[0]
+    run.__name__, run.__doc__ = study.name, code.__doc__ or summary
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
     return run
@@ -176,14 +240,14 @@ _DEFAULTS: Mapping[str, Any] = {
 """Options that are no arguments of functions, with their defaults."""
 
 
-def _shell(study: StudyRow, function: Signature) -> dict[str, tuple[Any, Any]]:
+def _shell(study: StudyRow, has_progress: bool) -> dict[str, tuple[Any, Any]]:
     """The options of the command alone, where results go and how they are printed."""
     options = {
         "out": Annotated[Path | None, typer.Option(help=study.out)] if study.out else None,
         "figure": Annotated[Path | None, typer.Option(help=study.figure)] if study.figure else None,
         "overwrite": SHARED["overwrite"] if study.out or study.figure else None,
         "format": SHARED["format"] if study.has_format else None,
-        "quiet": SHARED["quiet"] if function.takes("progress") else None,
+        "quiet": SHARED["quiet"] if has_progress else None,
     }
     return {name: (kind, _DEFAULTS[name]) for name, kind in options.items() if kind is not None}
 
@@ -198,7 +262,7 @@ def _parameter(study: StudyRow, name: str, argument: Argument) -> inspect.Parame
     shared = SHARED.get(study.shared.get(argument.name, argument.name))
     flags = [f"--{name.replace('_', '-')}"] if argument.default is False else []
     kind = _type(name, argument.annotation)
-    several = "Sequence[" in ast.unparse(argument.annotation)
+    several = any(get_origin(part) is Sequence for part in _alternatives(argument.annotation))
     help_text = argument.help.removesuffix(".") + "; repeatable." if several else argument.help
     annotation = shared or Annotated[kind, typer.Option(*flags, help=help_text)]
     return _keyword(name, annotation, argument.default)
@@ -215,24 +279,20 @@ def _position(parameter: inspect.Parameter) -> tuple[bool, int]:
     return is_option, _COMMON.index(parameter.name) if parameter.name in _COMMON else -1
 
 
-def _type(name: str, annotation: ast.expr) -> Any:
-    """The type that typer reads, of an annotation as it is written."""
-    words = [ast.unparse(part) for part in _alternatives(annotation)]
-    kind: Any = Path if "Path" in words else _TYPES.get(words[0], str)
-    if words[0].startswith("Literal["):
-        choices = ast.literal_eval(words[0].removeprefix("Literal"))
-        kind = _CHOICES(name.title(), {choice: choice for choice in choices})
-    if any(word.startswith("Sequence[") for word in words):
+def _type(name: str, annotation: Any) -> Any:
+    """The type that typer reads, of the type of an argument."""
+    parts = _alternatives(annotation)
+    kind: Any = next((kind for kind in _TYPES if kind in parts), str)
+    if get_origin(parts[0]) is Literal:
+        kind = _CHOICES(name.title(), {choice: choice for choice in get_args(parts[0])})
+    if any(get_origin(part) is Sequence for part in parts):
         kind = list[kind]
-    return kind | None if "None" in words else kind
+    return kind | None if type(None) in parts else kind
 
 
-def _alternatives(annotation: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(annotation, ast.BinOp):
-        yield from _alternatives(annotation.left)
-        yield from _alternatives(annotation.right)
-    else:
-        yield annotation
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    is_union = isinstance(annotation, UnionType) or get_origin(annotation) is Union
+    return get_args(annotation) if is_union else (annotation,)
 
 
 def _plain(value: Any) -> Any:

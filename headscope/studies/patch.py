@@ -57,10 +57,21 @@ COLUMNS = [
 class PatchOptions(Again, total=False):
     """Options of `patch` about the metric, and where the model is."""
 
-    answer: Annotated[str | None, maybe(TEXT), Default(None)]
-    """The token, with its space, that should follow the clean prompt; the model's own if None."""
-    wrong: Annotated[str | None, maybe(TEXT), Default(None)]
-    """The token that should follow the corrupt prompt; the model's own if None."""
+    answer: Annotated[
+        str | None,
+        maybe(TEXT),
+        Default(
+            None,
+            "Next token after the clean prompt, with its space; the model's own if None.",
+        ),
+    ]
+    wrong: Annotated[
+        str | None,
+        maybe(TEXT),
+        Default(
+            None, "Next token after the corrupt prompt, with its space; the model's own if None."
+        ),
+    ]
 
 
 @takes(run=A_RUN, clean=TEXT, corrupt=TEXT, edges=whole(0))

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-import re
+from functools import wraps
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from headscope.arguments import Default
 from headscope.cli import app
-from headscope.cli.signature import first_sentence, signature_of
-from headscope.errors import HeadscopeError
+from headscope.cli.study_command import first_sentence
 from headscope.studies.study_table import GROUPS, STUDIES, imported
 from tests.helpers.studies import COMMANDS
 
 ROWS = {study.name: study for study in STUDIES}
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_the_source_says_of_a_function_what_python_says(name):
-    function = inspect.unwrap(imported(ROWS[name].function))
-    parameters = inspect.signature(function).parameters
-    expected: dict[str, Any] = {}
-    for parameter in parameters.values():
-        options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
-        if options:
-            hints = get_type_hints(function.__globals__[options[1]], include_extras=True)
-            for option, hint in hints.items():
-                notes = [note.value for note in get_args(hint) if isinstance(note, Default)]
-                expected[option] = notes[0] if notes else None
-        elif parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-            expected[parameter.name] = parameter.default
-    expected.pop("tell", None)  # a function is no default that a command has
-    read = signature_of(f"headscope.studies.{ROWS[name].function}")
-    arguments = [argument for argument in read.arguments if argument.name != "tell"]
-    assert {argument.name: argument.default for argument in arguments} == expected
-    assert inspect.getdoc(function).startswith(read.summary)
-
-
-def test_a_function_or_a_default_that_cannot_be_read_is_named():
-    with pytest.raises(HeadscopeError, match=r"headscope\.heads defines no nothing"):
-        signature_of("headscope.heads:nothing")
-    (tell,) = (
-        argument
-        for argument in signature_of("headscope.studies.sweep.run_cells:sweep").arguments
-        if argument.name == "tell"
-    )
-    with pytest.raises(
-        HeadscopeError, match=r"sweep\.run_cells: lambda line: None is no plain default"
-    ):
-        _ = tell.default
 
 
 def test_help_is_the_first_sentence():
@@ -70,6 +32,7 @@ def called(monkeypatch):
     """What the function of a study is called with by a command line."""
 
     def stub(path: str) -> Any:
+        @wraps(imported(path))
         def function(**arguments: Any) -> None:
             raise CalledError(arguments)
 

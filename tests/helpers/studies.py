@@ -8,27 +8,18 @@ from typing import Any
 import typer
 
 from headscope.cli import app
-from headscope.cli.app import WORDS
-from headscope.cli.signature import signature_of
+from headscope.cli.app import WORDS, all_commands
+from headscope.cli.study_command import arguments_of
 from headscope.studies.study_table import StudyRow
 
 ROOT: Any = typer.main.get_command(app)
 
 
-def _command(words: Sequence[str]) -> Any:
-    command = ROOT
-    for word in words:
-        command = command.commands[word]
-    return command
-
-
-COMMANDS: Mapping[str, Any] = {name: _command(words) for name, words in WORDS.items()}
+_ALL = all_commands()
+COMMANDS: Mapping[str, Any] = {name: _ALL[words] for name, words in WORDS.items()}
 """Commands by the names of their functions, such as `atlas`."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    info.callback.__name__: info.callback
-    for group in (app, *(group.typer_instance for group in app.registered_groups))
-    for info in group.registered_commands  # type: ignore[union-attr]
-    if info.callback is not None
+    name: command.callback for name, command in COMMANDS.items()
 }
 
 
@@ -45,8 +36,7 @@ def named(words: Sequence[str]) -> str:
 
 def arguments(study: StudyRow) -> tuple[str, ...]:
     """The names of what a study's function takes."""
-    signature = signature_of(f"headscope.studies.{study.function}")
-    return tuple(argument.name for argument in signature.arguments)
+    return tuple(argument.name for argument in arguments_of(study.function))
 
 
 def call_with(study: StudyRow, values: Mapping[str, Any]) -> dict[str, Any]:

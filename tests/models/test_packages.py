@@ -27,7 +27,6 @@ ASKING = (
 OWN_MODULES = {
     "headscope/__init__.py": "imports its own modules when they are used",
     "headscope/studies/study_table.py": "imports a study when it is used",
-    "headscope/cli/signature.py": "reads a study's source, to make its command without importing it",
     "headscope/runs/workplace.py": "fcntl is a part of Python on some systems only",
     "headscope/models/packages.py": "is the module that asks",
     "headscope/views/report/__init__.py": "finds a script of a dependency without importing torch",

@@ -58,10 +58,8 @@ ONLY = ("both", "heads", "edges")
 class AblateOptions(Again, total=False):
     """Options of `ablate` about what is silenced, and where the model is."""
 
-    only: Annotated[str, NAME, Default("both")]
-    """Ablate `heads`, `edges` or `both`."""
-    queries: Annotated[int, Default(QUERIES)]
-    """Most queries at which a tag is tested."""
+    only: Annotated[str, NAME, Default("both", "Ablate heads, edges or both.")]
+    queries: Annotated[int, Default(QUERIES, "Most queries at which a tag is tested.")]
 
 
 @takes(run=A_RUN)

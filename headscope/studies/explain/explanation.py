@@ -53,14 +53,20 @@ also the heads of each type that a run found, also each layer, also each layer a
 class ExplainOptions(Named, total=False):
     """Options of `explain` about what runs on rules, and which model."""
 
-    each: Annotated[Literal["none", "all", "size", "type", "layer", "head"], NAME, Default("all")]
-    """What to run on rules: all heads, also smaller rules, each type, layer, head."""
+    each: Annotated[
+        Literal["none", "all", "size", "type", "layer", "head"],
+        NAME,
+        Default(
+            "all", "What to run on rules: all heads, also smaller rules, each type, layer, head."
+        ),
+    ]
     relations: Annotated[Sequence[Relation] | None, maybe(RELATIONS)]
     """Relations of one's own, beside those of the table."""
     seed: Annotated[int, Default(0)]
     """Seeds the choice of files, and the twin."""
-    twin: Annotated[bool, FLAG, Default(True)]
-    """Explain the twin, whose attention weights are shuffled, too."""
+    twin: Annotated[
+        bool, FLAG, Default(True, "Explain the twin, whose attention weights are shuffled, too.")
+    ]
 
 
 @takes(model=either(A_RUN, A_MODEL), features=whole(1, 64), rank=whole(0, 64), windows=whole(8))

@@ -40,10 +40,8 @@ class HeadvisOptions(Again, total=False):
 
     corpus: str | Path | Sequence[str | Path] | None
     """Files or folders of text; those of the run when None."""
-    sequences: Annotated[int, whole(1), Default(SEQUENCES)]
-    """Sequences of text to read at most."""
-    max_length: Annotated[int, Default(MAX_LENGTH)]
-    """Tokens of a sequence at most."""
+    sequences: Annotated[int, whole(1), Default(SEQUENCES, "Sequences of text to read at most.")]
+    max_length: Annotated[int, Default(MAX_LENGTH, "Tokens of a sequence at most.")]
 
 
 @takes(run=A_RUN, out=PATH)
