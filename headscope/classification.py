@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.arguments import ANYTHING, MODEL, made_by, maybe, takes
+from headscope.arguments import MODEL, Kind, made_by, maybe, takes
 from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.plan import Plan, was_read
@@ -43,11 +43,17 @@ if TYPE_CHECKING:
     from headscope.models.load import Model
 
 
+def _backend(value: Any) -> Any:
+    if not hasattr(value, "find_examples"):
+        raise TypeError
+    return value
+
+
 @takes(
     model=MODEL,
     settings=maybe(made_by("hs.Settings(…)", Settings)),
     relations=maybe(RELATIONS),
-    backend=ANYTHING,
+    backend=maybe(Kind("what reads a model, such as InProcess()", _backend)),
 )
 def classify(
     model: Any,

@@ -157,7 +157,9 @@ def all_commands() -> dict[tuple[str, ...], Any]:
     groups = {name: row for name, row in top.commands.items() if isinstance(row, TyperGroup)}
     rows = {(name,): row for name, row in top.commands.items() if name not in groups}
     rows |= {
-        (name, own): row for name, group in groups.items() for own, row in group.commands.items()
+        (name, member): row
+        for name, group in groups.items()
+        for member, row in group.commands.items()
     }
     return {words: built_command(words, row) for words, row in rows.items()}
 

@@ -121,7 +121,7 @@ def calls(desk: Desk) -> list[Call]:
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
              ("features", "rank", "each", "relations", "seed", "twin", "progress", "device", "revision")),
         Call("function_vectors", hs.function_vectors, {"model": "mini", "tasks": "past", "prompts": 6},
-             ("shots", "silenced", *shared)),
+             ("shots", *shared)),
         Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),
         Call("score_patterns", hs.score_patterns, patterns,
              ("types", "relations", "name", "seed", "out", "overwrite")),
