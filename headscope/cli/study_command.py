@@ -212,9 +212,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     extra = {p.name: _keyword(p.name, p.annotation, p.default) for p in parameters}
     every = list(arguments_of(study.function))
     arguments = {
-        _option_name(study, argument): argument
-        for argument in every
-        if argument.name not in (*_NEVER, *study.python_only)
+        _option_name(study, argument): argument for argument in every if argument.name not in _NEVER
     }
     options = {name: _parameter(study, name, arguments[name]) for name in arguments}
     has_progress = any(argument.name == "progress" for argument in every)

@@ -84,52 +84,6 @@ def loss(
 
 
 @torch.inference_mode()
-def state_distances(
-    model: Model,
-    windows: Sequence[Window],
-    intervention: Intervention | None = None,
-    *,
-    batch_tokens: int | None = None,
-) -> TextLoss:
-    """Distance of an encoder's last states with an intervention from those of the untouched model.
-
-    Args:
-        model: an encoder that runs under the fused engine, with a head for words or without.
-        windows: of text; all of their tokens count.
-        intervention: a change of the model; None leaves it as it is, and every distance is 0.
-        batch_tokens: tokens of a forward pass, padding included.
-
-    Returns:
-        Euclidean distances in lengths of the untouched states, at least 0, in the place of `nats`.
-
-    Raises:
-        ModelError: see `plain_network_of`.
-    """
-    network = plain_network_of(model)
-    distances: list[float] = []
-    for batch in in_batches(windows, batch_tokens or batch_tokens_on(model.device)):
-        tokens = padded_tokens(batch).to(network.device)
-        mask = tokens >= 0
-        options = {"attention_mask": None if mask.all() else mask}
-
-        def states(
-            tokens: Tensor = tokens, options: dict[str, Any] = options
-        ) -> Float[Tensor, "window position d_model"]:
-            # padding has a number that is no token's
-            output: Tensor = network.base_model(tokens.clamp_min(0), **options).last_hidden_state
-            return output.float()
-
-        untouched = states()
-        if intervention is None:
-            distances += [0.0] * len(batch)
-            continue
-        with intervention.applied(model):
-            distance = (states() - untouched).norm(dim=-1) / untouched.norm(dim=-1)
-        distances += (distance * mask).sum(-1).tolist()
-    return TextLoss(np.array(distances), np.array([len(window) for window in windows]))
-
-
-@torch.inference_mode()
 def network_loss(
     network: Any,
     windows: Sequence[Window],

@@ -89,8 +89,7 @@ ALSO: Mapping[str, str] = MappingProxyType(
         "ablate": "whole heads, by how well masked tokens are filled in at the queries of their "
         "tags, else by how far the last states move there; edges of single tags are not silenced, "
         "as all tokens see each other and none can be run again by itself",
-        "explain": "rules look both ways; in place of the loss stands the distance of the last "
-        "states from those of the untouched model",
+        "explain": "rules with features of later keys too; no loss is measured",
         "study redundancy": "as for causal models: distances of whole rows",
         "study anatomy": "parameters are counted; those of biases, norms and feed-forward layers "
         "have no formula for this layout",

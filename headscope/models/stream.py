@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from headscope.corpus.window import Window
 from headscope.models.batching import in_batches, padded_tokens
 from headscope.models.engines.engine import Request, Tile, full_tile
-from headscope.models.engines.fused import FusedEngine
-from headscope.models.engines.override import module_input
-from headscope.models.layout.modules import attention_by_layer
 from headscope.models.load import Model
 
 Regions = Callable[[Sequence[Window]], Sequence[Request]]
@@ -34,8 +29,6 @@ class LayerAttention:
     """Of each region what the engine reads there, computed when it is reached; see `Engine.run`."""
     logarithms: bool
     """Whether these are logarithms of probabilities instead of probabilities."""
-    attention_input: Float[Tensor, "window position d_model"] | None
-    """The input of the layer's attention, after its norm; None for the lens engine."""
 
     def probabilities(self) -> Iterator[Tensor]:
         """Attention in each region, in [0, 1]."""
@@ -69,19 +62,16 @@ def stream_attention(
     engine: Any = model.engine
     for batch in in_batches(windows, batch_tokens):
         requests = list(regions(batch))
-        with _attention_inputs(engine) as inputs:
 
-            def take(
-                layer: int,
-                rows: Iterable[Any],
-                batch: Sequence[Window] = batch,
-                requests: Sequence[Request] = requests,
-                inputs: dict[int, Tensor] = inputs,
-            ) -> None:
-                stream = inputs.pop(layer, None)
-                on_layer(LayerAttention(layer, batch, requests, rows, engine.logarithms, stream))
+        def take(
+            layer: int,
+            rows: Iterable[Any],
+            batch: Sequence[Window] = batch,
+            requests: Sequence[Request] = requests,
+        ) -> None:
+            on_layer(LayerAttention(layer, batch, requests, rows, engine.logarithms))
 
-            engine.run(padded_tokens(batch).to(model.device), requests, take, layers)
+        engine.run(padded_tokens(batch).to(model.device), requests, take, layers)
 
 
 def whole_patterns(windows: Sequence[Window]) -> list[Request]:
@@ -96,23 +86,3 @@ def tiled_patterns(model: Model) -> Regions:
         return model.engine.layout(len(windows), max(map(len, windows)))
 
     return tiles
-
-
-@contextmanager
-def _attention_inputs(engine: Any) -> Iterator[dict[int, Tensor]]:
-    """The inputs of the attention modules of a running network, by layer."""
-    inputs: dict[int, Tensor] = {}
-    with ExitStack() as hooks:
-        if isinstance(engine, FusedEngine):
-            for layer, module in attention_by_layer(engine.network).items():
-                hook = _store(inputs, layer)
-                handle = module.register_forward_pre_hook(hook, with_kwargs=True)
-                hooks.enter_context(handle)
-        yield inputs
-
-
-def _store(inputs: dict[int, Tensor], layer: int) -> Callable[..., None]:
-    def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        inputs[layer] = module_input(arguments, keywords)
-
-    return hook

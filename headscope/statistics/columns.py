@@ -75,7 +75,6 @@ RULE_COLUMNS = [
     "kind",
     "queries",
     "weight",
-    "weight_beside_content",
     "unique",
     "ci_low",
     "ci_high",

@@ -69,8 +69,6 @@ class StudyRow:
     """The function that lays a result out for the terminal, where the command has no own code."""
     has_format: bool = False
     """True for a command with `--format`, whose result has the methods `csv` and `json`."""
-    python_only: tuple[str, ...] = ()
-    """Arguments of the function that the command does not take."""
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names in `headscope.cli.options.SHARED` of arguments that are called otherwise there."""
 
@@ -255,17 +253,14 @@ STUDIES: tuple[StudyRow, ...] = (
     StudyRow(
         name="explain",
         function="explain.explanation:explain",
-        result="explain.explain_result:Explanation",
+        result="explain.explanation:Explanation",
         group=TOP,
         question="How much of a head is a small rule?",
         examples=(
             "headscope explain mini --out rules.csv --figure coverage.pdf",
-            "headscope explain runs/mini --features 12 --each layer",
-            "headscope explain mini --each size --figure curve.pdf",
-            "headscope explain mini --each none --propose",
+            "headscope explain runs/mini --features 12 --each none",
         ),
         tables=(Table("rules.csv"),),
-        python_only=("relations",),
         shared=_TEXT_OF_RUN,
     ),
     StudyRow(

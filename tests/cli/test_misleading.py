@@ -53,7 +53,7 @@ def options(*kinds: type) -> list[tuple[str, Parameter]]:
     return found
 
 
-LIMITED = {("explain", "--features"), ("explain", "--rank"), ("function_vectors", "--shots")}
+LIMITED = {("explain", "--features"), ("function_vectors", "--shots")}
 """Options whose largest value is 64."""
 
 

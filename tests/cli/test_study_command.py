@@ -55,9 +55,8 @@ def test_an_option_reaches_its_function(called):
     }  # fmt: skip
     verified = called("verify", "runs/x", "--as", "gpt2-small", "--no-measure", "-q")
     assert (verified["model"], verified["measure"]) == ("gpt2-small", False)
-    explained = called("explain", "mini", "--each", "layer", "--no-twin", "-q")
-    assert (explained["each"], explained["twin"], explained["features"]) == ("layer", False, 8)
-    assert "relations" not in explained
+    explained = called("explain", "mini", "--each", "none", "-q")
+    assert (explained["each"], explained["features"]) == ("none", 8)
     counted = called("study", "anatomy", "mini", "--batch", "3")
     assert (counted["batch"], counted["context"]) == (3, None)
 

@@ -161,7 +161,7 @@ TAKEN = {
     "report": "RUN --out page.html",
     "compare": "RUN RUN",
     "ablate": "COPY --heads L0H3 --queries 4",
-    "explain": "MODEL --corpus TEXT --windows 8 --rank 0 --each none --no-twin --out rules.csv",
+    "explain": "MODEL --corpus TEXT --windows 8 --out rules.csv",
     "verify": "RUN --as bert-base",
     "draw atlas": "RUN --out atlas.png",
     "export gallery": "RUN --light",

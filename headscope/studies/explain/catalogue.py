@@ -1,4 +1,4 @@
-"""All features of some windows, packed feature by feature, ready to be weighed."""
+"""Cells of all features in windows, for the queries that a rule is fitted or run on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from headscope.relations.relation import Relation
 from headscope.studies.explain import places, tokens
 from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
 
-_KIND_OF_TYPE = {"positional": "position"}
 _PLAIN_TYPES = ("positional", "sink", "delimiter")
-"""Types whose relations are among the plain features already."""
+"""Head types whose relations other features cover."""
 _GATE_OF = {
     "noun": ("NOUN", "PROPN"),
     "pronoun": ("PRON",),
@@ -30,15 +29,13 @@ _GATE_OF = {
     "mark": ("PUNCT", "SYM"),
 }
 GATES = (*_GATE_OF, "piece within a word")
-"""What a feature may ask of the query: the kind of word that ends there, or none ending there."""
+"""Kinds of queries, by the class of the word that ends there; the last if no word ends there."""
 _GATE_NUMBER = np.array(
     [
         next((i for i, classes in enumerate(_GATE_OF.values()) if upos in classes), len(_GATE_OF))
         for upos in (*UPOS, "")
     ]
 )
-
-
 _FAMILIES = (
     places.sinks,
     places.distances,
@@ -56,7 +53,7 @@ _FAMILIES = (
 
 
 class Catalogue:
-    """The source of the features of rules: the text, and nothing but the text."""
+    """Source of all features: functions of the text, and the relations of head types."""
 
     def __init__(self, lexicon: TokenFacts, relations: Sequence[Relation]) -> None:
         self.lexicon = lexicon
@@ -67,7 +64,7 @@ class Catalogue:
         ]
 
     def cells(self, window: Window) -> Iterator[FeatureCells]:
-        """Every feature's cells in a window, of keys that the query sees."""
+        """Each feature's visible cells in a window."""
         for entries in self._cells(window):
             seen = window.attention_kind.sees(entries.query, entries.key)
             yield cells(
@@ -79,55 +76,45 @@ class Catalogue:
             yield from family(window, self.lexicon)
         for relation in self.relations:
             pairs = distinct(relation.pairs(window))
-            kind = _KIND_OF_TYPE.get(relation.type, relation.type)
-            feature = Feature(relation.id, relation.rule.meaning, kind)
-            yield cells(feature, pairs.query, pairs.key)
+            yield cells(Feature(relation.id, relation.type), pairs.query, pairs.key)
 
 
-def gates(window: Window) -> Int[ndarray, " position"]:
-    """The number among `GATES` of each query of a window."""
-    return np.asarray(_GATE_NUMBER[query_class(window)])
-
-
-def first_query(window: Window) -> int:
-    """The first position that sees more than itself.
-
-    >>> first_query(Window("w", np.arange(3), ("a",) * 3))
-    1
-    """
+def _first_query(window: Window) -> int:
+    """Position of the first query that sees more than itself."""
     return 0 if window.attention_kind.sees_future else 1
 
 
 @dataclass(frozen=True, eq=False)
 class QueryTable:
-    """Queries of windows as rows of one table: every so many, from the first that sees more than
-    itself on: that is token 1, of an encoder token 0.
-    """
+    """Queries of windows as the rows of one table, from the first that sees more than itself."""
 
     windows: tuple[Window, ...]
     window: Int[Tensor, " row"]
     query: Int[Tensor, " row"]
     width: int
-    """Keys of a row, those that the query does not see included, which are masked."""
+    """Keys of a row; those that its query does not see are masked."""
     gate: Int[Tensor, " row"]
+    """Number of each query's kind in `GATES`."""
     row_end: Int[Tensor, " row"]
-    """The number of keys that each query sees: those before this position."""
+    """Number of keys that each query sees: those before this position."""
     step: int = 1
-    """1 for every query, 2 for every second, …"""
+    """1 for every query, 2 for every second one."""
 
     @classmethod
     def of(cls, windows: Sequence[Window], step: int = 1) -> QueryTable:
-        """The rows of windows, in their order."""
-        query = [np.arange(first_query(values), len(values), step) for values in windows]
+        """The rows of windows, in order."""
+        query = [np.arange(_first_query(values), len(values), step) for values in windows]
         window = [np.full(len(values), i) for i, values in enumerate(query)]
-        gate = [gates(values)[positions] for values, positions in zip(windows, query, strict=True)]
+        gate = [
+            _GATE_NUMBER[query_class(values)][positions]
+            for values, positions in zip(windows, query, strict=True)
+        ]
         row_end = [
             values.attention_kind.row_end(positions, len(values))
             for values, positions in zip(windows, query, strict=True)
         ]
         columns = (window, query, gate, row_end)
-        joined = (torch.from_numpy(np.concatenate(values)) for values in columns)
-        where, at, gate_of_row, end = joined
+        where, at, gate_of_row, end = (torch.from_numpy(np.concatenate(c)) for c in columns)
         return cls(tuple(windows), where, at, max(map(len, windows)), gate_of_row, end, step)
 
     def __len__(self) -> int:
@@ -135,59 +122,48 @@ class QueryTable:
 
     @property
     def seen(self) -> Bool[Tensor, "row key"]:
-        """The keys that each query sees."""
+        """Mask of the keys that each query sees."""
         return torch.arange(self.width) < self.row_end[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """All features' cells over some rows: feature by feature, and row by row within each."""
+    """Cells of all features over some rows, feature by feature and row by row."""
 
     features: tuple[Feature, ...]
     start: Int[ndarray, " bound"]
-    """Where each feature's cells begin, and the end of the last."""
+    """Index of each feature's first cell, and the number of cells."""
     cell: Int[ndarray, " cell"]
     """row · width + key."""
     value: Float[ndarray, " cell"]
 
     def cells_of(self, feature: int) -> tuple[ndarray, ndarray]:
-        """One feature's cells with their values."""
+        """Cells and values of one feature."""
         part = slice(int(self.start[feature]), int(self.start[feature + 1]))
         return self.cell[part], self.value[part]
 
 
-def find_cells(
-    catalogue: Catalogue, rows: QueryTable, *, only: Sequence[Feature] | None = None
-) -> Packed:
-    """Find the cells of every feature, or of some, in all windows.
-
-    Args:
-        catalogue: where features come from.
-        rows: the queries that count.
-        only: the features that are wanted, in this order; all that are found when None.
-    """
-    cells_of_feature: dict[Feature, list[tuple[ndarray, ndarray]]] = {
-        entries: [] for entries in only or ()
-    }
+def find_cells(catalogue: Catalogue, rows: QueryTable) -> Packed:
+    """Find the cells of every feature in all rows."""
+    cells_of_feature: dict[Feature, list[tuple[ndarray, ndarray]]] = {}
     first = 0
     for window in rows.windows:
-        begin = first_query(window)
+        begin = _first_query(window)
         for entries in catalogue.cells(window):
             in_rows = (entries.query >= begin) & ((entries.query - begin) % rows.step == 0)
-            if not in_rows.any() or (only is not None and entries.feature not in cells_of_feature):
+            if not in_rows.any():
                 continue
             row = first + (entries.query[in_rows] - begin) // rows.step
             cell, value = row * rows.width + entries.key[in_rows], entries.value[in_rows]
             order = np.argsort(cell, kind="stable")
             cells_of_feature.setdefault(entries.feature, []).append((cell[order], value[order]))
         first += len(range(begin, len(window), rows.step))
-    none = (np.empty(0, np.int64), np.empty(0))
-    cell = [np.concatenate([c for c, _ in [none, *blocks]]) for blocks in cells_of_feature.values()]
-    value = [
-        np.concatenate([v for _, v in [none, *blocks]]) for blocks in cells_of_feature.values()
-    ]
-    start = np.concatenate([[0], np.cumsum([len(entries) for entries in cell])]).astype(np.int64)
-    every = np.concatenate([none[0], *cell]).astype(np.int32)
+    empty = (np.empty(0, np.int64), np.empty(0))
+    cell, value = zip(*([empty] + [b for bs in cells_of_feature.values() for b in bs]), strict=True)
+    counts = [sum(len(c) for c, _ in blocks) for blocks in cells_of_feature.values()]
     return Packed(
-        tuple(cells_of_feature), start, every, np.concatenate([none[1], *value]).astype(np.float32)
+        tuple(cells_of_feature),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        np.concatenate(cell).astype(np.int32),
+        np.concatenate(value).astype(np.float32),
     )

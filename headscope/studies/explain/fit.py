@@ -1,17 +1,18 @@
-"""From the attention of a layer's heads to a rule for each: few features, each paid for."""
+"""Grow a rule for each head of a layer: add features while they pay, then remove the least."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headscope.studies.explain.catalogue import Packed, QueryTable
+from headscope.corpus.window import Window
+from headscope.studies.explain.catalogue import Catalogue, Packed, QueryTable, find_cells
 from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
 from headscope.studies.explain.select import GATED_PAYS, Gains, Selector
 from headscope.studies.explain.softmax import (
@@ -24,41 +25,56 @@ from headscope.studies.explain.softmax import (
 )
 
 PAYS = 0.0015
-"""Share of the bits above uniform that a feature must bring on documents that were not fitted."""
+"""Least share of the bits above uniform that a feature must bring on the choosing documents."""
 LEAST = 2e-4
-"""Nats a query that it must bring in any case: an even head has no bits to take a share of."""
+"""Least nats per query that it must bring, for heads that are nearly uniform."""
 TRIES = 2
-"""Features in a row that do not pay before a rule is done."""
+"""Number of features in a row that may fail before a rule is complete."""
 BASE = (TOKEN_0.name, LATER.name, LOG_DISTANCE.name)
-"""What every rule begins with, and loses again where it does not pay."""
+"""Initial features of every rule; each is removed if it does not pay."""
 SPARE = 3
-"""Features that a rule may have beyond the most while it grows."""
+"""Number of features above the maximum that a rule may have while it grows."""
+STEP = 2
+"""Every second query counts: neighbouring queries have similar attention."""
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """The rows of an explanation: those that are fitted, then choose, then judge."""
+    """Cells of all features in the rows that fit, then those that choose, then those that judge."""
 
     rows: QueryTable
     packed: Packed
     fitted: int
-    """Rows that weights are fitted on while features are chosen."""
+    """Number of rows that weights are fitted on while features are chosen."""
     selection_rows: int
-    """Rows before the first that judges."""
+    """Number of rows before the first one that judges."""
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, parts: Sequence[Sequence[Window]]) -> Texts:
+        """Every second query of the windows that fit, choose and judge."""
+        rows = QueryTable.of([window for part in parts for window in part], STEP)
+        bounds = (len(parts[0]), len(parts[0]) + len(parts[1]))
+        fitted, selection = np.searchsorted(rows.window.numpy(), bounds).tolist()
+        return cls(rows, find_cells(catalogue, rows), fitted, selection)
 
     @property
     def judged(self) -> slice:
         """The rows of documents that neither fitted nor chose."""
         return slice(self.selection_rows, len(self.rows))
 
+    @cached_property
+    def selector(self) -> Selector:
+        """Candidates over the fitted rows."""
+        return Selector(self.packed, self.rows, self.fitted)
+
 
 @dataclass(frozen=True, order=True)
 class Term:
-    """A feature of a rule: at every query or at one kind of query, with its weight."""
+    """A feature at every query or at one kind of query."""
 
     feature: int
     gate: int
-    """Among `GATES`; −1 for every query."""
+    """Number in `GATES`; −1 for every query."""
 
 
 @dataclass(eq=False)
@@ -70,14 +86,14 @@ class Draft:
     refused: set[Term] = field(default_factory=set)
     failed: int = 0
     best: float = np.inf
-    """Divergence on the choosing rows, in nats."""
+    """Least divergence on the choosing rows so far, in nats."""
     done: bool = False
 
 
 def term_values(
     texts: Texts, terms: Sequence[Term], rows: int | None = None
 ) -> Float[Tensor, "term row key"]:
-    """Values of a rule's features at every cell of the first rows, of all rows when None."""
+    """Values of features at every cell of the first rows, or of all rows if None."""
     table = texts.rows
     count = len(table) if rows is None else rows
     values = torch.zeros(len(terms), count * table.width)
@@ -91,16 +107,13 @@ def term_values(
 
 
 class LayerFit:
-    """Grows the rules of a layer's heads together: one pass over the features serves them all."""
+    """Growing rules of a layer's heads: one pass over the features serves all heads."""
 
     def __init__(
-        self,
-        texts: Texts,
-        selector: Selector,
-        attention: Float[Tensor, "head row key"],
-        features: int,
+        self, texts: Texts, attention: Float[Tensor, "head row key"], features: int
     ) -> None:
-        self.texts, self.selector, self.attention, self.most = texts, selector, attention, features
+        self.texts, self.selector = texts, texts.selector
+        self.attention, self.most = attention, features
         self.seen = texts.rows.seen
         n, m = texts.fitted, texts.selection_rows
         self.targets = [Target.of(item[:n], self.seen[:n]) for item in attention]
@@ -108,7 +121,7 @@ class LayerFit:
         self.uniform = self.seen / self.seen.sum(-1, keepdim=True)
         bits = kl_divergences(attention[:, n:m], self.uniform[n:m].log()).sum(-1)
         self.limit = (bits * PAYS).clamp_min(LEAST * (m - n))
-        self.wanted = selector.masses(attention[:, :n])
+        self.wanted = self.selector.masses(attention[:, :n])
         self.rule = torch.empty(len(attention), n, texts.rows.width)
         names = {item.name: i for i, item in enumerate(texts.packed.features)}
         terms = [Term(names[name], -1) for name in BASE if name in names]
@@ -116,7 +129,7 @@ class LayerFit:
         map_heads(self._begin, len(self.drafts))
 
     def grow(self) -> list[Draft]:
-        """Add features until none pays, then take out the least until no more than may be stay."""
+        """Add features until none pays, then remove the least important ones."""
         while not all(draft.done for draft in self.drafts):
             gains = self.selector.gains(self.wanted, self.rule)
             map_heads(partial(self._extend, gains), len(self.drafts))
@@ -147,7 +160,7 @@ class LayerFit:
         if not nats[number] > 0:
             draft.done = True
             return
-        # made again each time: all heads' values together would fill hundreds of megabytes
+        # computed again each time: the values of all heads would take hundreds of megabytes
         values = term_values(self.texts, [*draft.terms, term], self.texts.selection_rows)
         start = torch.cat([draft.weights, weight[number : number + 1]])
         fitted = self._fit(head, values, start)
@@ -166,13 +179,13 @@ class LayerFit:
         return newton(self.targets[head], fitted_values, start, steps=3, tolerance=1e-3)
 
     def _judge(self, head: int, values: Tensor, weights: Tensor) -> float:
-        """The divergence on the choosing rows."""
+        """Divergence on the choosing rows in nats."""
         n, m = self.texts.fitted, self.texts.selection_rows
         logs = log_rule(torch.tensordot(weights, values[:, n:], 1), self.seen[n:m])
         return float(kl_divergences(self.attention[head, n:m], logs).sum())
 
     def _thin(self, head: int) -> None:
-        """Refit on all rows but the judging ones; take out what costs least, one at a time."""
+        """Refit on all rows but the judging ones; remove the cheapest feature, one at a time."""
         draft, target = self.drafts[head], self.wholes[head]
         rows = self.texts.selection_rows / (self.texts.selection_rows - self.texts.fitted)
         limit = float(self.limit[head]) * rows
@@ -193,7 +206,7 @@ class LayerFit:
                 steps=3,
                 tolerance=1e-3,
             )
-            # curvature says little of large weights: what is lost in truth decides
+            # curvature underestimates the cost of large weights, so the refit decides
             if not too_many and fewer.loss - fitted.loss >= limit:
                 break
             draft.terms, values = [draft.terms[i] for i in remaining], values[remaining]

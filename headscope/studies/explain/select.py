@@ -1,8 +1,8 @@
-"""Choice of the next feature: its best single weight on top of a rule, for all heads at once.
+"""Gain of every feature as a rule's next one, for all heads at once.
 
-Where a feature holds at a query's cells with the rule's mass m and the head's mass t, a weight w
-lowers the query's divergence by w·t − ln(1 + m·(eʷ − 1)); all queries share one w, or all queries
-of one gate. No pattern is built again to ask this of hundreds of features.
+If the rule has mass m and the head mass t on a feature's cells of a query, a weight w lowers the
+query's divergence by w·t − ln(1 + m·(eʷ − 1)). All queries share one w, or all of one gate. The
+rule's pattern is computed once for hundreds of features.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from headscope.studies.explain.catalogue import GATES, Packed, QueryTable
 from headscope.studies.explain.softmax import WEIGHT_LIMIT
 
 FEWEST = 24
-"""Queries at which a feature must hold, in the text that is fitted, to be weighed at all."""
+"""Least number of fitted queries at which a candidate must hold."""
 GATED_PAYS = 1.5
-"""How much more than an ungated feature one must bring that speaks for some queries only."""
+"""Factor by which a gated feature's gain must exceed that of an ungated one."""
 _LEAST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """The gain of each feature, in nats summed over rows, and its weight."""
+    """Gain of each candidate in nats, summed over rows, and its weight in logits."""
 
     nats: Float[Tensor, "candidate head"]
     weight: Float[Tensor, "candidate head"]
@@ -38,13 +38,7 @@ class Selector:
     """Candidates over the rows of a fit: every feature, and every feature at one kind of query."""
 
     def __init__(self, packed: Packed, rows: QueryTable, count: int) -> None:
-        """Group cells by feature, gate and row.
-
-        Args:
-            packed: the features.
-            rows: the rows that they are packed over.
-            count: how many rows, from the first on, are fitted.
-        """
+        """Group cells of the first `count` rows by feature, gate and row."""
         owner = np.repeat(np.arange(len(packed.features)), np.diff(packed.start))
         in_rows = packed.cell < count * rows.width
         owner, cell, value = owner[in_rows], packed.cell[in_rows], packed.value[in_rows]
@@ -68,17 +62,17 @@ class Selector:
         self.smooth_groups = torch.from_numpy(np.flatnonzero(smooth[code[first] // len(GATES)]))
 
     def masses(self, pattern: Float[Tensor, "head row key"]) -> Float[Tensor, "group head"]:
-        """Each group's mass under patterns on the fitted rows."""
+        """Mass of patterns on each group, on the fitted rows."""
         return torch.from_numpy(self.sums @ _columns(pattern))
 
     def gains(
         self, target_mass: Float[Tensor, "group head"], rule: Float[Tensor, "head row key"]
     ) -> Gains:
-        """The gain of each candidate: all features, then all features at each gate.
+        """Gain of each candidate: all features, then all features at each gate.
 
         Args:
-            target_mass: the heads' own masses.
-            rule: the patterns of the rules as they are.
+            target_mass: masses of the heads' attention.
+            rule: current patterns of the rules.
         """
         columns = _columns(rule)
         mass = torch.from_numpy(self.sums @ columns)
@@ -103,7 +97,7 @@ class Selector:
         weight_of_group = weight.repeat_interleave(counts, 0)
         held = total(torch.log1p(mass.clamp(0, 1) * torch.expm1(weight_of_group)))
         nats = weight * heads - held
-        # a smooth feature's mass is no probability: half a Newton step's gain, from its variance
+        # the mass of a smooth feature is not a probability: gain of half a Newton step instead
         smooth = self.smooth.repeat_interleave(times)[:, None]
         difference, curve = heads - model, total(spread - mass**2).clamp_min(_LEAST)
         nats = torch.where(smooth, difference**2 / curve / 4, nats)
@@ -111,13 +105,13 @@ class Selector:
         return Gains(torch.where(counts[:, None] < FEWEST, -torch.inf, nats), weight)
 
     def candidate(self, number: int) -> tuple[int, int]:
-        """A candidate's feature and its gate, −1 for none."""
+        """Feature and gate of a candidate; gate −1 for every query."""
         if number < self.features:
             return number, -1
         return divmod(number - self.features, len(GATES))
 
     def number(self, feature: int, gate: int) -> int:
-        """The candidate of a feature and a gate, −1 for none."""
+        """Number of the candidate with this feature and gate."""
         return feature if gate < 0 else self.features + feature * len(GATES) + gate
 
 

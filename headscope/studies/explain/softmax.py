@@ -1,13 +1,10 @@
-"""A rule's arithmetic: softmax over weighed features, its divergence, and Newton's method; and
-heads side by side, as work on one is many small steps, which cores share badly.
-"""
+"""A rule's softmax over weighted features, its divergence from a head, and Newton's method."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeVar
 
 import torch
@@ -15,15 +12,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 RIDGE = 1e-4
-"""Penalty per row on squared weights: a feature that a head never looks at needs no −∞."""
+"""Penalty per row on squared weights, so that a feature without attention has a finite weight."""
 WEIGHT_LIMIT = 12.0
-"""Largest weight: e to this power is past what single precision tells from 1."""
+"""Largest absolute weight in logits: a factor of 160,000 between two keys."""
 STEPS = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A head's attention on some rows, and what does not depend on the rule."""
+    """A head's attention on some rows."""
 
     attention: Float[Tensor, "row key"]
     seen: Bool[Tensor, "row key"]
@@ -42,14 +39,14 @@ class Target:
 def log_rule(
     logits: Float[Tensor, "*head row key"], seen: Bool[Tensor, "row key"]
 ) -> Float[Tensor, "*head row key"]:
-    """The logarithm of the rule's pattern, −∞ at keys that are not seen."""
+    """Logarithm of the rule's pattern; −∞ at keys that are not seen."""
     return logits.masked_fill(~seen, -torch.inf).log_softmax(-1)
 
 
 def kl_divergences(
     attention: Float[Tensor, "*#head row key"], logs: Float[Tensor, "*#head row key"]
 ) -> Float[Tensor, "*_ row"]:
-    """KL(attention ‖ rule) of each row in nats, at least 0; one rule may serve all heads.
+    """KL(attention ‖ rule) of each row in nats, ≥ 0; one rule may serve all heads.
 
     >>> even = torch.full((1, 2), 0.5)
     >>> kl_divergences(even, even.log()).tolist()
@@ -63,14 +60,14 @@ def kl_divergences(
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Weights, and where the objective curves around them."""
+    """Fitted weights in logits, with the curvature of the objective there."""
 
     weights: Float[Tensor, " feature"]
     inverse: Float[Tensor, "feature feature"]
-    """Of the Hessian of the summed divergence with its penalty."""
+    """Inverse Hessian of the summed divergence with its penalty."""
     loss: float
     rule: Float[Tensor, "row key"]
-    """The pattern on the rows of the fit."""
+    """The rule's pattern on the fitted rows."""
 
 
 def newton(
@@ -78,29 +75,24 @@ def newton(
     values: Float[Tensor, "feature row key"],
     weights: Float[Tensor, " feature"],
     *,
-    offset: Float[Tensor, "row key"] | None = None,
     steps: int = STEPS,
     tolerance: float = 1e-4,
 ) -> Fitted:
-    """Least Σ KL(attention ‖ rule) over weights of features, by damped Newton steps.
+    """Minimise Σ KL(attention ‖ rule) over the weights of features, by damped Newton steps.
 
-    The objective is convex; a step that does not lower it is halved. In the units of `weights`:
-    natural logarithms of odds.
+    The objective is convex; a step that does not lower it is divided by 4.
 
     Args:
-        target: the head's attention on the rows of the fit.
+        target: the head's attention on the fitted rows.
         values: each feature there, 0 where it does not hold.
-        weights: where to begin.
-        offset: logits that stay as they are.
-        steps: most steps.
-        tolerance: nats a row that a step must gain to go on.
+        weights: initial weights.
+        steps: largest number of steps.
+        tolerance: nats per row below which a step is the last.
     """
     rows, flat = len(target), values.flatten(1)
     target_mass = flat @ target.attention.flatten()
     penalty = RIDGE * rows
-    start = torch.zeros_like(target.attention) if offset is None else offset
-    base = start.masked_fill(~target.seen, -torch.inf).flatten()
-    fixed = 0.0 if offset is None else float((offset * target.attention).sum())
+    base = torch.zeros_like(target.attention).masked_fill(~target.seen, -torch.inf).flatten()
 
     def at(weights: Tensor) -> tuple[float, Tensor]:
         logits = torch.addmv(base, flat.T, weights).view_as(target.attention)
@@ -108,7 +100,7 @@ def newton(
         rule = logits.sub_(largest).exp_()
         total = rule.sum(-1, keepdim=True)
         logs = float(total.log().add_(largest).sum(dtype=torch.float64))
-        loss = logs - float(weights @ target_mass) - fixed
+        loss = logs - float(weights @ target_mass)
         loss += target.constant + penalty / 2 * float(weights @ weights)
         return loss, rule.div_(total)
 
@@ -137,62 +129,19 @@ def newton(
     return Fitted(weights, inverse, loss, rule)
 
 
-def nested(
-    target: Target, values: Float[Tensor, "term row key"], fitted: Fitted, sizes: Sequence[int]
-) -> Iterator[tuple[list[int], Float[Tensor, " kept"]]]:
-    """Yields smaller rules, the largest first: the features that remain, and their weights.
-
-    What costs least by the objective's curvature goes, one feature at a time, as the others move
-    to make up for it (the "optimal brain surgeon" of Hassibi & Stork 1993); each rule that is
-    given is fitted again.
-
-    Args:
-        target: the head's attention on the rows of the fit.
-        values: the rule's features there.
-        fitted: the whole rule.
-        sizes: how many features to keep; those that are no fewer than the rule's give nothing.
-    """
-    features, weights, inverse = list(range(len(values))), fitted.weights, fitted.inverse
-    while len(features) > min(sizes, default=len(features)):
-        least = int((weights**2 / inverse.diagonal()).argmin())
-        inverse_column = inverse[:, least] / inverse[least, least]
-        remaining = [i for i in range(len(features)) if i != least]
-        weights = (weights - inverse_column * weights[least])[remaining]
-        inverse = (inverse - torch.outer(inverse_column, inverse[least]))[remaining][:, remaining]
-        features = [features[i] for i in remaining]
-        if len(features) in sizes:
-            again = newton(target, values[features], weights, steps=3, tolerance=1e-3)
-            weights, inverse = again.weights, again.inverse
-            yield features, weights
-
-
 _Result = TypeVar("_Result")
 
 
 def map_heads(work: Callable[[int], _Result], heads: int) -> list[_Result]:
-    """Results of the work for each head, as many at a time as torch may use cores.
-
-    Meanwhile a step of torch has one core.
+    """Results for each head, on one thread per core: torch shares steps this small badly.
 
     >>> map_heads(lambda head: head * 2, 3)
     [0, 2, 4]
     """
-
-    def alone(head: int) -> _Result:
-        with torch.inference_mode():  # each thread has its own mode
-            return work(head)
-
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        if cores == 1 or heads == 1:
-            return [alone(head) for head in range(heads)]
-        return list(_pool(cores).map(alone, range(heads)))
+        with ThreadPoolExecutor(cores) as pool:
+            return list(pool.map(torch.inference_mode()(work), range(heads)))
     finally:
         torch.set_num_threads(cores)
-
-
-@cache
-def _pool(cores: int) -> ThreadPoolExecutor:
-    """The same threads for every layer: each new one would keep memory of its own."""
-    return ThreadPoolExecutor(cores)

@@ -15,13 +15,12 @@ from headscope.models.engines.engine import Tile
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.explain.catalogue import Catalogue, QueryTable, find_cells
-from headscope.studies.explain.explanation import resting_tokens
 from headscope.studies.explain.feature import TokenFacts, is_word
 from headscope.studies.explain.fit import Term, Texts, term_values
-from headscope.studies.explain.layer_fit import Fitting, explain_layer
+from headscope.studies.explain.judge import explain_layer
 from headscope.studies.explain.places import resting
-from headscope.studies.explain.select import Selector
 from headscope.studies.explain.softmax import log_rule
+from headscope.studies.explain.split_windows import resting_tokens
 from tests.helpers.prose import prose_windows
 
 
@@ -111,9 +110,8 @@ def test_attention_on_resting_tokens_is_sink_where_the_layer_rests_and_lexical_e
     names = [each.name for each in packed.features]
     values = term_values(texts, [Term(names.index("first resting token"), -1)])
     head = log_rule(3.0 * values[0], rows.seen).exp()[None]
-    fitting = Fitting(texts, Selector(packed, rows, texts.fitted), 3, 0, {3: tokens})
-    for layer, kind in ((3, "sink"), (4, "lexical")):
-        rule = explain_layer(fitting, layer, head, None).heads[0]
+    for layer, resting_here, kind in ((3, tokens, "sink"), (4, frozenset(), "lexical")):
+        (rule,) = explain_layer(texts, layer, head, features=3, resting=resting_here)
         assert rule.explained.value > 0.9
         assert rule.kinds[kind] > 0.9
         assert rule.terms[0].kind == kind
