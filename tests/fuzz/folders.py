@@ -71,7 +71,7 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
     }  # fmt: skip
     term = {
         "layer": 0, "head": 1, "explained": 0.75, "place": 1, "feature": "offset-1",
-        "kind": "position", "queries": "", "weight": 2.5, "weight_beside_content": float("nan"),
+        "kind": "position", "queries": "", "weight": 2.5,
         "unique": 0.5, "ci_low": 0.25, "ci_high": 0.625,
     }  # fmt: skip
     effect = {

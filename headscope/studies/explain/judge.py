@@ -91,13 +91,13 @@ class HeadRule:
         """The features with the most unique bits, with their weights in logits."""
         if not self.terms:
             return "uniform attention"
-        named = [
+        listed = [
             f"{term.feature.name}{f' on a {term.queries}' if term.queries else ''} "
             f"({term.weight:+.1f})"
             for term in self.terms[:LISTED_FEATURES]
         ]
-        unlisted = len(self.terms) - len(named)
-        return "; ".join(named) + (f"; {unlisted} more" if unlisted else "")
+        unlisted = len(self.terms) - len(listed)
+        return "; ".join(listed) + (f"; {unlisted} more" if unlisted else "")
 
 
 @dataclass(frozen=True, eq=False)
