@@ -7,7 +7,7 @@ have another one at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -20,7 +20,6 @@ from headscope.models.engines import capture
 from headscope.models.engines.adapters import attend_by
 from headscope.models.engines.engine import Rows
 from headscope.models.engines.log_attention import Heads, Keys, ScoreTerms, Seen, pattern, seen_keys
-from headscope.models.layout.modules import attention_by_layer
 
 Output = Float[Tensor, "batch position head _"]
 
@@ -36,8 +35,6 @@ class AttentionCall:
     mask: Tensor | None
     scaling: float | None
     options: dict[str, Any]
-    layer_input: Tensor | None = None
-    """The stream that the layer's attention reads, after its norm."""
 
     @property
     def layer(self) -> int:
@@ -90,30 +87,14 @@ def overridden(network: Any, attend: Attend) -> Iterator[None]:
         attend: the function.
     """
     name = _free_names.pop() if _free_names else f"{capture.NAME}-override-{next(_numbers)}"
-    inputs: dict[nn.Module, Tensor] = {}
-    capture.register_attention(name, _for_transformers(attend, inputs))
+    capture.register_attention(name, _for_transformers(attend))
     try:
         attend_by(network, name)
-        with _inputs_stored(network, inputs):
-            yield
+        yield
     finally:
         attend_by(network, capture.NAME)
         capture.register_attention(name, capture.attention)  # lets go of what the function holds
         _free_names.append(name)
-
-
-@contextmanager
-def _inputs_stored(network: Any, inputs: dict[nn.Module, Tensor]) -> Iterator[None]:
-    """Store the stream that each attention module reads, until the module has attended."""
-
-    def store(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        inputs[module] = module_input(arguments, keywords)
-
-    with ExitStack() as hooks:
-        for module in attention_by_layer(network).values():
-            handle = module.register_forward_pre_hook(store, with_kwargs=True)
-            hooks.enter_context(handle)
-        yield
 
 
 def module_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
@@ -122,9 +103,7 @@ def module_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor
     return stream
 
 
-def _for_transformers(
-    attend: Attend, inputs: dict[nn.Module, Tensor]
-) -> Callable[..., tuple[Output, None]]:
+def _for_transformers(attend: Attend) -> Callable[..., tuple[Output, None]]:
     def attention(
         module: nn.Module,
         query: Heads,
@@ -135,8 +114,7 @@ def _for_transformers(
         scaling: float | None = None,
         **options: Any,
     ) -> tuple[Output, None]:
-        stream = inputs.pop(module, None)
-        arguments = (module, query, key, value, attention_mask, scaling, options, stream)
+        arguments = (module, query, key, value, attention_mask, scaling, options)
         return attend(AttentionCall(*arguments)), None
 
     return attention
