@@ -96,7 +96,7 @@ def test_the_changelog_keeps_its_form():
     assert versions == sorted(versions, reverse=True)
     assert versions[0] <= [*map(int, PROJECT["version"].split("."))]
     assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in released)
-    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    kinds = {"Breaking", "Added", "Changed", "Fixed"}
     assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
     for name, _ in (first, *released):
         assert re.search(rf"^\[{re.escape(name)}\]: https://\S+$", text, re.MULTILINE)

@@ -45,7 +45,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
             "--max-tokens",
             (2000, 600)[seed],
         )
-        shell("classify", gpt2_folder, *options, "--writes", "--quiet")
+        shell("classify", gpt2_folder, *options, "--types", "all", "--writes", "--quiet")
     shell("ablate", runs[0], "--heads", "all", "--how", "zero", "--quiet")
     shell("compare", *runs, "--out", home / "compare.csv")
     shell("study", "weights", runs[0], "--out", home / "weights.csv")

@@ -51,7 +51,7 @@ def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
     with pytest.raises(ModelError) as error:
         load_model("gpt2")
     assert time.monotonic() - start < 10
-    assert "'gpt2' is no local folder, and the Hugging Face hub cannot be reached" in str(
+    assert "gpt2 is not a local folder, and cannot be fetched from the Hugging Face hub" in str(
         error.value
     )
     assert "a local folder in Hugging Face layout or a .gguf file works without it" in str(
@@ -65,7 +65,7 @@ def test_the_hub_out_of_reach_is_said_within_seconds(monkeypatch):
         ("./nowhere", r"\./nowhere: no such folder"),
         ("nowhere.gguf", "nowhere.gguf: no such file"),
         ("no such name", "is no folder, no .gguf file and no hub name"),
-        ("smolm2", r"'smolm2' \(is smollm2 meant\?\) is no local folder"),
+        ("smolm2", r"smolm2 \(is smollm2 meant\?\) is not a local folder"),
     ],
 )
 def test_an_unknown_model_is_refused(name, message):

@@ -31,6 +31,10 @@ from headscope.studies.headvis.written import INTERVALS, config_file, json_bytes
 from headscope.views.study import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
+PRINTED = (
+    *("layer", "head", "self_attention_score", "prev_token_score", "induction_score"),
+    *("pattern_entropy", "qk_distance"),
+)
 SHORTEST = 3
 """Tokens of a sequence with a cell off the first token's row and column and the diagonal."""
 
@@ -115,6 +119,7 @@ def headvis(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{reading.tokens:,} tokens, for HeadVis in {folder}",
         table=table,
+        terminal_table=table[[column for column in PRINTED if column in table]],
         notes=_notes(reading, options.get("sequences", SEQUENCES)),
         values={"folder": str(folder), "sequences": len(windows), "tokens": reading.tokens},
         draw=_figure,
