@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -10,6 +11,7 @@ from typer.core import TyperGroup
 
 from headscope.cli.terminal import say, stop_code, warn
 from headscope.errors import HeadscopeError
+from headscope.paths import exists
 from headscope.studies.study_table import GROUPS, TOP
 
 WORDS: dict[str, tuple[str, ...]] = {}
@@ -34,6 +36,10 @@ class CommandGroup(TyperGroup):
         """Find the command, and read its options from its function."""
         name, command, others = super().resolve_command(ctx, args)
         words = (str(name),) if ctx.parent is None else (str(self.name), str(name))
+        if words in _LATER and others and exists(Path(others[0], "config.json")):
+            from headscope.models.precheck import check_local_model
+
+            check_local_model(others[0])  # before the command's module imports torch
         return name, built_command(words, command), others
 
 

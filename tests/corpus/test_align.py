@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -143,8 +145,11 @@ class LosesCapitals:
 
     def encode(self, document: Document) -> TokenizedDocument:
         kept = [word for word in document.words if not word.form.isupper()]
-        offsets = np.array([(word.start, word.end) for word in kept]).reshape(-1, 2)
+        offsets = np.array([(word.start, word.end) for word in kept], np.int64).reshape(-1, 2)
         return TokenizedDocument(document, np.arange(len(kept)), [w.form for w in kept], offsets)
+
+    def spell(self, tokens: Sequence[int]) -> list[str]:
+        return [str(token) for token in tokens]
 
 
 def windows_without(tmp_path, lost: int, words: int) -> TextWindows:

@@ -36,6 +36,7 @@ def save_gguf(
     *,
     layers: int = 2,
     tokenizer: Any = None,
+    seed: int = 0,
 ) -> Path:
     """A small Llama."""
     writer = gguf.GGUFWriter(path, "llama")
@@ -49,7 +50,7 @@ def save_gguf(
     writer.add_vocab_size(VOCABULARY)
     if tokenizer is not None:
         _add_tokenizer(writer, tokenizer)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for key, size in sizes.items():
         values = rng.normal(size=size).astype(np.float32)
         writer.add_tensor(key, values)

@@ -124,7 +124,6 @@ def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, c
     assert command("study", "anatomy", folder) == 0
     said = capsys.readouterr().out
     assert f" {counted}" in said
-    assert "quantised (bitsandbytes, 4 bits, nf4)" in said
 
 
 def test_a_plain_configuration_is_not_quantised():

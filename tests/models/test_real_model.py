@@ -14,7 +14,7 @@ from tests.helpers.places import SHARED
 @pytest.fixture(scope="module")
 def run(smollm2, prose):
     # its twin is read by a slow test below, and those of small models by many
-    return hs.classify(smollm2, prose, max_tokens=3000, examples=False, twin=False)
+    return hs.classify(smollm2, prose, max_tokens=3000, types="all", examples=False, twin=False)
 
 
 def test_it_has_the_shape_that_its_file_says(run):

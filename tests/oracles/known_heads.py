@@ -46,7 +46,7 @@ def score_known_heads(kind: AttentionKind = CAUSAL) -> tuple[pd.DataFrame, pd.Da
     windows = _windows(kind)
     readers = oracles(windows, _testable(windows, relations_of(["all"], kind)))
     heads = BenchmarkHeads(heuristics(windows, kind), readers)
-    run = score_patterns(heads, windows)
+    run = score_patterns(heads, windows, types="all")
     return heads.table(run), heads.judged(run)
 
 

@@ -274,7 +274,7 @@ def test_an_oracle_of_words_finds_their_pair_and_its_mistake_is_another(story):
 
 def scored(members: list[Heuristic], readers: list[Oracle], windows: list[Window]) -> pd.DataFrame:
     heads = BenchmarkHeads(members, readers)
-    return heads.table(hs.score_patterns(heads, windows))
+    return heads.table(hs.score_patterns(heads, windows, types="all"))
 
 
 def test_habits_earn_the_tags_that_are_their_own():

@@ -174,7 +174,7 @@ def test_a_mistyped_name_is_answered_with_the_one_that_it_may_mean(command):
     assert "smolm2 (is smollm2 meant?): no run here" in said
     code, _, said = command("why", "smolm2", "L5H1")
     assert code != 0
-    assert "smolm2' (is smollm2 meant?)" in said
+    assert "smolm2 (is smollm2 meant?)" in said
     assert "nor is it a run folder" in said
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from headscope.errors import RunError
 from headscope.run import load
-from headscope.runs.folder import CAUSES, REPORT, RUN, TALLY
+from headscope.runs.folder import CAUSES, REPORT, RUN
 from headscope.runs.run_tables import CAUSE_TABLE
-from headscope.runs.store import UNSIGNED
 from headscope.runs.study_tables import save_study_table
 from tests.fuzz.folders import make_run, sign_record
 
@@ -48,20 +47,6 @@ def test_an_edited_run_json_is_refused_and_its_spaces_do_not_count(folder):
     assert load(folder).rules["induction/repeat"].floor == 0.01
 
 
-def test_a_folder_from_before_opens_with_a_note(old, tmp_path):
-    run = load(old, with_tally=True)
-    assert run.info["notes"] == [UNSIGNED]
-    assert run.why("L0H1").endswith("breaks what it looks at")
-    assert UNSIGNED in run.report()
-    (old / TALLY).write_bytes(b"x")  # what had a checksum is checked as ever
-    with pytest.raises(RunError, match=r"tally\.safetensors: this file is not the one"):
-        load(old)
-    again = load(run.save(tmp_path / "again"))
-    assert again.info["notes"] == [UNSIGNED]  # nothing vouches for it afterwards
-    assert again.causes is not None
-    assert again.causes["agrees"].tolist() == [True]
-
-
 def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
     (folder / "mine.txt").write_text("mine")
     run = load(folder)
@@ -75,13 +60,6 @@ def test_causes_join_a_run_with_their_checksum_and_nothing_else_changes(folder):
     assert {name for name in after if after[name] != before[name]} == {CAUSES, REPORT, RUN}
     assert load(folder, with_tally=True).causes["agrees"].tolist() == [False, False]
     assert sorted(path.name for path in folder.parent.iterdir()) == ["run"]
-
-
-def test_causes_of_an_old_run_do_not_make_it_vouch_for_itself(old):
-    run = load(old)
-    save_study_table(run, old, CAUSE_TABLE, report=run.report, overwrite=True)
-    assert load(old).info["notes"] == [UNSIGNED]
-    assert "sha256" not in json.loads((old / RUN).read_text())["provenance"]
 
 
 @pytest.mark.parametrize(

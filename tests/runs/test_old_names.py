@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import load_file
 
 from headscope.errors import RunError
 from headscope.runs.run_json import read_record
-from headscope.runs.store import load, tally_of
 from headscope.runs.tables import read_evidence
-
-
-def test_sums_of_an_older_headscope_are_read_without_those_that_say_nothing_of_heads(old):
-    path = old / "tally.safetensors"
-    written = load_file(path)
-    run = load(old, with_tally=True)  # as the folder holds them
-    read = tally_of(path, written, tuple(run.rules), (run.tally.layers, run.tally.heads)).arrays()
-    assert set(written) - set(read) == {name for name in written if name.endswith("guesses")}
-    assert np.array_equal(read["target"], written["target"])
 
 
 def test_evidence_of_an_older_headscope_has_its_tags_as_verdicts(old):

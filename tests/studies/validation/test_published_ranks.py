@@ -29,7 +29,7 @@ def run():
     length = 2 * n + 1
     even = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
     patterns = [np.broadcast_to(even, (LAYERS, HEADS, length, length))] * len(tokens)
-    made = hs.score_patterns(patterns, None, tokens, name=MODEL)
+    made = hs.score_patterns(patterns, None, tokens, types="all", name=MODEL)
     first = made.evidence[made.evidence["relation"] == made.evidence["relation"].iloc[0]]
     rng = np.random.default_rng(0)
     rows = [
