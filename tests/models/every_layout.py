@@ -17,6 +17,7 @@ from headscope.models.layout.projections import find_projections, output_project
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model
 from headscope.models.null_model import null_model
+from tests.models.batch_independence import check_batches
 from tests.models.tiny import CONTEXT, ENCODERS, LARGEST, tiny_config
 
 LONGEST_SENTENCE = 500
@@ -55,6 +56,10 @@ def save_tiny(model_type: str, tokenizer, folder: Path, **more: object) -> None:
 def kind_of(model_type: str):
     """The class of transformers that loads such a model."""
     return AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
+
+
+SPARSE_INDEX = ("axk2", "deepseek_v32", "glm_moe_dsa", "hy_v4")
+"""Layouts whose index of the keys to attend to depends on the padding of a batch."""
 
 
 def own_network(folder: Path, model_type: str = ""):
@@ -154,5 +159,7 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     assert ("window" in stated.attention) <= bool(getattr(model.engine, "windows", True))
     assert ("hybrid" in stated.attention) == bool(model.others)
     assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
+    if model_type not in SPARSE_INDEX:
+        check_batches(model)
     # a test of even attention would prove little
     assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08
