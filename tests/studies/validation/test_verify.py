@@ -44,7 +44,7 @@ def published_patterns(n: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def gpt2_run(tmp_path_factory):
-    n, documents = 26, 12
+    n, documents = 26, 13  # another number than layers
     tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
     patterns = [published_patterns(n)] * documents
     folder = tmp_path_factory.mktemp("gpt2") / "run"
