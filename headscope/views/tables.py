@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -103,32 +103,6 @@ def plain_table(
     return table
 
 
-def rows_table(
-    rows: pd.DataFrame,
-    columns: Mapping[str, Callable[[Any], str]],
-    *,
-    right: Collection[str] = (),
-    unwrapped: Collection[str] = ("head",),
-) -> Table:
-    """A table with a line per row of a DataFrame.
-
-    Args:
-        rows: as `itertuples` gives them.
-        columns: the text of a row's cell by the column's title; see `plain_table` for the rest.
-        right: those that hold numbers, beside `NUMBERS`.
-        unwrapped: those whose text is never broken.
-
-    >>> rows = pd.DataFrame({"layer": [0, 1], "n": [3, 4]})
-    >>> table = rows_table(rows, {"layer": lambda row: str(row.layer), "n": lambda row: f"{row.n}"})
-    >>> list(table.columns[1].cells)
-    ['3', '4']
-    """
-    table = plain_table(*columns, right=right, unwrapped=unwrapped)
-    for row in rows.itertuples():
-        table.add_row(*(cell(row) for cell in columns.values()))
-    return table
-
-
 def frame_table(table: pd.DataFrame) -> Table:
     """A DataFrame for the terminal: `layer` and `head` as one name, three digits after the point.
 
@@ -162,12 +136,3 @@ def number_text(value: Any, form: str, missing: str = "") -> str:
     ('0.50', '–')
     """
     return missing if pd.isna(value) else format(value, form)
-
-
-def interval_text(low: Any, high: Any, form: str, missing: str = "") -> str:
-    """An interval for a cell, likewise.
-
-    >>> interval_text(0.25, 0.5, ".2f")
-    '0.25 … 0.50'
-    """
-    return missing if pd.isna(low) else f"{low:{form}} … {high:{form}}"
