@@ -65,6 +65,8 @@ def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
             "an encoder with disentangled attention, whose scores are not products of one query "
             "and one key"
         )
+    if entries.get("index_topk"):
+        return "a decoder that attends only to the keys that a learned index picks"
     # importing transformers takes two seconds
     from transformers.models.auto import modeling_auto as auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES

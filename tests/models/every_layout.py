@@ -58,10 +58,6 @@ def kind_of(model_type: str):
     return AutoModelForMaskedLM if model_type in ENCODERS else AutoModelForCausalLM
 
 
-SPARSE_INDEX = ("axk2", "deepseek_v32", "glm_moe_dsa", "hy_v4")
-"""Layouts whose index of the keys to attend to depends on the padding of a batch."""
-
-
 def own_network(folder: Path, model_type: str = ""):
     """The model as transformers itself loads it, with attention that gives its patterns."""
     return kind_of(model_type).from_pretrained(folder, attn_implementation="eager").eval()
@@ -159,7 +155,6 @@ def check_layout(model_type: str, tokenizer, folder: Path) -> None:
     assert ("window" in stated.attention) <= bool(getattr(model.engine, "windows", True))
     assert ("hybrid" in stated.attention) == bool(model.others)
     assert ("sink" in stated.attention) == getattr(model.engine, "sinks", False)
-    if model_type not in SPARSE_INDEX:
-        check_batches(model)
+    check_batches(model)
     # a test of even attention would prove little
     assert max(float(pattern[..., 20:, :].max(-1).values.mean()) for pattern in own) > 0.08

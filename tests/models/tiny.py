@@ -89,8 +89,6 @@ WINDOWS = dict.fromkeys(
     "sliding_window window_size local_attention attention_window_size attention_chunk_size "
     "sliding_window_size local_attention_window_len".split(), WINDOW
 )  # fmt: skip
-CHOSEN_KEYS = {"index_topk": 20}
-"""Fewer than the tokens of the text on which an engine is checked."""
 VOCABULARY = dict.fromkeys(
     "vocab_size decoder_vocab_size unpadded_vocab_size vocab_size_per_layer_input pronunciation_vocab_size "
     "shape_vocab_size ngram_vocab_size_base encoder_hash_byte_group_vocab".split(), 320
@@ -98,7 +96,7 @@ VOCABULARY = dict.fromkeys(
 TOKENS = dict.fromkeys("pad_token_id bos_token_id eos_token_id decoder_start_token_id "
                        "forced_eos_token_id cls_token_id sep_token_id".split(), 0)  # fmt: skip
 SMALL = WIDTH | LAYERS | HEADS | KEY_HEADS | PER_HEAD | INNER | RANKS | EXPERTS | CHOSEN | GROUPS
-SMALL |= POSITIONS | WINDOWS | CHOSEN_KEYS | VOCABULARY | TOKENS
+SMALL |= POSITIONS | WINDOWS | VOCABULARY | TOKENS
 
 LINEAR_AND_FULL = {"layer_types": ["linear_attention", "full_attention"]}
 CONV_AND_FULL = {"layer_types": ["conv", "full_attention"]}
@@ -125,6 +123,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "lfm2_moe": CONV_AND_FULL,
     "lfm3": {"layer_types": ["conv", "sliding_attention"]},
     "mamba2": {"head_dim": 16},
+    "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"]},
     "qwen3_next": LINEAR_AND_FULL,
     "qwen3_5_text": LINEAR_AND_FULL,
     "qwen3_5_moe_text": LINEAR_AND_FULL,

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from headscope.views.tables import plain_table
 
-WORDS = ("deepseek_v32", "syntactic/argument:dep>head", "latent attention, chosen keys")
+WORDS = ("granitemoehybrid", "syntactic/argument:dep>head", "hybrid, latent attention")
 
 
 def lines_of(width: int) -> list[str]:

@@ -21,7 +21,7 @@ from headscope.models.engines.kernels import softmax_attend
 from headscope.models.engines.log_attention import Heads, Keys, Scores, ScoreTerms, Seen
 
 NAME = "headscope"
-_UNKNOWN = ("head_mask", "block_indices", "sinks")
+_UNKNOWN = ("head_mask", "indices", "block_indices", "sinks")
 """Arguments by which a model asks for what is no bias, cap or sink that is known."""
 
 OnScores = Callable[[int, Scores], None]
@@ -101,10 +101,6 @@ def score_terms(
     sees_future = not getattr(module, "is_causal", True)
     if unknown:
         raise ModelError(f"the fused engine does not know {', '.join(unknown)}")
-    indices = options.get("indices")
-    if indices is not None:
-        mask = _only(indices, mask, query, key)
-        _masked.add(getattr(getattr(module, "config", None), "index_topk", indices.shape[-1]))
     bias = _bias(mask, options.get("position_bias"), query, key, sees_future=sees_future)
     if bias is None and sees_future:
         exact = torch.promote_types(query.dtype, torch.float32)
@@ -126,16 +122,6 @@ def mask_of(*, kv_length: int, local_size: int | None = None, **options: Any) ->
 
 
 register_attention(NAME, attention)
-
-
-def _only(indices: Tensor, mask: Tensor | None, query: Heads, key: Keys) -> Tensor:
-    """The mask without the keys that an indexer left out for each query (DeepSeek-V3.2)."""
-    windows, _, queries, _ = query.shape
-    allowed = torch.zeros(windows, queries, key.shape[2], dtype=torch.bool, device=query.device)
-    allowed = allowed.scatter(-1, indices.long(), True)[:, None]
-    if mask is None:
-        return allowed.tril()
-    return allowed & mask if mask.dtype == torch.bool else mask.masked_fill(~allowed, -torch.inf)
 
 
 def _bias(

@@ -36,7 +36,6 @@ WINDOWS = (
     "local_attention_window_len",
     "window_size",
     "keep_window_size",
-    "index_topk",
 )
 """How many keys a query reaches at most, in layers that do not see everything before it."""
 LAYER_KINDS = ("layer_types", "attention_layers")

@@ -33,7 +33,6 @@ LAYOUTS = (
     ModelLayout("arcee"),
     ModelLayout("aria_text"),
     ModelLayout("axk1", "", "latent attention", projections=LATENT),
-    ModelLayout("axk2", "", "latent attention, chosen keys", projections=LATENT),
     ModelLayout("bailing_hybrid", "", "hybrid, latent attention", projections=LATENT),
     ModelLayout("bamba", "Bamba", "hybrid"),
     ModelLayout("beam", "", "windows"),
@@ -79,9 +78,6 @@ LAYOUTS = (
     ModelLayout("cwm", "", "windows"),
     ModelLayout("deepseek_v2", "DeepSeek-V2", "latent attention", projections=LATENT),
     ModelLayout("deepseek_v3", "DeepSeek-V3, R1", "latent attention", projections=LATENT),
-    ModelLayout(
-        "deepseek_v32", "DeepSeek-V3.2", "latent attention, chosen keys", projections=LATENT
-    ),
     ModelLayout("diffllama"),
     ModelLayout(
         "distilbert",
@@ -134,7 +130,6 @@ LAYOUTS = (
     ModelLayout("glm4", "GLM-4"),
     ModelLayout("glm4_moe"),
     ModelLayout("glm4_moe_lite", "", "latent attention", projections=LATENT),
-    ModelLayout("glm_moe_dsa", "", "latent attention, chosen keys", projections=LATENT),
     ModelLayout("got_ocr2"),
     ModelLayout("gpt-sw3", projections=C_ATTN, output="c_proj"),
     ModelLayout(
@@ -179,7 +174,6 @@ LAYOUTS = (
     ModelLayout("hunyuan_v1_dense"),
     ModelLayout("hunyuan_v1_moe"),
     ModelLayout("hy_v3"),
-    ModelLayout("hy_v4", "", "a learned sink of each head, chosen keys", projections=LATENT),
     ModelLayout("hyperclovax"),
     ModelLayout("internlm3", "InternLM 3"),
     ModelLayout("iquestcoder"),
@@ -201,7 +195,6 @@ LAYOUTS = (
     ModelLayout("minicpm3", "MiniCPM 3", "latent attention", projections=LATENT),
     ModelLayout("minimax", "MiniMax-01", "hybrid"),
     ModelLayout("minimax_m2"),
-    ModelLayout("minimax_m3_vl_text"),
     ModelLayout("ministral", "", "windows"),
     ModelLayout("ministral3", "Ministral 3", "windows"),
     ModelLayout(
