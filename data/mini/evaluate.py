@@ -1,6 +1,6 @@
 """Held-out perplexity of `mini` beside n-gram models of the same tokens.
 
-    python data/mini/evaluate.py --text FOLDER_OR_FILE … [--model data/mini]
+    PYTHONPATH=. python data/mini/evaluate.py --text FOLDER_OR_FILE … [--model data/mini]
 
 The n-grams are interpolated by Witten and Bell's rule (Chen and Goodman 1999, 2.3). The held-out
 text is every twentieth paragraph, as in training.

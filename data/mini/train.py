@@ -1,6 +1,6 @@
 """Train `mini`: a small GPT-2-layout model whose heads have really learned.
 
-    python data/mini/train.py --text FOLDER_OR_FILE … --work FOLDER [--minutes 60]
+    PYTHONPATH=. python data/mini/train.py --text FOLDER_OR_FILE … --work FOLDER [--minutes 60]
 
 Half of the rows are text. A third are repeats of 4 to 40 tokens (half of those random tokens, half
 stretches of text), which is how induction heads grow quickly (Olsson et al. 2022). A sixth are
@@ -26,7 +26,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import headscope as hs
-from headscope.corpus.controlled.sentences import controlled_corpus
+from data.corpora.make import controlled_corpus
 from headscope.corpus.read import corpus_files, read_documents
 
 BOS = "<|endoftext|>"

@@ -9,7 +9,7 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from headscope.corpus.controlled.sentences import controlled_corpus
+from data.corpora.make import controlled_corpus
 from headscope.corpus.document import own_label
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import built_corpora, data_folder, mini_folder

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 import headscope as hs
-from headscope.corpus.controlled.sentences import controlled_corpus
+from data.corpora.make import controlled_corpus
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.layout.table import LAYOUTS
 from headscope.models.load import load_model

@@ -15,11 +15,11 @@ from typing import Any
 
 import pandas as pd
 
+from data.corpora.make import controlled_corpus
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.classification import classify
 from headscope.corpus.controlled.lists import IN_ORDER
 from headscope.corpus.controlled.prompts import draws
-from headscope.corpus.controlled.sentences import controlled_corpus
 from headscope.corpus.word_pairs import shipped_pairs
 from headscope.statistics.result import Result
 from headscope.statistics.tags import RESTING_PLACES

@@ -1,1 +1,1 @@
-"""Controlled English: sentences whose trees and references are known because they were built."""
+"""Word lists and prompts of controlled English."""

@@ -1,6 +1,6 @@
-"""The sentences of controlled English, and the corpus made of them.
+"""Controlled English: sentences whose trees and references are known because they are built.
 
-    python -m headscope.corpus.controlled.sentences > data/corpora/controlled.conllu
+    python data/corpora/make.py > data/corpora/controlled.conllu
 
 Every construction leaves a simple habit at a loss: between a verb and its subject stand nouns of
 the other number, between a noun and its determiner adjectives, and before a pronoun two people of
@@ -10,28 +10,290 @@ whom it can mean only one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from headscope.corpus.controlled import lexicon
-from headscope.corpus.controlled.grammar import (
-    Speaker,
-    adverb,
-    name,
-    noun,
-    owned,
-    person,
-    placed,
-    predicate,
-    prepositional,
-    pronoun_for,
-    verb,
-)
-from headscope.corpus.controlled.tree import Node, write_sentence
 
 DOCUMENTS, PER_DOCUMENT = 210, 8
 SEED = 11
+
+
+@dataclass(eq=False)
+class Node:
+    """A word with its dependents: `before` and `after` it, each with its UD relation.
+
+    `outside` holds what stands before the word's mention and is no part of it: a preposition, a
+    conjunction, a comma.
+    """
+
+    form: str
+    lemma: str
+    upos: str
+    feats: str = "_"
+    before: list[tuple[str, Node]] = field(default_factory=list)
+    after: list[tuple[str, Node]] = field(default_factory=list)
+    outside: list[tuple[str, Node]] = field(default_factory=list)
+    entity: str | None = None
+    """Id, type and agreement of the entity that the word with all its dependents refers to."""
+
+    def add(self, deprel: str, *nodes: Node) -> Node:
+        """Put dependents after the word; the word itself, for chaining."""
+        self.after.extend((deprel, node) for node in nodes)
+        return self
+
+    def put(self, deprel: str, *nodes: Node) -> Node:
+        """Put dependents before the word, the last one next to it."""
+        self.before.extend((deprel, node) for node in nodes)
+        return self
+
+    def led_by(self, deprel: str, node: Node) -> Node:
+        """Put a word before the mention: a preposition, a conjunction or a comma."""
+        self.outside.append((deprel, node))
+        return self
+
+
+def write_sentence(root: Node, name: str, *, paragraph: bool) -> str:
+    """One sentence as CoNLL-U lines, its first letter in upper case, with a full stop."""
+    root.add("punct", Node(".", ".", "PUNCT"))
+    words: list[Node] = []
+    links: dict[Node, tuple[str, Node | None]] = {root: ("root", None)}
+    opens: dict[Node, list[str]] = {}
+    closes: dict[Node, list[str]] = {}
+
+    def walk(node: Node) -> None:
+        for deprel, child in node.outside:
+            links[child] = (deprel, node)
+            walk(child)
+        first = len(words)
+        for deprel, child in node.before:
+            links[child] = (deprel, node)
+            walk(child)
+        words.append(node)
+        for deprel, child in node.after:
+            links[child] = (deprel, node)
+            walk(child)
+        if node.entity:
+            opens.setdefault(words[first], []).insert(0, node.entity)
+            closes.setdefault(words[-1], []).append(node.entity)
+
+    walk(root)
+    spaces = [not _joins(right) for right in words[1:]] + [True]
+    forms = [w.form[0].upper() + w.form[1:] if i == 0 else w.form for i, w in enumerate(words)]
+    number = {node: i for i, node in enumerate(words, 1)}
+    text = "".join(form + " " * space for form, space in zip(forms, spaces, strict=True)).rstrip()
+    lines = ["# newpar"] if paragraph else []
+    lines += [f"# sent_id = {name}", f"# text = {text}"]
+    for node, form, space in zip(words, forms, spaces, strict=True):
+        deprel, head = links[node]
+        misc = []
+        if marks := _brackets(opens.get(node, []), closes.get(node, [])):
+            misc.append(f"Entity={marks}")
+        if not space:
+            misc.append("SpaceAfter=No")
+        columns = [
+            str(number[node]),
+            form,
+            node.lemma,
+            node.upos,
+            "_",
+            node.feats,
+            str(number[head]) if head else "0",
+            deprel,
+            "_",
+            "|".join(misc) or "_",
+        ]
+        lines.append("\t".join(columns))
+    return "\n".join(lines) + "\n"
+
+
+def _joins(word: Node) -> bool:
+    """True if no space comes before the word: punctuation and the possessive."""
+    return word.upos == "PUNCT" or (word.upos == "PART" and word.form != "to")
+
+
+def _brackets(opened: list[str], closed: list[str]) -> str:
+    both = [entity for entity in opened if entity in closed]
+    longer = "".join(f"({entity}" for entity in opened if entity not in both)
+    ended = [entity.split("-")[0] + ")" for entity in closed if entity not in both]
+    return longer + "".join(f"({entity})" for entity in both) + "".join(ended)
+
+
+@dataclass
+class Speaker:
+    """Draws words for one document, so that no two of its entities share a name or a noun."""
+
+    rng: np.random.Generator
+    decks: dict[str, list[str]] = field(default_factory=dict)
+    entities: int = 0
+
+    def draw(self, deck: str) -> str:
+        """A word of the lexicon that this document has not used yet, while there is one."""
+        cards = self.decks.get(deck)
+        if not cards:
+            cards = self.decks[deck] = list(self.rng.permutation(getattr(lexicon, deck)))
+        return str(cards.pop())
+
+    def pick(self, words: Sequence[str]) -> str:
+        """Any of the words."""
+        return lexicon.pick(self.rng, words)
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return bool(self.rng.random() < probability)
+
+    def entity(self, kind: str, agree: str) -> str:
+        """A new entity's brackets: `e7-person-fs`."""
+        self.entities += 1
+        return f"e{self.entities}-{kind}-{agree}"
+
+
+def pronoun_class(entity: str) -> str:
+    """The pronoun class of an entity: `fs`, `ms`, `ns` or `p`."""
+    return entity.split("-")[2]
+
+
+def name(speaker: Speaker, agree: str) -> Node:
+    """A person's name: `fs` a woman's, `ms` a man's."""
+    form = speaker.draw("WOMEN" if agree == "fs" else "MEN")
+    entity = speaker.entity("person", agree)
+    return Node(form, form, "PROPN", "Number=Sing", entity=entity)
+
+
+def noun(
+    speaker: Speaker,
+    deck: str,
+    *,
+    plural: bool | None = None,
+    adjectives: float = 0.5,
+    determiner: bool = True,
+) -> Node:
+    """A noun phrase: determiner, perhaps a number, adjectives and a material, and its noun."""
+    many = speaker.chance(0.5) if plural is None else plural
+    singular, form = speaker.draw(deck).split("/")
+    kind = {"THINGS": "object", "PLACES": "place"}.get(deck, "person")
+    agree = "p" if many else {"FEMALE": "fs", "MALE": "ms"}.get(deck, "ns")
+    node = Node(
+        form if many else singular,
+        singular,
+        "NOUN",
+        "Number=Plur" if many else "Number=Sing",
+        entity=speaker.entity(kind, agree),
+    )
+    inner: list[tuple[str, Node]] = []
+    if many and speaker.chance(0.25):
+        number = speaker.pick(lexicon.NUMBERS)
+        inner.append(("nummod", Node(number, number, "NUM", "NumType=Card")))
+    fitting = lexicon.OF_PEOPLE if kind == "person" else lexicon.OF_THINGS
+    picked_adjectives: list[str] = []
+    while speaker.chance(adjectives) and len(picked_adjectives) < 2:
+        word = speaker.pick(
+            [a for a in lexicon.ADJECTIVES if a in fitting and a not in picked_adjectives]
+        )
+        picked_adjectives.append(word)
+        inner.append(("amod", Node(word, word, "ADJ", "Degree=Pos")))
+    if kind != "person" and speaker.chance(adjectives / 2):
+        material = speaker.pick(lexicon.MATERIALS)
+        if material != singular:
+            inner.append(("compound", Node(material, material, "NOUN", "Number=Sing")))
+    if determiner:
+        following = inner[0][1].form if inner else node.form
+        inner.insert(0, ("det", _determiner(speaker, many, following)))
+    node.before = inner
+    return node
+
+
+def person(speaker: Speaker, *, adjectives: float = 0.35) -> Node:
+    """Any noun phrase for people."""
+    return noun(speaker, speaker.pick(["PEOPLE", "FEMALE", "MALE"]), adjectives=adjectives)
+
+
+def placed(speaker: Speaker, head: Node, *, attractors: float = 0.5, at_most: int = 2) -> Node:
+    """The noun phrase with prepositional phrases on it, whose nouns attract the verb."""
+    number = head.feats
+    for _ in range(at_most):
+        if not speaker.chance(attractors):
+            break
+        deck = speaker.pick(["THINGS", "PLACES"])
+        attractor = noun(speaker, deck, plural=number == "Number=Sing")
+        head.add("nmod", prepositional(speaker, attractor))
+    return head
+
+
+def prepositional(speaker: Speaker, inner: Node, preposition: str | None = None) -> Node:
+    """The noun phrase under a preposition."""
+    form = preposition or speaker.pick(lexicon.NEAR)
+    return inner.led_by("case", Node(form, form, "ADP"))
+
+
+def verb(speaker: Speaker, deck: str, subject: Node | None, tense: str) -> Node:
+    """A verb of the deck: `present` agrees with its subject; or `past`, `participle`, `base`."""
+    base, third, past, participle = speaker.draw(deck).split("/")
+    single = subject is not None and subject.feats == "Number=Sing"
+    form, feats = {
+        "present": (
+            third if single else base,
+            f"Mood=Ind|Number={'Sing' if single else 'Plur'}|Person=3|Tense=Pres|VerbForm=Fin",
+        ),
+        "past": (past, "Mood=Ind|Tense=Past|VerbForm=Fin"),
+        "participle": (participle, "Tense=Past|VerbForm=Part"),
+        "base": (base, "VerbForm=Inf"),
+    }[tense]
+    return Node(form, base, "VERB", feats)
+
+
+def predicate(speaker: Speaker, deck: str, subject: Node, tense: str = "") -> Node:
+    """A verb with its auxiliary or adverbs before it; the subject is not attached yet."""
+    tense = tense or speaker.pick(["present", "past", "modal"])
+    node = verb(speaker, deck, subject, "base" if tense == "modal" else tense)
+    if tense == "modal":
+        modal = speaker.pick(lexicon.MODALS)
+        node.put("aux", Node(modal, modal, "AUX", "VerbForm=Fin"))
+    for adverbs in (lexicon.HOW_OFTEN, lexicon.MANNERS):
+        if speaker.chance(0.4):
+            node.put("advmod", adverb(speaker, adverbs))
+    return node
+
+
+def adverb(speaker: Speaker, adverbs: list[str]) -> Node:
+    """Any of the adverbs."""
+    form = speaker.pick(adverbs)
+    return Node(form, form, "ADV")
+
+
+def pronoun_for(entity: str, case: str) -> Node:
+    """The pronoun that refers to an entity: `nominative`, `accusative`, `possessive`."""
+    agree = pronoun_class(entity)
+    form = lexicon.PRONOUNS[agree][case]
+    lemma = lexicon.PRONOUNS[agree]["nominative"]
+    gender = {"fs": "Gender=Fem|", "ms": "Gender=Masc|", "ns": "Gender=Neut|", "p": ""}[agree]
+    number = "Plur" if agree == "p" else "Sing"
+    owner = "|Poss=Yes" if case == "possessive" else ""
+    feats = f"{gender}Number={number}|Person=3{owner}|PronType=Prs"
+    return Node(form, lemma, "PRON", feats, entity=entity)
+
+
+def owned(speaker: Speaker, owner: Node, deck: str = "THINGS") -> Node:
+    """A noun phrase with a possessor: a name with 's, or a possessive pronoun."""
+    node = noun(speaker, deck, determiner=False, adjectives=0.5)
+    if owner.upos != "PRON":
+        plural = owner.form.endswith("s") and owner.feats == "Number=Plur"
+        owner.add("case", Node("'" if plural else "'s", "'s", "PART"))
+    node.before.insert(0, ("nmod:poss", owner))
+    return node
+
+
+def _determiner(speaker: Speaker, many: bool, following: str) -> Node:
+    choices = ["the", "the", "these", "those"] if many else ["the", "the", "a", "this", "that"]
+    form = speaker.pick(choices)
+    lemma = {"these": "this", "those": "that"}.get(form, form)
+    if form == "a" and following[0] in "aeiou":
+        form = "an"
+    kind = "Dem" if lemma in ("this", "that") else "Art"
+    definite = "" if kind == "Dem" else f"Definite={'Ind' if lemma == 'a' else 'Def'}|"
+    return Node(form, lemma, "DET", f"{definite}PronType={kind}")
 
 
 def attractors(speaker: Speaker) -> Node:
