@@ -45,10 +45,6 @@ class Cuts:
     """Words of which the tokenizer kept no character."""
     first: str = ""
     """The document in which a sentence was cut first."""
-    words_cut: int = 0
-    """Words longer than a window, which were cut before they were tokenized."""
-    first_word: str = ""
-    """The document in which a word was cut first."""
 
 
 def cut_windows(

@@ -3,8 +3,8 @@
 Rows are read in `conllu_rows`; this file adds what a model needs on top: the surface text and
 character offsets (multi-word ranges, spaces, paragraphs) and document boundaries. Empty nodes
 (`8.1`) are left out.
-Format: https://universaldependencies.org/format.html (comments), ext-format.html
-(`global.columns`), misc.html (MISC); https://ufal.mff.cuni.cz/corefud (`global.Entity`).
+Format: https://universaldependencies.org/format.html (comments), misc.html (MISC);
+https://ufal.mff.cuni.cz/corefud (`global.Entity`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headscope.corpus.compressed import uncompressed
-from headscope.corpus.conllu_rows import COLUMNS, Row, parse_rows, read_columns
+from headscope.corpus.conllu_rows import Row, parse_rows
 from headscope.corpus.document import Document, Word
 from headscope.corpus.entities import EntityReader
+from headscope.corpus.shipped import uncompressed
 from headscope.errors import CorpusError
 
 
@@ -34,16 +34,13 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     stem = uncompressed(path).stem
     builder = _Builder(str(path), stem)
     document_of = _documents_by_sentence(text)
-    columns, comments, first_comment = COLUMNS, dict[str, str](), 0
+    comments: dict[str, str] = {}
     for first_line, lines in _blocks(text):
         comments |= _comments(lines)
         if "global.Entity" in comments:
             builder.entity_format(comments.pop("global.Entity"))
-        if "global.columns" in comments:
-            columns = read_columns(f"{path}:{first_line}", comments.pop("global.columns"))
         rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
         if not rows:
-            first_comment = first_comment or first_line
             continue
         name = comments.get("newdoc")
         if document_of:
@@ -51,11 +48,9 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
         if name is not None and (not name or name != builder.name):
             yield from builder.end_document()
             builder.name = name or stem
-        builder.add_sentence(parse_rows(path, rows, columns), comments)
-        comments, first_comment = {}, 0
-    if first_comment and not builder.words:
-        raise CorpusError(f"{path}:{first_comment}: comments without a sentence below them")
-    yield from builder.end_document(f"{path}:{first_comment}" if first_comment else "")
+        builder.add_sentence(parse_rows(path, rows), comments)
+        comments = {}
+    yield from builder.end_document()
     if not builder.documents:
         raise CorpusError(f"{path}: no sentence in this file; expected CoNLL-U")
 
@@ -75,15 +70,16 @@ class _Builder:
     """The space behind the last token."""
     sentences: int = 0
     words: list[Word] = field(default_factory=list)
-    entities: EntityReader | None = None
+    entities: EntityReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.entities = EntityReader(self.path)
 
     def entity_format(self, fields: str) -> None:
         names = [name.lower() for name in fields.split("-")]
         self.entity_field = next((i for i, n in enumerate(names) if n in ("eid", "grp")), 0)
 
     def add_sentence(self, rows: list[Row], comments: Mapping[str, str]) -> None:
-        if self.entities is None:
-            self.entities = EntityReader(self.path)
         self.entities.field_index = self.entity_field
         base = len(self.words)
         for row, start, end in self._surface(rows, "newpar" in comments):
@@ -104,8 +100,8 @@ class _Builder:
         self.entities.end_sentence()
         self.sentences += 1
 
-    def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
-        if self.words and self.entities is not None:
+    def end_document(self) -> Iterator[Document]:
+        if self.words:
             mentions = self.entities.finish(self.words)
             skipped = self.entities.discontinuous
             yield Document(
@@ -115,11 +111,10 @@ class _Builder:
                 mentions,
                 skipped,
                 source=self.path,
-                skipped_comments=skipped_comments,
             )
             self.documents += 1
         self.text, self.length, self.space, self.sentences = [], 0, "", 0
-        self.words, self.entities = [], None
+        self.words, self.entities = [], EntityReader(self.path)
 
     def _surface(self, rows: list[Row], paragraph: bool) -> Iterator[tuple[Row, int, int]]:
         """Write each token's characters to the text and give the words' spans."""
@@ -136,9 +131,12 @@ class _Builder:
                 continue
             if isinstance(row.id, tuple) and row.id[1] == ".":
                 continue  # an empty node has no place in the text
-            self._write(self._space_before(row, paragraph or row.new_paragraph))
+            starts_paragraph = paragraph or row.new_paragraph
+            if self.text and starts_paragraph and "\n" not in self.space:
+                self.space = "\n"
+            self._write(self.space)
             start, paragraph = self.length, False
-            self._write(row.surface)
+            self._write(row.form)
             self.space = row.space_after
             if isinstance(row.id, int):
                 yield row, start, self.length
@@ -146,12 +144,7 @@ class _Builder:
                 first, _, last_in_range = row.id
                 range_start, range_end = start, self.length
                 # the parts get their own characters only when they spell the whole token
-                spelled = "".join(forms[first - 1 : last_in_range]) == row.surface
-
-    def _space_before(self, row: Row, paragraph: bool) -> str:
-        """The space between the text so far and a token."""
-        space = self.space + row.space_before
-        return "\n" if self.text and paragraph and "\n" not in space else space
+                spelled = "".join(forms[first - 1 : last_in_range]) == row.form
 
     def _write(self, piece: str) -> None:
         # a text that grows piece by piece would be copied whole for each of them
@@ -174,7 +167,7 @@ def _documents_by_sentence(text: str) -> dict[str, str]:
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
     """Sentences as `(number of the first line, lines)`."""
     first, lines = 1, list[str]()
-    for number, line in enumerate(_lines(text), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             if not lines:
                 first = number
@@ -184,15 +177,6 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
             lines = []
     if lines:
         yield first, lines
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines one by one: all at once they would double the memory of a large file."""
-    start = 0
-    while (end := text.find("\n", start)) >= 0:
-        yield text[start:end]
-        start = end + 1
-    yield text[start:]
 
 
 def _comments(lines: list[str]) -> dict[str, str]:

@@ -9,9 +9,6 @@ from headscope.corpus.document import Mention, Word
 from headscope.errors import CorpusError
 
 _BRACKET = re.compile(r"\((?P<open>[^()]+)(?P<both>\))?|(?P<close>[^()]+)\)")
-MOST_OPEN = 100
-"""Mentions that may be open at one word, and brackets at one word. Real text nests to about ten;
-without a bound the cost of a sentence grows with the square of its length."""
 _PART = re.compile(r"\[\d+/\d+\]$")  # e5[1/2]: one part of a discontinuous mention
 
 
@@ -38,12 +35,11 @@ class EntityReader:
         """Take the `Entity=` value of one word.
 
         Raises:
-            CorpusError: a bracket that cannot be read, or one that closes nothing, or too many.
+            CorpusError: a bracket that cannot be read, or one that closes nothing.
         """
         for bracket in self._brackets(value, line):
             if bracket["open"] is not None:
                 self._open.append((self._entity(bracket["open"]), word, line))
-                self._check_count(len(self._open), line)
                 if bracket["both"]:
                     self._close(self._open[-1][0], word, line)
             else:
@@ -79,15 +75,7 @@ class EntityReader:
                 )
             brackets.append(bracket)
             position = bracket.end()
-        self._check_count(len(brackets), line)
         return brackets
-
-    def _check_count(self, brackets: int, line: int) -> None:
-        if brackets > MOST_OPEN:
-            raise CorpusError(
-                f"{self.path}:{line}: {brackets} entity brackets at one word or open at once; "
-                f"{MOST_OPEN} at most can be read"
-            )
 
     def _entity(self, fields: str) -> str:
         parts = fields.split("-")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
-from headscope.corpus.compressed import uncompressed
 from headscope.corpus.read import corpus_files
+from headscope.corpus.shipped import uncompressed
 from headscope.errors import CorpusError
 
 ENGLISH = "en"

@@ -97,6 +97,15 @@ ALIASES = {
 """The literature's names for models that the hub calls otherwise."""
 
 
+def uncompressed(path: Path) -> Path:
+    """The path without the suffix of a compressed file.
+
+    >>> uncompressed(Path("dev.conllu.gz")).name, uncompressed(Path("dev.conllu")).name
+    ('dev.conllu', 'dev.conllu')
+    """
+    return path.with_suffix("") if path.suffix.lower() in (".gz", ".xz") else path
+
+
 def corpus_title(corpus: str | Path) -> str:
     """The name of a corpus: that of its folder or file, never a path.
 

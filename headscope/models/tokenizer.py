@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +133,6 @@ class Tokenizer:
             )
             self._text.update(zip(new, texts, strict=True))
         return [self._text[token] for token in tokens]
-
-    @cached_property
-    def longest_token(self) -> int:
-        """Characters of the longest token of its vocabulary."""
-        return max(map(len, self._backend.get_vocab()), default=1)
 
     def _check_ids(self, tokens: Sequence[int], source: str) -> None:
         highest = max(tokens, default=0)

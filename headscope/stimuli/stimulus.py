@@ -13,7 +13,6 @@ from numpy import ndarray
 
 from headscope.corpus.align import Cuts, TokenizedDocument, cut_windows
 from headscope.corpus.document import Document
-from headscope.corpus.overlong import overlong_words
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame, Window
 from headscope.errors import ModelError
 
@@ -21,8 +20,6 @@ MAX_DOCUMENTS = 64
 """Documents of a built stimulus; each is a block of its own when means are resampled."""
 MIN_DOCUMENTS = 8
 """Documents without which resampling them cannot say how sure a mean over them is."""
-LONGEST_TOKEN = 128
-"""Characters of the longest token of a tokenizer that does not say; as of GPT-2's."""
 LEAST_TEXT = 16
 """Tokens of text that a chat template must leave of a window."""
 TOKENS_PER_DOCUMENT = 300
@@ -136,20 +133,6 @@ def template_of(tokenizer: TextTokenizer) -> ChatTemplate | None:
     """The chat template that the tokenizer's documents stand in; None where they stand alone."""
     template: ChatTemplate | None = getattr(tokenizer, "template", None)
     return template
-
-
-def longest_word(tokenizer: TextTokenizer, document: Document, max_length: int) -> int:
-    """Characters of a word beyond which no window of so many tokens can hold it.
-
-    A token stands for at least one character, so that the vocabulary is searched only where a
-    document has a word of more characters than a window has tokens.
-    """
-    template = template_of(tokenizer)
-    max_length -= 0 if template is None else len(template)
-    if not overlong_words(document, max_length):
-        return max_length
-    token: int = getattr(tokenizer, "longest_token", LONGEST_TOKEN)
-    return max_length * max(token, 1)
 
 
 def document_windows(

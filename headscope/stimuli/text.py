@@ -12,7 +12,6 @@ from headscope.corpus.align import Cuts
 from headscope.corpus.code.excerpts import excerpts, is_code, without_excerpted
 from headscope.corpus.document import Document
 from headscope.corpus.languages import foreign_notes
-from headscope.corpus.overlong import cut_overlong, overlong_words
 from headscope.corpus.read import corpus_files, file_sha256
 from headscope.corpus.shipped import corpus_place, names_within
 from headscope.corpus.window import Window
@@ -24,7 +23,6 @@ from headscope.stimuli.stimulus import (
     Stimulus,
     TextTokenizer,
     cut_document,
-    longest_word,
 )
 
 TEXT = Stimulus(
@@ -83,7 +81,6 @@ class TextWindows:
         self.max_tokens = limits["max_tokens"]
         self._opened_files: list[Path] = []
         self._cuts, self._skipped_mentions = Cuts(), 0
-        self._skipped_comments: list[str] = []
         self._is_annotated = False
         """Whether any document so far is code, or has words with a part of speech or a tree."""
         self._unread_files: list[str] = []
@@ -145,8 +142,6 @@ class TextWindows:
 
     def _of_document(self, document: Document) -> Iterator[Window]:
         self._skipped_mentions += document.skipped_mentions
-        if document.skipped_comments:
-            self._skipped_comments.append(document.skipped_comments)
         self._is_annotated |= is_code(document) or any(w.upos or w.deprel for w in document.words)
         number = self._number(document)
         rare: Iterator[Window] = iter(())
@@ -159,19 +154,9 @@ class TextWindows:
     def _cut(
         self, document: Document, stimulus: Stimulus, number: int, cuts: Cuts | None = None
     ) -> Iterator[Window]:
-        cuts = Cuts() if cuts is None else cuts
-        limit = longest_word(self.tokenizer, document, self.max_length)
-        if overlong := overlong_words(document, limit):
-            cuts.words_cut += len(overlong)
-            cuts.first_word = cuts.first_word or document.name
-        name, length, count = stimulus.name, self.max_length, 0
-        for piece in cut_overlong(document, limit):
-            for window in cut_document(
-                piece, self.tokenizer, name, length, number=number, cuts=cuts
-            ):
-                # windows of all pieces are numbered as those of one document
-                yield replace(window, name=f"{document.name}#{count}") if overlong else window
-                count += 1
+        return cut_document(
+            document, self.tokenizer, stimulus.name, self.max_length, number=number, cuts=cuts
+        )
 
     def _number(self, document: Document) -> int:
         """The document's number; all pieces of one text have that of the first."""
@@ -194,7 +179,6 @@ class TextWindows:
         return [
             *_cut_notes(self._cuts, self._skipped_mentions),
             *_unread_notes(self._unread_files),
-            *(f"{line}: comments without a sentence skipped" for line in self._skipped_comments),
             *foreign_notes(self.paths.values()),
             *([] if self._is_annotated or not self.documents else [NO_ANNOTATION]),
             *few_documents(self.documents),
@@ -235,11 +219,6 @@ def _cut_notes(cuts: Cuts, skipped_mentions: int) -> list[str]:
         notes.append(
             f"{cuts.sentences_cut} sentences longer than a window were cut between words "
             f"(first in {cuts.first})"
-        )
-    if cuts.words_cut:
-        notes.append(
-            f"{cuts.words_cut} words longer than a window were cut before they were tokenized "
-            f"(first in {cuts.first_word})"
         )
     if cuts.words_lost:
         notes.append(f"{_lost_words(cuts)}, and these are left out")

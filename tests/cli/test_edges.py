@@ -17,7 +17,6 @@ from headscope import cli
 from headscope.cli import complete
 from headscope.cli.app import WORDS
 from headscope.corpus.read import read_corpus
-from headscope.errors import CorpusError
 from tests.helpers.studies import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -140,23 +139,6 @@ def test_pictures_and_tables_may_be_named_in_capitals():
     from headscope.cli.files import check_suffix
 
     assert check_suffix(Path("ATLAS.PDF"), ".pdf") == ".pdf"
-
-
-@pytest.mark.parametrize(
-    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
-)
-def test_text_of_wide_characters_is_named_as_such(tmp_path, encoding):
-    path = tmp_path / "wide.txt"
-    path.write_bytes("Alice looked at the old keys. ".encode(encoding) * 20)
-    name = encoding.upper().replace("-LE", "LE").replace("-BE", "BE")
-    with pytest.raises(CorpusError, match=rf"wide.txt: {name} text.*iconv -f {name} -t UTF-8"):
-        read_corpus(path)
-
-
-def test_a_few_nuls_do_not_make_a_text_wide(tmp_path):
-    path = tmp_path / "odd.txt"
-    path.write_text("One\0two three four five six.")
-    assert read_corpus(path)
 
 
 def test_make_installs_no_system_package_unasked(tmp_path):

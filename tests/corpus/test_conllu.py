@@ -7,8 +7,6 @@ import pytest
 
 from headscope import read_corpus
 from headscope.errors import CorpusError
-from headscope.stimuli.text import TextWindows
-from tests.helpers.prose import mini_tokenizer
 from tests.helpers.texts import SENTENCES
 
 
@@ -129,22 +127,6 @@ def test_crlf_and_byte_order_mark_change_nothing(tmp_path, keys_file):
     )  # fmt: skip
 
 
-def test_files_with_byte_order_marks_can_be_put_together(tmp_path):
-    text = sentences("# newdoc id = a")
-    documents = read(tmp_path, "".join("\ufeff" + text.replace("= a", f"= {x}") for x in "ab"))
-    assert [(d.name, d.text) for d in documents] == [("a", "Oh"), ("b", "Oh")]
-
-
-@pytest.mark.parametrize("end", ["# sent_id = 9\n", "# newdoc id = b\n# text = Oh\n\n# x\n\n"])
-def test_comments_at_the_end_of_a_treebank_are_skipped_with_a_note(tmp_path, end):
-    path = tmp_path / "file.conllu"
-    path.write_text(sentences("# newdoc id = a") + end)
-    assert [(d.name, d.text) for d in read_corpus(path)] == [("a", "Oh")]
-    windows = TextWindows([path], mini_tokenizer(), max_tokens=99, max_length=99, seed=0)
-    assert len(list(windows)) == 1
-    assert f"{path}:4: comments without a sentence skipped" in windows.notes
-
-
 # every comment and MISC attribute of Universal Dependencies that changes the text or its documents
 @pytest.mark.parametrize(
     ("comment", "misc", "texts"),
@@ -164,8 +146,7 @@ def test_comments_at_the_end_of_a_treebank_are_skipped_with_a_note(tmp_path, end
         ("# newpar", "SpacesAfter=\\s\\n|NewPar=Yes", ["a \nb\na \nb"]),
         ("# x", "SpacesAfter=\\t|NewPar=_", ["a\tb a\tb"]),
         ("# x", "SpacesAfter=\\r\\n\\u00A0", ["a\n\xa0b a\n\xa0b"]),
-        ("# x", "SpacesBefore=\\n\\n", ["\n\na b \n\na b"]),
-        ("# x", "SpacesInToken=\\sa\\n", [" a\n b  a\n b"]),
+        ("# x", "SpacesAfter=No", ["a b a b"]),
     ],
 )
 def test_spaces_paragraphs_and_documents_are_as_the_file_marks_them(tmp_path, comment, misc, texts):
@@ -181,31 +162,6 @@ def test_a_paragraph_starts_at_a_multi_word_token_within_a_sentence(tmp_path):
     assert read(tmp_path, rows[0] + token + rows[1] + rows[2])[0].text == "x\nab"
 
 
-def test_columns_are_read_by_the_names_of_global_columns(tmp_path):
-    names = [
-        "ID",
-        "MISC",
-        "LEMMA",
-        "FORM",
-        "XPOS",
-        "UPOS",
-        "FEATS",
-        "DEPREL",
-        "HEAD",
-        "PARSEME:MWE",
-    ]
-    values = ["1", "SpaceAfter=No", "go", "Goes", "VBZ", "VERB", "Tense=Pres", "root", "0", "*"]
-    text = f"# global.columns = {' '.join(names)}\n" + "\t".join(values) + "\n"
-    (document,) = read(tmp_path, text + "\n" + "\t".join(values) + "\n")
-    word = document.words[1]
-    assert document.text == "GoesGoes"
-    assert (word.form, word.lemma, word.upos, word.feats, word.head, word.deprel) == (
-        "Goes", "go", "VERB", "Tense=Pres", -1, "root",
-    )  # fmt: skip
-    (document,) = read(tmp_path, "# global.columns = ID FORM\n1\ta\n2\tb\n")
-    assert document.text == "a b"
-
-
 GOOD = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n"
 TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t_\t{}\n"
 
@@ -216,22 +172,15 @@ TWO = "1\tGo\tgo\tVERB\t_\t_\t{}\troot\t_\t_\n2\ton\ton\tADV\t_\t_\t{}\tadvmod\t
         ("1\tGo\tgo\tVERB\n", ":1:", "4 columns, but CoNLL-U has 10"),
         (GOOD + "\nx\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n", ":3:", "not a valid ID"),
         (TWO.format(0, 7, "_"), ":2:", "head 7 is out of range; this sentence has words 1 to 2"),
-        (TWO.format(2, 1, "_"), ":1:", "a cycle"),
         (GOOD.replace("1", "2", 1), ":1:", "word id 2, but 1 comes next"),
         (TWO.format(0, 1, "Entity=(e1-person"), ":2:", "unbalanced entity brackets"),
         (TWO.format(0, 1, "Entity=e1)"), ":2:", "closes a mention that is not open"),
         (TWO.format(0, 1, "Entity=)("), ":2:", "cannot read Entity"),
         ("", "", "the file is empty"),
-        ("# text = nothing\n", ":1:", "comments without a sentence"),
+        ("# text = nothing\n", "", "no sentence in this file"),
         (b"# caf\xe9\n" + GOOD.encode(), ":1:", "not UTF-8 (byte 0xe9)"),
         (GOOD.replace("Go", " "), ":1:", "the form of word 1 is empty"),
-        (TWO.format(0, 1, "SpacesAfter=No"), ":2:", "cannot read SpacesAfter=No"),
-        (TWO.format(0, 1, "SpacesBefore=\\x"), ":2:", "cannot read SpacesBefore=\\x"),
-        (TWO.format(0, 1, "SpacesInToken=o\\sm"), ":2:", "cannot read SpacesInToken=o\\sm"),
-        ("# global.columns = ID LEMMA\n1\tgo\n", ":1:", "cannot read global.columns = ID LEMMA"),
-        ("# global.columns = FORM ID\nGo\t1\n", ":1:", "cannot read global.columns"),
-        ("# global.columns = ID FORM FORM\n1\tGo\tgo\n", ":1:", "cannot read global.columns"),
-        (f"# global.columns = ID FORM\n{GOOD}", ":2:", "10 columns, but global.columns names 2"),
+        (TWO.format(0, -1, "_"), ":2:", "'-1' is not a valid head"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path, text, place, message):
@@ -299,8 +248,3 @@ def test_ranges_must_cover_words_that_follow_and_never_overlap(tmp_path, ranges)
     words = "".join(ROW.format(i, "a", "a", i - 1, "_") for i in (1, 2, 3))
     with pytest.raises(CorpusError, match=f"range {ranges[-1]} does not fit"):
         read(tmp_path, rows + words)
-
-
-def test_the_byte_that_is_not_utf8_is_named_behind_a_byte_order_mark_too(tmp_path):
-    with pytest.raises(CorpusError, match=r":1: not UTF-8 \(byte 0xe9\)"):
-        read(tmp_path, b"\xef\xbb\xbf# caf\xe9\n" + GOOD.encode())

@@ -30,7 +30,7 @@ corpora = pytest.mark.parametrize("path", built_corpora(), ids=lambda path: path
 
 @corpora
 def test_every_sentence_is_one_tree_with_known_labels(path):
-    for document in read_corpus(path):  # which refuses cycles and unbalanced brackets
+    for document in read_corpus(path):  # which refuses unbalanced brackets
         roots = Counter(word.sentence for word in document.words if word.head < 0)
         assert all(count == 1 for count in roots.values()), document.name
         assert len(roots) == document.sentences

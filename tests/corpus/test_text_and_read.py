@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import gzip
+import lzma
 import unicodedata
 
 import pytest
 
+from headscope.corpus import text as text_module
 from headscope.corpus.read import corpus_files, read_corpus
-from headscope.corpus.text import read_text
+from headscope.corpus.text import LONGEST, read_text, read_texts
 from headscope.errors import CorpusError
+from tests.limits import no_hang
 
 
 def test_words_and_sentences_of_plain_text():
@@ -77,3 +81,46 @@ def test_what_is_no_corpus_is_refused_by_name(tmp_path, name, message):
     with pytest.raises(CorpusError, match=message.replace(".", r"\.")) as error:
         corpus_files([tmp_path / name])
     assert name in str(error.value)
+
+
+def test_a_long_text_is_several_documents_read_one_by_one():
+    line = "One day. " * 9 + "\n"
+    text = "\n" * LONGEST + line + " " * LONGEST + line * 2
+    documents = list(read_texts("long", text))
+    assert [(d.name, d.text.strip(), len(d.words)) for d in documents] == [
+        ("long.1", line.strip(), 27), ("long.2", (line * 2).strip(), 54),
+    ]  # fmt: skip
+    assert max(len(document.text) for document in documents) <= LONGEST
+    with pytest.raises(CorpusError, match="no word in this text"):
+        list(read_texts("blank", " " * 3 * LONGEST))
+
+
+@pytest.mark.parametrize(("mark", "end"), [("\n\n", 12), ("\n", 11), (" ", 11), ("x", 20)])
+def test_a_long_text_is_cut_at_the_best_place(monkeypatch, mark, end):
+    monkeypatch.setattr(text_module, "LONGEST", 20)
+    text = "a" * 10 + mark + "b" * 30
+    documents = list(read_texts("t", text))
+    assert "".join(document.text for document in documents) == text
+    assert len(documents[0].text) == end
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["." * 300_000, ".'" * 150_000, "\n \n" * 50_000, " " * 50_000, "a" * 50_000, "a'" * 50_000],
+)
+def test_the_cost_of_a_text_does_not_grow_with_the_square_of_its_length(text):
+    with no_hang():
+        assert list(read_texts("t", f"a{text}b"))
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_compressed_file_holds_the_documents_of_the_plain_one(
+    tmp_path, keys_file, suffix, compress
+):
+    path, whole = tmp_path / f"keys.conllu{suffix}", compress(keys_file.read_bytes())
+    path.write_bytes(whole)
+    assert read_corpus(path) == read_corpus(keys_file)
+    for damaged in (b"word", whole[:-20], whole[:40] + b"!" + whole[41:]):
+        path.write_bytes(damaged)
+        with pytest.raises(CorpusError, match=rf"keys\.conllu\{suffix}: cannot be read: "):
+            read_corpus(path)
