@@ -19,9 +19,9 @@ from headscope.arguments import (
     whole,
 )
 from headscope.attention_kind import ATTENTION_KIND, CAUSAL, AttentionKind, kind_of
-from headscope.errors import HeadscopeError
+from headscope.errors import ChoiceError, HeadscopeError
 from headscope.runs import store
-from headscope.runs.listing import list_heads, selected_heads
+from headscope.runs.listing import list_heads
 from headscope.settings import MAX_TOKENS, Settings
 from headscope.statistics.reasons import why
 from headscope.statistics.result import PRELIMINARY, Result, by_name
@@ -114,35 +114,25 @@ class Run(Result):
         """The atlas as a matplotlib figure; the same as `figure("atlas")`."""
         return self.figure("atlas")
 
-    @takes(kind=NAME, width=maybe(number(2, 40)), head=maybe(TEXT), x=maybe(NAME), y=maybe(NAME))
-    def figure(
-        self,
-        kind: str = "atlas",
-        *,
-        width: float | None = None,
-        head: str | None = None,
-        x: str | None = None,
-        y: str | None = None,
-    ) -> Figure:
+    @takes(kind=NAME, width=maybe(number(2, 40)))
+    def figure(self, kind: str = "atlas", *, width: float | None = None) -> Figure:
         """A picture of the run for a paper, as a matplotlib figure.
 
         Args:
             kind: `atlas`, every head with its type; `layers`, how many heads of each layer have
-                each type; `relations`, the best head of each relation; `thresholds`, how many
-                tags other floors and margins would give; `scatter`, heads by two of their numbers;
-                or `arcs`, a head's examples.
+                each type; `relations`, the best head of each relation; or `thresholds`, how many
+                tags other floors and margins would give.
             width: in inches, such as 3.3 for a column; the picture's own if None.
-            head: whose examples `arcs` draws.
-            x: the column of `heads` that `scatter` has across; the entropy if None.
-            y: the one that it has up; the lift if None.
 
         Raises:
-            ChoiceError: no such picture, or no such column.
-            HeadscopeError: an argument of another picture.
+            ChoiceError: no such picture.
         """
-        from headscope.views.figure_registry import PictureOptions, run_figure
+        from headscope.views.figure_style import fitted
+        from headscope.views.figures import FIGURES
 
-        return run_figure(self, kind, PictureOptions(head, x, y), width=width)
+        if kind not in FIGURES:
+            raise ChoiceError("picture", kind, FIGURES)
+        return fitted(FIGURES[kind](self), width)
 
     @takes()
     def ablate(
@@ -160,22 +150,6 @@ class Run(Result):
 
         return ablate(self, heads=heads, how=how, **options)
 
-    @takes(heads=NAME)
-    def to_tl(self, heads: str = "tagged") -> list[tuple[int, int]]:
-        """Layers and numbers of heads, as TransformerLens' tools take them.
-
-        Such as `detect_head(…, heads=…)` and `patching.get_act_patch_direct_path`.
-
-        Args:
-            heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
-                `all`, or names such as `L5H1,L6H9`.
-
-        Raises:
-            ChoiceError: the run scored no such type or relation.
-            HeadscopeError: no head has such a tag; or the run has no such head.
-        """
-        return selected_heads(self, heads)
-
     @takes(heads=NAME, bridge=maybe(MODEL))
     def hooks(
         self,
@@ -189,7 +163,8 @@ class Run(Result):
         """Hooks that silence heads in a TransformerBridge: `bridge.run_with_hooks(…, fwd_hooks=…)`.
 
         Args:
-            heads: as for `to_tl`.
+            heads: a type such as `induction`, a relation such as `positional/offset-1`, `tagged`,
+                `all`, or names such as `L5H1,L6H9`.
             how: `mean`, each head outputs its mean over the tokens of a text; or `zero`.
             corpus: files or folders of that text, of which 1,024 tokens are read; the run's when
                 None.
@@ -204,7 +179,7 @@ class Run(Result):
             ChoiceError: no such way to silence a head, or no such type or relation.
             ModelError: the model cannot be loaded as a bridge, or has other heads than the run.
             CorpusError: the text cannot be read.
-            HeadscopeError: see `to_tl`.
+            HeadscopeError: no head has such a tag, or the run has no such head.
         """
         from headscope.runs.bridge_hooks import silencing_hooks
 
@@ -214,26 +189,6 @@ class Run(Result):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the run folder; see `headscope.runs.store.save`."""
         return store.save(self, Path(folder), report=self.report, overwrite=overwrite)
-
-    @takes()
-    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write the run's tables as Parquet, numbers with all their digits.
-
-        Args:
-            folder: gets `heads.parquet`, `evidence.parquet` and a file for each further table that
-                the run has, such as `causal.parquet`; it is made where it is not there.
-            overwrite: replace files that are there already.
-
-        Returns:
-            The files.
-
-        Raises:
-            ModelError: pyarrow is not installed.
-            WriteError: a file is there already, or cannot be written.
-        """
-        from headscope.runs.parquet_tables import write_run_tables
-
-        return write_run_tables(self, Path(folder), overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         """The atlas as a table, for a notebook."""

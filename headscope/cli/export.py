@@ -19,14 +19,12 @@ from headscope.studies.study_table import DRAW, EXPORT
 
 
 class PictureKind(StrEnum):
-    """Pictures that `atlas` draws; see `headscope.views.figure_registry.KINDS`."""
+    """Pictures that `atlas` draws; see `headscope.views.figures.FIGURES`."""
 
     atlas = "atlas"
     layers = "layers"
     relations = "relations"
     thresholds = "thresholds"
-    scatter = "scatter"
-    arcs = "arcs"
 
 
 @command(
@@ -34,7 +32,6 @@ class PictureKind(StrEnum):
     "How does a run look: heads by type, layers, relations, …?",
     "headscope draw atlas runs/mini --out atlas.pdf",
     "headscope draw atlas runs/mini --kind layers --width column --out layers.svg",
-    "headscope draw atlas runs/mini --kind arcs --head L5H3 --out arcs.pdf",
 )
 def atlas(
     run: Run,
@@ -42,20 +39,11 @@ def atlas(
     kind: Annotated[
         PictureKind,
         typer.Option(
-            help="The atlas, the types by layer, each relation's best head, the tags that other "
-            "thresholds would give, heads by two of their numbers, or a head's examples."
+            help="The atlas, the types by layer, each relation's best head, or the tags that other "
+            "thresholds would give."
         ),
     ] = PictureKind.atlas,
     width: Width = None,
-    head: Annotated[
-        str | None, typer.Option(help="Whose examples arcs draws: L5H1 or 5.1.", show_default=False)
-    ] = None,
-    x: Annotated[
-        str | None, typer.Option(help="Across, for scatter: a column.", show_default="entropy")
-    ] = None,
-    y: Annotated[
-        str | None, typer.Option(help="Up, for scatter: a column.", show_default="lift")
-    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw a run as a picture for a paper."""
@@ -63,8 +51,7 @@ def atlas(
     from headscope.run import load
     from headscope.views.figure_style import width_of
 
-    inches = width_of(width)
-    figure = load(run).figure(kind.value, width=inches, head=head, x=x, y=y)
+    figure = load(run).figure(kind.value, width=width_of(width))
     write_file(out, draw(figure, out), overwrite=overwrite)
     say_written([out])
 
@@ -105,19 +92,11 @@ def gallery(
     "How are results shared, small and without a model?",
     "headscope export atlas runs/mini runs/gpt2 --out atlases",
     "headscope export atlas runs/sweep/* --overwrite",
-    "headscope export atlas runs/* --data-set --out data-set",
     name="atlas",
 )
 def pack(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.", autocompletion=complete.runs)],
     out: Annotated[Path, typer.Option(help="The folder, new or empty.")] = Path("atlases"),
-    data_set: Annotated[
-        bool,
-        typer.Option(
-            "--data-set",
-            help="Write heads.parquet and evidence.parquet of all runs too, which the card names.",
-        ),
-    ] = False,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Replace atlases in that folder; other files stay."),
@@ -131,8 +110,7 @@ def pack(
     """
     from headscope.views.gallery.atlas_card import export_atlases
 
-    progress = shown_progress(quiet)
-    card = export_atlases(*runs, out=out, data_set=data_set, overwrite=overwrite, progress=progress)
+    card = export_atlases(*runs, out=out, overwrite=overwrite, progress=shown_progress(quiet))
     say_written([card])
 
 

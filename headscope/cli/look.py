@@ -37,7 +37,6 @@ from headscope.studies.study_table import CHECK, TOP
     "headscope heads runs/mini --type induction",
     "headscope heads runs/mini --format csv",
     "headscope heads runs/mini --legs",
-    "headscope heads runs/mini --parquet evidence.parquet",
 )
 def heads(
     run: Run,
@@ -57,21 +56,11 @@ def heads(
         ),
     ] = False,
     format: Printed = Format.table,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead, write the evidence of all heads, or of the type, to a .parquet file."
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
 ) -> None:
     """List the heads of a run, the strongest first.
 
     A head without a tag comes with "no tag, closest to" and the relation that it comes closest to.
     """
-    if parquet is not None:
-        _write_evidence(run, type, parquet, overwrite=overwrite)
-        return
     if legs:
         _print_legs(run, type, format)
         return
@@ -94,21 +83,6 @@ def heads(
             say(loaded.preliminary)
     else:
         put(write_heads(with_pages(selected, loaded.info), format.value))
-
-
-def _write_evidence(run: Path, type: str | None, path: Path, *, overwrite: bool) -> None:
-    check_targets((path, (".parquet",)), overwrite=overwrite)
-    from headscope.errors import ChoiceError
-    from headscope.run import load
-    from headscope.runs.tables import table_to_parquet
-
-    evidence = load(run).evidence
-    if type is not None:
-        if type not in set(evidence["type"]):
-            raise ChoiceError("head type", type, sorted(set(evidence["type"])))
-        evidence = evidence[evidence["type"] == type]
-    write_file(path, table_to_parquet(evidence), overwrite=overwrite)
-    say_written([path])
 
 
 def _print_legs(run: Path, type: str | None, format: Format) -> None:

@@ -7,7 +7,6 @@ It is written with an apostrophe before it, which reading takes off again. Numbe
 from __future__ import annotations
 
 import csv
-import io
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from headscope.errors import RunError
-from headscope.models.packages import optional_package
 from headscope.runs.folder import RUN
 from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
@@ -76,18 +74,6 @@ def table_to_csv(table: pd.DataFrame) -> str:
             quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL,
         )
     )
-
-
-def table_to_parquet(table: pd.DataFrame) -> bytes:
-    """A table as Parquet, its numbers with all their digits.
-
-    Raises:
-        ModelError: pyarrow is not installed.
-    """
-    optional_package("a .parquet file", "pyarrow")
-    content = io.BytesIO()
-    table.to_parquet(content, engine="pyarrow", index=False)
-    return content.getvalue()
 
 
 def read_evidence(path: Path) -> pd.DataFrame:

@@ -12,8 +12,6 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.errors import HeadscopeError
-from headscope.runs.tables import table_to_parquet
 from tests.helpers.formats import HEADS_BEFORE_EXPLAIN, columns_of
 from tests.helpers.shell import headscope
 
@@ -103,25 +101,6 @@ def test_a_written_run_reads_back_as_it_was(run):
     assert whole.tally.queries[:, own].sum() == pytest.approx(
         whole.evidence.drop_duplicates(["type", "relation"])["n"].sum()
     )
-
-
-def test_heads_writes_the_evidence_as_parquet(run, tmp_path):
-    pytest.importorskip("pyarrow")
-    out, induction = tmp_path / "evidence.parquet", tmp_path / "induction.parquet"
-    assert f"written to {out}" in headscope("heads", run, "--parquet", out).stdout
-    pd.testing.assert_frame_equal(pd.read_parquet(out), hs.load(run).evidence)
-    headscope("heads", run, "--parquet", induction, "--type", "induction")
-    assert set(pd.read_parquet(induction)["type"]) == {"induction"}
-    again = headscope("heads", run, "--parquet", out)
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
-
-
-def test_parquet_needs_a_package_and_says_so(run, monkeypatch):
-    monkeypatch.setattr("headscope.models.packages.is_installed", lambda module: False)
-    needed = r"a \.parquet file needs pyarrow, which is not installed: pip install pyarrow$"
-    with pytest.raises(HeadscopeError, match=needed):
-        table_to_parquet(hs.load(run).evidence)
 
 
 def test_heads_lists_filters_and_exports(run):

@@ -30,7 +30,7 @@ OUTPUTS = [
     for name, command in sorted(COMMANDS.items())
     for option in command.params
     if option.param_type_name == "option"
-    and option.name in ("out", "figure", "html", "parquet", "save")
+    and option.name in ("out", "figure", "html", "save")
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
@@ -79,7 +79,7 @@ def test_every_output_is_known():
 
 @pytest.mark.parametrize(("command", "option", "flag"), OUTPUTS, ids=lambda part: str(part))
 def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_path):
-    suffix = {"out": ".csv", "figure": ".svg", "parquet": ".parquet"}.get(option, ".html")
+    suffix = {"out": ".csv", "figure": ".svg"}.get(option, ".html")
     suffix = {"report": ".html", "show": ".svg", "atlas": ".svg"}.get(command, suffix)
     precious = tmp_path / f"precious{suffix}"
     precious.write_text("precious")

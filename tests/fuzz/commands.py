@@ -28,7 +28,7 @@ WORDS = {
     "answer": ["", "\ud800", "x1z"], "wrong": ["", "\ud800", "x1z"],
     "types": [*NAMES, ",", "positional,poetic"], "type": NAMES, "how": NAMES, "dtype": NAMES,
     "device": NAMES, "engine": NAMES, "device_map": NAMES, "published": NAMES, "revision": ["main"],
-    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400], "x": NAMES, "y": NAMES,
+    "revisions": ["step1"], "languages": ["nonsense", "fr", "en", "de,xx"], "address": ["nonsense"], "host": NAMES, "width": ["", "wide", "nan", "-1", "inf", "9" * 400],
 }  # fmt: skip
 """Bad values of options that are text, by the name of the option."""
 LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}

@@ -324,54 +324,6 @@ def test_a_folder_of_atlases_has_a_card_and_a_table(packed, folder, tmp_path):
         export_atlases(folder, out=tmp_path / "out")
 
 
-def test_a_data_set_is_read_by_its_own_library(packed, folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    datasets = pytest.importorskip("datasets")
-    out = tmp_path / "out"
-    export_atlases(folder, "atlas:minilm", out=out, data_set=True, progress=False)
-    runs = {"small": hs.load(folder), "minilm": hs.load("atlas:minilm")}
-    for name in ("heads", "evidence"):
-        read = datasets.load_dataset(str(out), name, split="train", cache_dir=str(tmp_path / "c"))
-        table = read.to_pandas()
-        assert table.columns[0] == "run"
-        for run, result in runs.items():
-            rows, expected = table[table["run"] == run], getattr(result, name)
-            assert len(rows) == len(expected) > 0
-            assert rows["lift"].to_numpy() == pytest.approx(expected["lift"], nan_ok=True)
-            assert rows["head"].tolist() == expected["head"].tolist()
-    with pytest.raises(WriteError, match="holds a folder of atlases already"):
-        export_atlases(folder, out=out, data_set=True)
-    export_atlases(folder, out=out, overwrite=True, progress=False)
-    assert not (out / "heads.parquet").exists()  # the new card does not name it
-    assert "configs:" not in (out / "README.md").read_text(encoding="utf-8")
-
-
-def test_a_data_set_needs_its_package_before_anything_is_packed(folder, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(hs.HeadscopeError, match=r"a \.parquet file needs pyarrow"):
-        export_atlases(folder, out=tmp_path / "out", data_set=True, progress=False)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_run_writes_its_tables_as_parquet(folder, tmp_path, monkeypatch):
-    run = hs.load(folder)
-    files = run.to_parquet(tmp_path / "tables")
-    assert {path.stem for path in files} >= {"heads", "evidence"}
-    again = pd.read_parquet(tmp_path / "tables" / "evidence.parquet")
-    pd.testing.assert_frame_equal(again, run.evidence)
-    heads = pd.read_parquet(tmp_path / "tables" / "heads.parquet")
-    assert heads["tags"].tolist() == run.heads["tags"].tolist()
-    before = {path: path.read_bytes() for path in files}
-    with pytest.raises(WriteError, match="exists already"):
-        run.to_parquet(tmp_path / "tables")
-    assert {path: path.read_bytes() for path in files} == before
-    run.to_parquet(tmp_path / "tables", overwrite=True)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(hs.HeadscopeError, match=r"a \.parquet file needs pyarrow"):
-        run.to_parquet(tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
 @pytest.mark.slow
 def test_the_recipe_measures_and_packs_what_it_is_told(tmp_path):
     recipe = data_folder() / "atlas" / "make.py"

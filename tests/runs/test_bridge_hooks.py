@@ -12,6 +12,7 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.errors import ChoiceError, HeadscopeError, ModelError
 from headscope.models.load import load_model
+from headscope.runs.listing import selected_heads
 
 INDUCTION = {1: [0], 5: [1, 3, 5, 6]}
 TEXT = data_folder() / "corpora" / "gold.conllu"
@@ -53,20 +54,20 @@ def by_hand(tokens: torch.Tensor, values) -> torch.Tensor:
 
 
 def test_heads_are_named_by_type_relation_and_name(run):
-    assert run.to_tl("induction") == [(1, 0), (5, 1), (5, 3), (5, 5), (5, 6)]
-    assert run.to_tl("induction/repeat") == [(5, 1), (5, 3), (5, 5), (5, 6)]
-    assert run.to_tl("L5H1,4.3") == [(5, 1), (4, 3)]
-    assert len(run.to_tl("all")) == 48
-    assert set(run.to_tl("induction")) < set(run.to_tl())
+    assert selected_heads(run, "induction") == [(1, 0), (5, 1), (5, 3), (5, 5), (5, 6)]
+    assert selected_heads(run, "induction/repeat") == [(5, 1), (5, 3), (5, 5), (5, 6)]
+    assert selected_heads(run, "L5H1,4.3") == [(5, 1), (4, 3)]
+    assert len(selected_heads(run, "all")) == 48
+    assert set(selected_heads(run, "induction")) < set(selected_heads(run, "tagged"))
 
 
 def test_transformer_lens_own_tool_takes_them(run, bridge):
     scores = detect_head(
         bridge, "one two three four one two three four", "induction_head",
-        heads=run.to_tl("induction/repeat"), error_measure="abs",
+        heads=selected_heads(run, "induction/repeat"), error_measure="abs",
     )  # fmt: skip
     scored = {(layer, head) for layer, head in (scores != -1).nonzero().tolist()}
-    assert scored == set(run.to_tl("induction/repeat"))
+    assert scored == set(selected_heads(run, "induction/repeat"))
 
 
 def test_hooks_that_zero_heads_do_what_the_plain_network_does_without_them(run, bridge, tokens):
@@ -142,11 +143,23 @@ def test_hooks_leave_what_they_are_given_alone(run):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda run: run.to_tl("inducton"), ChoiceError, r"is induction meant\?"),
-        (lambda run: run.to_tl("induction/nothing"), ChoiceError, "choose from: induction, ind"),
-        (lambda run: run.to_tl("L9H9"), HeadscopeError, "no head L9H9 in this run; up to L5H7"),
-        (lambda run: run.to_tl("coreference"), HeadscopeError, "no head of this run has a tag of"),
-        (lambda run: run.to_tl(5), HeadscopeError, "heads is 5, expected a name"),
+        (lambda run: selected_heads(run, "inducton"), ChoiceError, r"is induction meant\?"),
+        (
+            lambda run: selected_heads(run, "induction/nothing"),
+            ChoiceError,
+            "choose from: induction, ind",
+        ),
+        (
+            lambda run: selected_heads(run, "L9H9"),
+            HeadscopeError,
+            "no head L9H9 in this run; up to L5H7",
+        ),
+        (
+            lambda run: selected_heads(run, "coreference"),
+            HeadscopeError,
+            "no head of this run has a tag of",
+        ),
+        (lambda run: run.hooks(5), HeadscopeError, "heads is 5, expected a name"),
         (lambda run: run.hooks(how="resample"), ChoiceError, "choose from: mean, zero"),
         (lambda run: run.hooks(how="zero", corpus=TEXT), HeadscopeError, "zero takes no means"),
         (lambda run: run.hooks(bridge=5), HeadscopeError, "bridge is 5, expected"),

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
-from headscope.errors import ChoiceError, HeadscopeError, RunError
-from headscope.measure.example import Example
+from headscope.errors import ChoiceError, HeadscopeError
 from headscope.relations import head_types
 from headscope.studies.sweep.counts import by_revision
 from headscope.studies.sweep.sweep_cells import COMPLETE, Cell
 from headscope.studies.sweep.sweep_result import Emergence
-from headscope.views.figure_registry import KINDS
 from headscope.views.figure_style import fitted, picture, width_of
-
-TOKENS = ("<bos>", "the", " $king$", "日本", "lost", "a\nb", "his", "ring", "and", "x" * 40)
+from headscope.views.figures import FIGURES
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +34,8 @@ def run() -> hs.Run:
     a[11, 0, second, second - n + 1] = 0.8
     a[..., 0] += 1 - a.sum(-1)
     tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(documents)]
-    made = hs.score_patterns(
-        [a] * documents, None, tokens, name="a model with a $long$ name, 12 × 12"
-    )
-    pattern = np.zeros((10, 10), np.float16)
-    pattern[:, 0] = 1
-    pattern[8, [0, 2, 3, 8]] = [0.125, 0.5, 0.25, 0.125]
-    kept = Example(
-        11, 0, "induction/repeat", "best", 0.75, "w", TOKENS, 8, (2, 3), pattern,
-        positions=(*range(5), *range(20, 25)), left_out=(0.0,), length=30,
-    )  # fmt: skip
-    worst = replace(kept, kind="quarter 4", mass=0.25)
-    return hs.Run(made.heads, made.evidence, made.rules, made.info, None, None, [worst, kept])
+    name = "a model with a $long$ name, 12 × 12"
+    return hs.score_patterns([a] * documents, None, tokens, name=name)
 
 
 def media_width(pdf: bytes) -> float:
@@ -67,8 +53,8 @@ def outside(figure) -> float:
 
 def figures(run, width):
     """Every picture of a run, of an emergence and of a comparison."""
-    for kind in KINDS:
-        yield kind, run.figure(kind, width=width, head="L11H0" if kind == "arcs" else None)
+    for kind in FIGURES:
+        yield kind, run.figure(kind, width=width)
     yield "compare", fitted(hs.compare(run, run).figure(), width)
     cells = [
         Cell(
@@ -102,7 +88,7 @@ def test_a_picture_keeps_its_own_width_unless_asked_and_is_drawn_alike_again(run
     own = run.figure("atlas").get_size_inches()
     assert own[0] > 5
     for suffix in (".pdf", ".svg"):
-        first, second = (picture(run.figure("scatter", width=3.3), suffix) for _ in range(2))
+        first, second = (picture(run.figure("atlas", width=3.3), suffix) for _ in range(2))
         assert first == second
 
 
@@ -132,61 +118,9 @@ def test_letters_of_an_atlas_are_as_small_as_its_cells_and_ticks_do_not_touch(ru
     assert len(narrow.get_xticklabels()) < len(wide.get_xticklabels()) == 12
 
 
-def test_the_scatter_has_every_head_where_its_numbers_are(run):
-    axes = run.figure("scatter", x="layer", y="lift").axes[0]
-    points = np.concatenate([np.asarray(part.get_offsets()) for part in axes.collections])
-    expected = run.heads[["layer", "lift"]].to_numpy(float)
-    assert sorted(map(tuple, points)) == sorted(map(tuple, expected))
-    with pytest.raises(
-        ChoiceError, match="no column of numbers named 'reason'; choose from: layer"
-    ):
-        run.figure("scatter", x="reason")
-
-
-def test_arcs_show_the_query_its_targets_and_how_much(run):
-    figure = run.figure("arcs", head="11.0", width=6.9)
-    axes = figure.axes[0]
-    shown = [text.get_text() for text in axes.texts]
-    # the best first; neighbours all shown, what was not kept as a gap, and tokens as they are
-    line = [
-        "<bos>",
-        "the",
-        " $king$",
-        "日本",
-        "lost",
-        " … ",
-        "a↵b",
-        "his",
-        "ring",
-        "and",
-        "x" * 13 + "…",
-    ]
-    assert shown[1:13] == [*line, "0.25"]
-    assert shown[13:] == [*line, "0.75"]
-    own = to_rgb(head_types()["induction"].colour)
-    arcs = [patch for patch in axes.patches if type(patch).__name__ == "PathPatch"]
-    aimed = [patch for patch in arcs if patch.get_edgecolor()[:3] == own]
-    assert len(arcs) == 2 * 4
-    assert sorted(patch.get_linewidth() for patch in aimed) == [1.375, 1.375, 2.25, 2.25]
-    narrow = run.figure("arcs", head="L11H0", width=2.5).axes[0].texts
-    assert 4 < len(narrow) < len(axes.texts)
-    assert {" $king$", "日本", "and"} <= {text.get_text() for text in narrow}
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"kind": "arcs"}, "arcs are of one head; name it, such as L5H1"),
-        ({"kind": "arcs", "head": "L0H0"}, "the run kept no examples of L0H0"),
-        ({"kind": "arcs", "head": "L12H0"}, "the run has no head L12H0; its last is L11H11"),
-        ({"kind": "atlas", "head": "L0H0"}, "head is for arcs, not for atlas"),
-        ({"kind": "layers", "x": "lift"}, "x is for scatter, not for layers"),
-        ({"kind": "map"}, "no picture named 'map'; choose from: atlas, layers"),
-    ],
-)
-def test_what_cannot_be_drawn_is_said(run, asked, said):
-    with pytest.raises(HeadscopeError, match=said):
-        run.figure(**asked)
+def test_a_picture_that_there_is_not_is_refused(run):
+    with pytest.raises(ChoiceError, match="no picture named 'map'; choose from: atlas, layers"):
+        run.figure("map")
 
 
 def test_a_width_is_a_name_or_inches():
@@ -210,5 +144,4 @@ def test_the_command_draws_at_the_width_that_it_is_asked(run, tmp_path):
     before = (tmp_path / "a.pdf").read_bytes()
     refused = draw("--width", "wide")
     assert isinstance(refused.exception, HeadscopeError)
-    assert isinstance(draw("--kind", "arcs", "--head", "0.0").exception, RunError)
     assert (tmp_path / "a.pdf").read_bytes() == before

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from headscope.arguments import FLAG, PATH, takes
+from headscope.arguments import PATH, takes
 from headscope.corpus.read import file_sha256
 from headscope.errors import RunError
 from headscope.measure.progress import Progress, progress_bar
@@ -18,7 +18,6 @@ from headscope.models.packaged import PACKAGED
 from headscope.runs.atlas import PREFIX, SUFFIX
 from headscope.runs.folder import encoded
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
-from headscope.runs.parquet_tables import check_parquet, joined_tables
 from headscope.runs.resolve import A_RUN, run_names, the_run
 from headscope.runs.site import Site, check_site, new_site
 from headscope.runs.tables import table_to_csv
@@ -32,11 +31,10 @@ ATLASES = Site("folder of atlases", "atlases.json")
 TABLE, CARD = "atlases.csv", "README.md"
 
 
-@takes(runs=A_RUN, out=PATH, data_set=FLAG)
+@takes(runs=A_RUN, out=PATH)
 def export_atlases(
     *runs: Result | str | Path,
     out: str | Path,
-    data_set: bool = False,
     overwrite: bool = False,
     progress: Progress = True,
 ) -> Path:
@@ -45,8 +43,6 @@ def export_atlases(
     Args:
         runs: run folders, or runs; each becomes `NAME.tar.xz`, which `load` reads as a run.
         out: the folder.
-        data_set: write `heads.parquet` and `evidence.parquet` of all runs too, which data set
-            libraries and viewers read by the card.
         overwrite: replace the atlases that are there; what this did not write stays.
         progress: True for a bar where a person waits, False for none, or a function that is called
             with the runs done and all.
@@ -56,17 +52,13 @@ def export_atlases(
 
     Raises:
         RunError: no run came, or one cannot be read.
-        ModelError: a data set is asked for, and pyarrow is not installed.
         WriteError: the folder holds something else, or nothing can be written there.
     """
     folder = Path(out)
     check_site(folder, overwrite=overwrite, site=ATLASES)
     if not runs:
         raise RunError("a folder of atlases takes one run or more, and none came")
-    if data_set:
-        check_parquet()
     cards, rows = [], list[dict[str, Any]]()
-    results = dict[str, Result]()
     bar = progress_bar(progress, "packing", unit="runs", loads=False)
     with new_site(folder, overwrite=overwrite, site=ATLASES) as new, bar as on_progress:
         for run, name in zip(runs, _file_names(runs), strict=True):
@@ -74,15 +66,10 @@ def export_atlases(
             file = pack(result, new / f"{name}{SUFFIX}")
             cards.append(card_of(result, name, file.name))
             rows.append(_row(result, cards[-1], file))
-            if data_set:
-                results[name] = result
             on_progress(len(cards), len(runs))
         table = pd.DataFrame(rows)
         write_file(new / TABLE, encoded(table_to_csv(table)))
-        tables = joined_tables(results) if data_set else {}
-        for name, content in tables.items():
-            write_file(new / name, content)
-        write_file(new / CARD, encoded(atlas_card(cards, table, list(tables))))
+        write_file(new / CARD, encoded(atlas_card(cards, table)))
     return folder / CARD
 
 
@@ -118,18 +105,14 @@ def _licence(model: str) -> str:
     return "MIT" if model == "mini" else ""
 
 
-def atlas_card(
-    cards: Sequence[Card], table: pd.DataFrame, parquet_files: Sequence[str] = ()
-) -> str:
+def atlas_card(cards: Sequence[Card], table: pd.DataFrame) -> str:
     """The card of a data set of atlases, as Markdown with the header that a hub reads.
 
     Args:
         cards: of the atlases.
         table: a row for each.
-        parquet_files: names of files that the header lists as the data set's tables.
     """
     text = files("headscope.views.gallery").joinpath("atlas_card.md").read_text("utf-8")
     atlases = list(zip(cards, table.itertuples(), strict=True))
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
-    tables = [(Path(name).stem, name) for name in parquet_files]
-    return template.render(atlases=atlases, tables=tables, step=f"{1 / STEPS_OF_ATTENTION:g}")
+    return template.render(atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}")
