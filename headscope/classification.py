@@ -346,7 +346,6 @@ def _measure(task: _Task, loaded: _Loaded, prepared: _Prepared) -> _Measured:
         *loss_notes,
         *loaded.model.notes,
         *windows.text.notes,
-        *windows.baselines.notes,
         *windows.prompts.notes,
         *checkpoint.notes,
     ]

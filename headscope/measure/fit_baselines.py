@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from headscope.corpus.window import Window
-from headscope.errors import CorpusError
 from headscope.measure.contested_sampling import MAX_CONTESTED, first_excerpts, take_contested
 from headscope.relations.contested import (
     BUILT,
@@ -33,7 +32,7 @@ from headscope.relations.heuristics import (
     query_class,
 )
 from headscope.relations.pairs import Pairs
-from headscope.relations.relation import MIN_QUERIES, Relation, backward
+from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.stimuli.text import EXCERPT, TEXT
 
 HOPE = 3
@@ -122,8 +121,6 @@ class FittedBaselines:
     """Natural text that is read for its contested queries alone."""
     built: tuple[Window, ...] = ()
     """Sentences made for the purpose, likewise."""
-    notes: tuple[str, ...] = ()
-    """What is wrong with relations of one's own that have no pair."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`."""
@@ -154,13 +151,7 @@ def fit_baselines(
             that are still needed, cut to the sentences around these; they count for them alone.
         built: sentences made for contested queries, likewise, where natural text has too few.
         budget: tokens of further text that may be taken, and half as many of made sentences.
-
-    Raises:
-        CorpusError: all are relations of one's own whose keys come after their queries.
     """
-    notes = [note for relation in relations if (note := backward(relation, windows))]
-    if notes and len(notes) == len(relations):
-        raise CorpusError("; ".join(notes))
     tested = [relation for relation in relations if relation.baseline is not None]
     rare = [relation for relation in tested if EXCERPT.name in relation.stimuli]
     excerpts, remaining_text = first_excerpts(rare, windows, remaining_text, budget // 4)
@@ -203,7 +194,7 @@ def fit_baselines(
         }
         for relation in tested
     }
-    return FittedBaselines(heuristics, facts, (*excerpts, *natural), tuple(sentences), tuple(notes))
+    return FittedBaselines(heuristics, facts, (*excerpts, *natural), tuple(sentences))
 
 
 def _least(relation: Relation) -> int:

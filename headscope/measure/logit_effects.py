@@ -19,7 +19,7 @@ from headscope.measure.effect_queries import (
 )
 from headscope.measure.tally import grained
 from headscope.models.frozen_norm_path import DirectPaths, PathEnd
-from headscope.relations.effect import Effect
+from headscope.relations.effect import MIN_ATTENTION, Effect
 
 PREDICTED = 0.25
 """A token counts as predicted where at most this share of the text's distinct tokens is likelier
@@ -96,7 +96,7 @@ class LogitEffectReader:
         token = queries.tokens.to(z.device)[window[:, None], key]
         z, scale = z[: len(window)], scale[: len(window), None]
         heads = torch.arange(z.shape[1], device=z.device)
-        holds = [strength > region.least for region in self.regions]
+        holds = [strength > MIN_ATTENTION] * len(self.regions)
         if self.needs_stream and self._stream is not None:
             likely = _likely(queries, self._stream[: len(window)], self.directions, token)
             holds = [

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from headscope.corpus.gold_links import ArrowTable
 from headscope.corpus.window import Window
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import draws_nothing
 
 
@@ -53,9 +53,7 @@ def other_candidates(
         for goal in of_owner[rows.right[of_owner]]:
             nearest += others[rows.first[others] > rows.last[goal]][:1].tolist()
             nearest += others[rows.last[others] < rows.first[goal]][-1:].tolist()
-    if not nearest:
-        return no_pairs()
-    return without(_cells(rows.take(np.unique(nearest))), targets)
+    return without(_cells(rows.take(np.unique(np.array(nearest, np.int64)))), targets)
 
 
 @draws_nothing
@@ -87,6 +85,4 @@ def nearest_candidate(window: Window, *, kind: str) -> Int[ndarray, " position"]
 
 
 def _cells(table: ArrowTable) -> Pairs:
-    if not len(table):
-        return no_pairs()
     return distinct(span_pairs(table.query, table.first, table.last))

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from headscope.corpus.window import Window
 from headscope.relations.heuristics import picks, query_class
-from headscope.relations.pairs import Pairs, no_pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, span_pairs, without
 from headscope.relations.relation import Relation, draws_nothing, targets_of
 from headscope.stimuli import STIMULI
 
@@ -68,8 +68,6 @@ class _Contested:
         queries = targets.queries
         key = self.baseline.picks(self.relation, window)[queries]
         queries, key = queries[key >= 0], key[key >= 0]
-        if not len(queries):
-            return no_pairs()
         rule_keys = span_pairs(
             queries, first_of_word(window, key), key, attention_kind=window.attention_kind
         )
@@ -79,8 +77,6 @@ class _Contested:
 def contested_pairs(relation: Relation, window: Window, baseline: ChosenBaseline) -> Pairs:
     """A relation's targets of the queries at which the simple rule is wrong."""
     targets = targets_of(relation, window)
-    if not len(targets):
-        return targets
     return targets.take(is_contested(targets, baseline.picks(relation, window)))
 
 

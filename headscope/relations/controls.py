@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.pairs import Pairs, distinct, no_pairs, pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, distinct, pairs, span_pairs, without
 from headscope.relations.relation import draws_nothing
 
 DRAWS = 4
@@ -150,8 +150,6 @@ def spans(
     attention_kind: AttentionKind = CAUSAL,
 ) -> Pairs:
     """Words as cells, without those that are targets: two words can share a token."""
-    if not len(query):
-        return no_pairs()
     places = words.last[query], words.first[key], words.last[key]
     return without(span_pairs(*places, attention_kind=attention_kind), targets)
 
@@ -162,9 +160,12 @@ def word_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, "
     apart = window.attention_kind.sees_apart(
         (words.first[query], words.last[query]), (words.first[key], words.last[key])
     )
-    query, key = query[apart], key[apart]
-    if not len(query):
-        return no_pairs()
+    return span_cells(window, query[apart], key[apart])
+
+
+def span_cells(window: Window, query: Int[ndarray, " pair"], key: Int[ndarray, " pair"]) -> Pairs:
+    """The last token of each query word with all tokens of its key word."""
+    words = window.words
     places = words.last[query], words.first[key], words.last[key]
     return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 

@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import MentionTable, Window
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs, without
+from headscope.relations.pairs import Pairs, distinct, span_pairs, without
 from headscope.relations.relation import Baseline, FindPicks, Relation, TagThresholds, draws_nothing
 from headscope.relations.types import HeadType
 
@@ -77,8 +77,6 @@ def rivals(window: Window, targets: Pairs, rng: np.random.Generator, *, rule: An
     mentions = window.mentions
     table = _antecedent_table(window, rule)
     query, antecedent = np.nonzero(table & np.isin(mentions.last, targets.owner)[:, None])
-    if not len(query):
-        return no_pairs()
     other = mentions.entity[:, None] != mentions.entity[None, :]
     candidates = _eligible(window, rule) & other & mentions.agrees
     same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
@@ -158,8 +156,6 @@ def _antecedent_table(window: Window, rule: Antecedents) -> _Table:
 def _pairs(window: Window, table: _Table) -> Pairs:
     mentions = window.mentions
     query, key = np.nonzero(table)
-    if not len(query):
-        return no_pairs()
     places = mentions.last[query], mentions.first[key], mentions.last[key]
     return distinct(span_pairs(*places, attention_kind=window.attention_kind))
 

@@ -22,7 +22,6 @@ from headscope.relations.relation import DrawControl, EffectRule, FindPairs, Pai
 from headscope.stimuli.prompts import PROMPTS
 
 WRITES = "writes"
-ELSEWHERE = "tokens that it looks at from elsewhere"
 _NONE = np.empty(0, np.int64)
 MIN_ATTENTION = 0.3
 """Least attention on one key for a head to look at it. Ours: below it a write is of several tokens,
@@ -33,13 +32,12 @@ and none of them can be held for its subject."""
 class TopKeyCondition:
     """Asks each head by itself: about the token that it looks at, wherever that is.
 
-    Its queries are those whose strongest key, the first token left out, holds more than `least` of
-    the head's attention; each distinct token of a text counts alike, however often it stands there.
-    The control is the mean over all other tokens of the text; the second control is what the head
-    does, at the same query, to a token that it looks at from another.
+    Its queries are those whose strongest key, the first token left out, holds more than
+    `MIN_ATTENTION` of the head's attention; each distinct token of a text counts alike, however
+    often it stands there. The control is the mean over all other tokens of the text; the second
+    control is what the head does, at the same query, to a token that it looks at from another.
     """
 
-    least: float = MIN_ATTENTION
     predicted: bool = False
     """Only where the token is among the most likely of the text by the stream that the layer reads,
     unembedded (logit lens)."""
@@ -108,7 +106,7 @@ def prompt_effect(
     rule: EffectRule,
     *,
     prompt: str,
-    moved: bool = False,
+    moved: bool = True,
 ) -> Effect:
     """An effect that questions of one kind ask for: right tokens against wrong ones and others."""
     right, wrong, other = (PromptTokens(prompt, side) for side in ("right", "wrong", "other"))

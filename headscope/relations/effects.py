@@ -1,7 +1,4 @@
-"""The table of what heads write: a row of `EFFECTS` each, with its source.
-
-Beside each stand the laziest heads that must not pass, and the control that refuses them.
-"""
+"""The table of direct effects. Each has controls against heads that raise or lower other tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import numpy as np
 from headscope.corpus.window import Window
 from headscope.relations import head_types
 from headscope.relations.effect import (
-    ELSEWHERE,
     Effect,
     TopKeyCondition,
     other_tokens,
@@ -29,43 +25,36 @@ from headscope.stimuli.prompts import PROMPTS
 NEXT = 4
 """Tokens after the target that induction is compared with."""
 
-COPY_RULE = partial(
+_COPY = partial(
     EffectRule,
     0.5,
     "ours: half a logit makes a token 1.6 times as likely; heads planted to write 1.5 logits keep "
     "1.4 or more with noise 0.2 on their weights",
 )
-INDUCTION_RULE = partial(
+_INDUCTION = partial(
     EffectRule,
     0.5,
     "ours: half a logit makes the token 1.6 times as likely; heads planted for 1.5 logits keep "
     "1.1 or more with noise 0.2 on their weights",
 )
-SUPPRESS_RULE = partial(
+_SUPPRESS = partial(
     EffectRule,
     0.3,
     "ours: 0.3 logits take a quarter of a token's odds away; heads planted to take 1.5 logits take "
     "1.3 or more with noise 0.2 on their weights",
 )
-PROMPT_RULE = partial(
+_PROMPT = partial(
     EffectRule,
     0.3,
     "ours: heads planted to write 1.5 logits keep 0.68 or more with noise 0.1 on their weights; "
     "99.9 % of SmolLM2-135M's shuffled heads have less than 0.09",
 )
-RELATED_RULE = partial(
+_RELATED = partial(
     EffectRule,
     0.3,
     "ours: as for successors; 99.9 % of SmolLM2-135M's shuffled heads have less than 0.04; none "
     "was planted",
 )
-RELATED_KINDS = {
-    "antonym": "a word's opposite",
-    "capital": "a country's capital",
-    "past": "a verb's past tense",
-    "comparative": "an adjective's comparative",
-}
-UNSEEN_NAMES = "names that the text does not hold"
 
 
 def followers_of_copy(window: Window) -> Pairs:
@@ -105,44 +94,38 @@ def followers_in_text(window: Window) -> Pairs:
     return token_pairs(followers.query, window.tokens[followers.key])
 
 
-COPY = Effect(
-    "copy",
-    "looked-at",
-    rule=COPY_RULE("raises the token that it looks at", second=ELSEWHERE),
-    top_key=TopKeyCondition(),
-)
-"""Copying: the head raises the token that it looks at (Elhage et al. 2021).
+_ELSEWHERE = "tokens that it looks at from elsewhere"
+_UNSEEN_NAMES = "names that the text does not hold"
 
-The laziest heads that must not pass: one that raises every token of the text, or whatever is
-frequent in it, is held against all other tokens of the text; one that always raises the same few
-tokens and looks at them too is held against what it looks at from other queries.
-"""
-
-SUPPRESS = (
+EFFECTS: tuple[Effect, ...] = (
+    # copying (Elhage et al. 2021), against a head that always raises the same few tokens, looked at
+    # or not
+    Effect(
+        "copy",
+        "looked-at",
+        rule=_COPY("raises the token that it looks at", second=_ELSEWHERE),
+        top_key=TopKeyCondition(),
+    ),
+    # McDougall et al. 2023 (arXiv 2310.04625) describe copy suppression of GPT-2 small's L10H7 and
+    # L11H10
     Effect(
         "suppress",
         "predicted",
-        rule=SUPPRESS_RULE(
+        rule=_SUPPRESS(
             "lowers the token that it looks at, where the layers before it predict it",
             sign=-1,
-            second=ELSEWHERE,
+            second=_ELSEWHERE,
         ),
         top_key=TopKeyCondition(predicted=True),
     ),
     Effect(
         "suppress",
         "looked-at",
-        rule=SUPPRESS_RULE("lowers the token that it looks at", sign=-1, second=ELSEWHERE),
+        rule=_SUPPRESS("lowers the token that it looks at", sign=-1, second=_ELSEWHERE),
         top_key=TopKeyCondition(),
     ),
-)
-"""Copy suppression: the head lowers the token that it looks at, where it was predicted already.
-
-McDougall et al. 2023 (arXiv 2310.04625) describe it of GPT-2 small's L10H7 and L11H10: if earlier
-layers predict a token and the text holds it, the head looks at it and lowers it.
-"""
-
-INDUCTION = (
+    # copying by induction heads (Olsson et al. 2022), against a head that raises what it saw long
+    # ago, lowers what it has seen, or raises all of r
     Effect(
         "induction",
         "repeat",
@@ -150,7 +133,7 @@ INDUCTION = (
         later_in_copy,
         stimuli=("repeat",),
         matched=outside_copy,
-        rule=INDUCTION_RULE(
+        rule=_INDUCTION(
             "raises what followed the current token before, in random tokens",
             second="tokens that stand nowhere in the text",
         ),
@@ -161,135 +144,75 @@ INDUCTION = (
         "natural",
         followers_in_text,
         other_tokens,
-        rule=INDUCTION_RULE(
+        rule=_INDUCTION(
             "raises what followed the current token before, in natural text", taggable=False
         ),
         moved=True,
     ),
-)
-"""Induction's write: the head raises the token that followed the current one before.
-
-Olsson et al. 2022 ask two things of an induction head, prefix matching and copying; this is the
-second, asked of what the head writes and not of its weights.
-
-The laziest heads that must not pass, in `[bos, r, r]`: one that lowers what it has seen lowers the
-target less than the tokens of r that came twice by now, and one that raises what it saw long ago
-raises it more than those. So the control is what stands just after the target, which came as often
-and nearly as long ago. One that raises all of r, or lowers all but r, is held against the same
-tokens; one that lowers r, the target least, against tokens that stand nowhere in the text.
-"""
-
-SUCCESSOR = prompt_effect(
-    "successor",
-    "member",
-    PROMPT_RULE(
-        "raises the successor of a day, month, number or letter, not what is before it",
-        second="other members of the list that the text does not hold",
+    # successor heads (Gould et al. 2023), against a head that raises all members or the neighbours
+    # of one
+    prompt_effect(
+        "successor",
+        "member",
+        _PROMPT(
+            "raises the successor of a day, month, number or letter, not what is before it",
+            second="other members of the list that the text does not hold",
+        ),
+        prompt="successor",
+        moved=False,
     ),
-    prompt="successor",
-)
-"""Successor heads: the head raises what comes next in a list (Gould et al. 2023).
-
-Days, months, numbers, letters and years, in no order: after each member its successor is due. The
-laziest heads that must not pass: one that raises all members, or lowers those that it saw, is held
-against other members that the text does not hold; one that raises the neighbours of a member
-against its predecessor, which the text does not hold either.
-"""
-
-NAME_MOVERS = (
+    # name movers (Wang et al. 2022), against a head that raises or lowers all names of the text
     prompt_effect(
         "name-mover",
         "indirect-object",
-        PROMPT_RULE(
-            "raises the name that is due, not the one that comes twice", second=UNSEEN_NAMES
-        ),
+        _PROMPT("raises the name that is due, not the one that comes twice", second=_UNSEEN_NAMES),
         prompt="indirect-object",
-        moved=True,
     ),
     prompt_effect(
         "negative-name-mover",
         "indirect-object",
-        PROMPT_RULE(
+        _PROMPT(
             "lowers the name that is due, not the one that comes twice",
             sign=-1,
-            second=UNSEEN_NAMES,
+            second=_UNSEEN_NAMES,
         ),
         prompt="indirect-object",
-        moved=True,
     ),
-)
-"""Name movers and negative name movers: "Mary and John …, John gave a drink to" (Wang et al. 2022).
-
-A name mover raises the name that is due, a negative one lowers it. The laziest heads that must not
-pass: one that raises or lowers all names of the text is held against the name that comes twice;
-one that lowers, or raises, the name that comes twice against names that the text does not hold. The
-name that is due stands first as often as second.
-"""
-
-RETRIEVAL = prompt_effect(
-    "retrieval",
-    "value",
-    PROMPT_RULE(
-        "raises what the one asked for has, not what the others have",
-        second="what else the one asked for has",
-    ),
-    prompt="retrieval",
-    moved=True,
-)
-"""Retrieval: the head raises what the text says of the entity that is asked for.
-
-Three people have two properties each; the question for one is in other words, and ends in a word
-that stands nowhere before, so that a head that repeats what followed finds nothing to repeat. The
-laziest heads that must not pass: one that raises, or lowers, whatever the text holds of the
-property, or the last of it, is held against what the other two have, as each of the three is asked
-for alike; one that raises all that the person has, against the person's other property.
-"""
-
-AGREEMENT = prompt_effect(
-    "agreement",
-    "number",
-    PROMPT_RULE("raises verb forms of the subject's number over the others"),
-    prompt="agreement",
-    moved=True,
-)
-"""Agreement: the head raises the verb forms that fit the subject over those that do not.
-
-Linzen et al. 2016 ask this of a model, over a noun between subject and verb. The laziest heads that
-must not pass: one that always raises one form is held against subjects of the other number, which
-come as often; one that goes by the noun before the verb against this noun's number, which is the
-subject's in half of the prompts.
-"""
-
-RELATED = tuple(
+    # against a head that raises all values of the property, or all that the person has
     prompt_effect(
-        "relation",
-        kind,
-        RELATED_RULE(
-            f"raises {meaning} where it is asked for", second="the word that it is asked of"
+        "retrieval",
+        "value",
+        _PROMPT(
+            "raises what the one asked for has, not what the others have",
+            second="what else the one asked for has",
         ),
-        prompt=kind,
-        moved=True,
-    )
-    for kind, meaning in RELATED_KINDS.items()
-)
-"""Relation heads: asked for a word's opposite, past, comparative or capital, the head raises it.
-
-MAPS (Elhelo and Geva 2024, arXiv 2412.11965) reads such relations off a head's weights; here they
-are asked of what the head writes after a prompt that names them, so that a head that could but does
-not has no tag. The laziest heads that must not pass: one that raises all past tenses is held
-against those of other verbs; one that copies the word, and so raises what is like it, against the
-word itself.
-"""
-
-EFFECTS: tuple[Effect, ...] = (
-    COPY,
-    *SUPPRESS,
-    *INDUCTION,
-    SUCCESSOR,
-    *NAME_MOVERS,
-    RETRIEVAL,
-    AGREEMENT,
-    *RELATED,
+        prompt="retrieval",
+    ),
+    # agreement over a noun between subject and verb (Linzen et al. 2016)
+    prompt_effect(
+        "agreement",
+        "number",
+        _PROMPT("raises verb forms of the subject's number over the others"),
+        prompt="agreement",
+    ),
+    # relations that MAPS (Elhelo and Geva 2024, arXiv 2412.11965) reads off weights, against a head
+    # that raises all past tenses, or copies the word
+    *(
+        prompt_effect(
+            "relation",
+            kind,
+            _RELATED(
+                f"raises {meaning} where it is asked for", second="the word that it is asked of"
+            ),
+            prompt=kind,
+        )
+        for kind, meaning in (
+            ("antonym", "a word's opposite"),
+            ("capital", "a country's capital"),
+            ("past", "a verb's past tense"),
+            ("comparative", "an adjective's comparative"),
+        )
+    ),
 )
 
 

@@ -92,8 +92,6 @@ def other_words(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     """Same query, words of the target's class but of another lemma, the next nearer and farther."""
     words = window.words
     controls = words_of_its_class(window, targets, rng)
-    if not len(controls):
-        return controls
     query, key = word_pairs(words, controls)
     other = words.lemma[query] != words.lemma[key]
     return spans(words, query[other], key[other], targets, attention_kind=window.attention_kind)
@@ -129,8 +127,6 @@ def first_piece(window: Window) -> Pairs:
     words = window.words
     length = words.last - words.first
     rows = np.repeat(np.flatnonzero(length > 1), length[length > 1] - 1)
-    if not len(rows):
-        return no_pairs()
     start = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
     step = np.arange(len(rows)) - np.repeat(start, np.diff(np.r_[start, len(rows)]))
     return pairs(words.first[rows] + 2 + step, words.first[rows])

@@ -29,8 +29,6 @@ class Pairs:
     owner: Int[ndarray, " pair"]
     weight: Float[ndarray, " pair"]
     share: Float[ndarray, " pair"]
-    left_out: tuple[int, int] | None = None
-    """Of the pairs that were left out, as the query does not see the key, that of the last key."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -89,12 +87,9 @@ def _cells(
     query: ndarray, key: ndarray, owner: ndarray, share: ndarray, attention_kind: AttentionKind
 ) -> Pairs:
     seen = attention_kind.sees(query, key)
-    left_out = None
     if not seen.all():
-        last = int(np.where(seen, -1, key).argmax())
-        left_out = int(query[last]), int(key[last])
         query, key, owner, share = query[seen], key[seen], owner[seen], share[seen]
-    return Pairs(query, key, owner, np.ones(len(query)), share, left_out)
+    return Pairs(query, key, owner, np.ones(len(query)), share)
 
 
 def distinct_values(values: Int[ndarray, " value"]) -> Int[ndarray, " distinct"]:

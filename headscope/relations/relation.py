@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.arguments import described
@@ -156,11 +156,7 @@ def _is_tested(find: Callable[..., Pairs]) -> bool:
 
 @dataclass(frozen=True)
 class Checked:
-    """A function of one's own that finds pairs or controls, and whose cells are checked each time.
-
-    A position outside a window would read another window's attention or none, and so give a number
-    that means nothing.
-    """
+    """A user's function that finds pairs or controls, and whose cells are checked each time."""
 
     func: Callable[..., Pairs]
     name: str
@@ -170,74 +166,18 @@ class Checked:
         """Its cells in a window.
 
         Raises:
-            HeadscopeError: they are no `Pairs`, no whole numbers, outside the window, or in a
-                causal model's window keys after their query.
+            HeadscopeError: they are no `Pairs`, or outside the window.
         """
         cells = self.func(window, *options)
         if not isinstance(cells, Pairs):
             raise HeadscopeError(f"{self.name} are {described(cells)}, expected hs.pairs(…)")
-        places = {"queries": cells.query, "keys": cells.key, "owners": cells.owner}
-        for name, column in places.items():
-            is_integer = isinstance(column, np.ndarray) and column.dtype.kind in "iu"
-            if not is_integer or column.ndim != 1:
-                kind = getattr(column, "dtype", type(column).__name__)
-                raise HeadscopeError(
-                    f"{self.name}: {name} are {kind}, expected a row of whole numbers, the places "
-                    "of tokens"
-                )
-        columns = places | {"weights": cells.weight, "shares": cells.share}
-        if len({len(column) for column in columns.values()}) > 1:
-            counts = ", ".join(f"{len(column)} {name}" for name, column in columns.items())
-            raise HeadscopeError(f"{self.name} have {counts}; a pair has one of each")
-        size = len(window)
-        outside = np.any(
-            [(positions < 0) | (positions >= size) for positions in places.values()], axis=0
-        )
-        extent = f"window {window.name!r:.80} has the positions 0 to {size - 1}"
-        self._refuse(cells, outside, f"are outside their window; {extent}")
-        if cells.left_out is not None and max(cells.left_out) >= size:
-            raise HeadscopeError(f"{self.name}: {cells.left_out} is outside its window; {extent}")
-        unseen = ~window.attention_kind.sees(cells.query, cells.key)
-        self._refuse(cells, unseen, f"have the key after the query; {LATER}")
-        return cells
-
-    def _refuse(self, cells: Pairs, wrong: Bool[ndarray, " pair"], extent: str) -> None:
-        if not wrong.any():
-            return
-        rows = zip(cells.query[wrong][:MAX_LISTED], cells.key[wrong][:MAX_LISTED], strict=True)
-        listed = ", ".join(f"({query}, {key})" for query, key in rows)
-        ellipsis = ", …" if wrong.sum() > MAX_LISTED else ""
-        raise HeadscopeError(f"{self.name} (query, key) {listed}{ellipsis} {extent}")
-
-
-MAX_LISTED = 3
-"""Pairs that an error lists."""
-LATER = "a causal model's queries see no later key; swap the two, or leave such pairs out"
-KEPT_BY = "keep such pairs by attention_kind=window.attention_kind"
-
-
-def backward(relation: Relation, windows: Iterable[Window]) -> str:
-    """What is wrong with a relation of one's own that has no pair because its keys come later.
-
-    `hs.pairs` leaves such pairs out. Empty where some window has a pair, or none was left out.
-    """
-    if not isinstance(relation.pairs, Checked):
-        return ""
-    note = ""
-    for window in windows:
-        if window.stimulus not in relation.stimuli:
-            continue
-        targets = targets_of(relation, window)
-        if len(targets):
-            return ""
-        if targets.left_out is not None and not note:
-            query, key = targets.left_out
-            note = (
-                f"{relation.id}: every key comes after its query, as the pair ({query}, {key}) of "
-                f"window {window.name!r:.80}, and was left out; "
-                + (KEPT_BY if window.attention_kind.sees_future else LATER)
+        positions = np.concatenate([cells.query, cells.key, cells.owner])
+        if (outside := positions[(positions < 0) | (positions >= len(window))]).size:
+            raise HeadscopeError(
+                f"{self.name} hold position {outside[0]}; window {window.name!r:.80} has the "
+                f"positions 0 to {len(window) - 1}"
             )
-    return note
+        return cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,11 +197,7 @@ def find(relation: Relation, window: Window, seed: Sequence[int]) -> PairSet | N
 
 def targets_of(relation: Relation, window: Window) -> Pairs:
     """What a relation finds in a window; kept for a while, as its parts ask for the same."""
-    try:
-        cells = _checked(relation.pairs, window)
-    except TypeError:  # a function that cannot be a key
-        cells = relation.pairs(window)
-    return _in_message(cells, window, any_key=relation.of_template)
+    return _in_message(_pairs_in(relation.pairs, window), window, any_key=relation.of_template)
 
 
 def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs:
@@ -279,7 +215,7 @@ def _in_message(cells: Pairs, window: Window, *, any_key: bool = False) -> Pairs
 
 
 @lru_cache(maxsize=256)
-def _checked(pairs: FindPairs, window: Window) -> Pairs:
+def _pairs_in(pairs: FindPairs, window: Window) -> Pairs:
     return pairs(window)
 
 

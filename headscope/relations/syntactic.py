@@ -20,8 +20,8 @@ from numpy import ndarray
 
 from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
-from headscope.relations.controls import DRAWS, words_of_its_class
-from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
+from headscope.relations.controls import DRAWS, span_cells, words_of_its_class
+from headscope.relations.pairs import Pairs, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, TagThresholds
 from headscope.relations.types import HeadType
 
@@ -51,8 +51,6 @@ def same_distance_same_class(window: Window, targets: Pairs, rng: np.random.Gene
         owner,
         rng,
     )
-    if not len(query):
-        return no_pairs()
     return span_pairs(words.last[query], words.first[key], words.last[key], owner)
 
 
@@ -144,11 +142,7 @@ def words_linked_by(window: Window, deprel: str, query_is_head: bool) -> Pairs:
     # the whole key word must have been read before the query word begins to be complete
     last = words.last[query]
     apart = window.attention_kind.sees_apart((last, last), (words.first[key], words.last[key]))
-    query, key = query[apart], key[apart]
-    if not len(query):
-        return no_pairs()
-    places = words.last[query], words.first[key], words.last[key]
-    return distinct(span_pairs(*places, attention_kind=window.attention_kind))
+    return span_cells(window, query[apart], key[apart])
 
 
 def label_of(deprel: str, direction: str) -> Label:

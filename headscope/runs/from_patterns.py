@@ -92,7 +92,7 @@ def score_patterns(
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        notes=[*_notes(texts), *baselines.notes],
+        notes=_notes(texts),
         **baselines.record(parts),
     )
     weighed = weigh_run(tally, relations, seed=seed, info=info)
