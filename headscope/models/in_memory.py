@@ -21,7 +21,7 @@ from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.load import Model, load_model, model_around
 from headscope.models.load_options import DTYPES, LoadOptions
 from headscope.models.locate import title_of
-from headscope.models.quantised import note_in_memory
+from headscope.models.quantised import check_plain_weights
 from headscope.models.tokenizer import Tokenizer
 from headscope.models.weights import quiet_logging
 
@@ -105,7 +105,7 @@ def _from_pair(pair: tuple[Any, ...], options: LoadOptions) -> Model:
             copied,
             tokenizer,
             options,
-            notes=(FROM_MEMORY, *note_in_memory(name, network)),
+            notes=(FROM_MEMORY,),
             device=str(network.get_input_embeddings().weight.device),
             dtype=dtype,
             revision="",
@@ -136,6 +136,7 @@ def _check_causal(name: str, network: Any) -> None:
         raise ModelError(
             f"{name}: some of its weights are on the meta device, which holds none; load it whole"
         )
+    check_plain_weights(name, network)
     check_family(name, network.config.to_dict())
     if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
         raise ModelError(

@@ -22,7 +22,7 @@ from headscope.models.integrity import check_fit, check_size
 from headscope.models.layout.dimensions import attention_kind
 from headscope.models.model_kinds import network_class
 from headscope.models.packages import missing_package
-from headscope.models.quantised import dequantised, quantised, where_quantised
+from headscope.models.quantised import quantisation_method, where_quantised
 
 
 def load_weights(
@@ -41,16 +41,19 @@ def load_weights(
     """
     shapes = checkpoint.shapes  # damaged headers are named before transformers reads them
     config = read_config(name, checkpoint.path)
-    quantisation = None if checkpoint.is_gguf else quantised(name, config)
+    method = None if checkpoint.is_gguf else quantisation_method(name, config)
     placement = {} if device_map is None else {"device_map": device_map}
-    if quantisation is not None:
+    if method is not None:
         placement = where_quantised(device_map)
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
     notes = _check(name, checkpoint, shapes, network, info)
-    if quantisation is not None:
-        with _one_sentence(name, f"its weights ({quantisation}) cannot be read"), quiet_logging():
-            network, weight_notes = dequantised(network, quantisation, dtype)
-        notes = (*notes, *weight_notes)
+    if method is not None:
+        with _one_sentence(name, f"its weights ({method}) cannot be read"), quiet_logging():
+            if getattr(network, "hf_quantizer", None) is not None:
+                network = network.dequantize(dtype=dtype)
+            network = network.to(dtype)
+        numbers = str(dtype).removeprefix("torch.")
+        notes += (f"its weights are quantised ({method}) and are read as {numbers} numbers",)
         if device_map is None:
             network.hf_device_map = {}  # on one device, and not spread
     return network.eval(), notes

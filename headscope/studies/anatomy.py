@@ -22,7 +22,7 @@ from headscope.models.layout.dimensions import bytes_per_key, read_dimensions, t
 from headscope.models.layout.model_layout import BUFFER, Split
 from headscope.models.layout.table import LAYOUTS, find_layout
 from headscope.models.locate import locate
-from headscope.models.quantised import quantised
+from headscope.models.quantised import quantisation_method
 from headscope.models.weights import empty_network, examine, read_config
 from headscope.views.study import StudyResult
 
@@ -151,8 +151,8 @@ def read_source(name: str, revision: str | None = None) -> Source:
         config = read_config(name, path)
         if not files:
             return Source(config, _empty_shapes(name, config), f"no weights here: {EMPTY}")
-        if (quantisation := quantised(name, config)) is not None:
-            counted_from = f"weights are quantised ({quantisation}) and packed: {EMPTY}"
+        if (method := quantisation_method(name, config)) is not None:
+            counted_from = f"weights are quantised ({method}) and packed: {EMPTY}"
             return Source(config, _empty_shapes(name, config), counted_from)
     checkpoint = Checkpoint(path, files)
     config, notes = examine(name, checkpoint)

@@ -24,8 +24,7 @@ from headscope.measure.readable import readable
 from headscope.measure.study_windows import MAX_LENGTH, MAX_TOKENS, rise, text_windows, token_count
 from headscope.models.engines.override import AttentionCall
 from headscope.models.intervention import Intervention, Pattern, PatternReplaced
-from headscope.models.layout.modules import attention_by_layer
-from headscope.models.layout.projections import output_projection
+from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import Model
 from headscope.models.loss import loss, network_of
 from headscope.models.model_kinds import refuse_encoder
@@ -205,7 +204,7 @@ class Unmixed(Intervention):
             ModelError: while it runs, if z is not as wide as the residual stream.
         """
         engine: Any = model.engine
-        attention = attention_by_layer(engine.network)
+        outputs = outputs_by_layer(engine.network)
 
         def hand_on(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             z = inputs[0]
@@ -218,8 +217,7 @@ class Unmixed(Intervention):
 
         with ExitStack() as hooks:
             for layer in sorted(self.changed):
-                module = output_projection(attention[layer])
-                hooks.callback(module.register_forward_hook(hand_on).remove)
+                hooks.callback(outputs[layer].register_forward_hook(hand_on).remove)
             yield
 
 

@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig
 
 import headscope as hs
 from headscope.cli import main
 from headscope.errors import ModelError
-from headscope.models import quantised
 from headscope.models.load import load_model
-from headscope.models.quantised import Quantised
 from tests.helpers.models import edit_config, save_model
 
 WEIGHTS = "model.safetensors"
@@ -80,7 +77,7 @@ def test_a_run_says_how_its_weights_are_quantised_and_has_a_twin(rounded, tmp_pa
         hs.classify(str(folder), "gold", out=tmp_path / folder.name, **how) for folder in rounded
     )
     notes = json.loads((tmp_path / "packed" / "run.json").read_text())["notes"]
-    assert [note for note in notes if "fp8, 8 bits, e4m3" in note]
+    assert [note for note in notes if "quantised (fp8)" in note]
     assert not [note for note in notes if "spread" in note]
     assert not [note for note in plain.info["notes"] if "quantised" in note]
     assert packed.evidence["mass"].equals(plain.evidence["mass"])
@@ -103,19 +100,6 @@ def test_a_quantisation_without_a_method_is_refused(llama, tmp_path):
         load_model(str(folder))
 
 
-def test_what_no_library_unpacks_is_read_as_it_is_and_said():
-    class Packed(torch.nn.Module):
-        hf_quantizer = object()
-
-        def dequantize(self, dtype):
-            raise NotImplementedError
-
-    network = Packed()
-    found, (note,) = quantised.dequantised(network, Quantised("gptq", 4), torch.float32)
-    assert found is network
-    assert all(part in note for part in ("gptq, 4 bits", "as they are"))
-
-
 def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, capsys, command):
     folder = Path(shutil.copytree(llama, tmp_path / "model"))
     edit_config(folder, quantization_config=BITSANDBYTES)
@@ -124,7 +108,3 @@ def test_anatomy_counts_a_quantised_model_without_its_library(llama, tmp_path, c
     assert command("study", "anatomy", folder) == 0
     said = capsys.readouterr().out
     assert f" {counted}" in said
-
-
-def test_a_plain_configuration_is_not_quantised():
-    assert quantised.quantised("m", LlamaConfig()) is None

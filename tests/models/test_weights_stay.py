@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.ao.nn.quantized.dynamic import Linear as DynamicLinear
+from torch.ao.quantization import quantize_dynamic
 from torch.nn.utils.parametrizations import weight_norm
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -64,6 +67,34 @@ def halved(model: Any) -> None:
     model.to(torch.bfloat16)
 
 
+class Int8Linear(torch.nn.Module):
+    """Weights in eight bits with a scale for each row, made plain while the module runs."""
+
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        scale = linear.weight.detach().abs().amax(1, keepdim=True) / 127
+        weight = (linear.weight.detach() / scale).round().to(torch.int8)
+        self.weight = torch.nn.Parameter(weight, requires_grad=False)
+        self.scale = torch.nn.Parameter(scale, requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ (self.weight * self.scale).T
+
+
+def int8(model: Any) -> None:
+    for layer in LAYERS:
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            setattr(
+                attention(model, layer), name, Int8Linear(getattr(attention(model, layer), name))
+            )
+    model.config.quantization_config = {"quant_method": "int8", "bits": 8}
+
+
+def packed(model: Any) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        quantize_dynamic(model, {torch.nn.Linear}, inplace=True)
+
+
 FORMS: dict[str, Callable[[Any], None]] = {
     "plain": lambda model: None,
     "tied": tied,
@@ -72,9 +103,13 @@ FORMS: dict[str, Callable[[Any], None]] = {
     "shared attention": shared_attention,
     "parametrised": parametrised,
     "bfloat16": halved,
+    "int8": int8,
+    "packed": packed,
 }
 REFUSED = {
     "shared attention": "3 attention patterns come from 2 attention modules",
+    "int8": "its weights are quantised; pass the model before",
+    "packed": "its weights are quantised; pass the model before",
     "parametrised": "weight_norm.*--no-twin.*remove_parametrizations",
 }
 STUDIES: dict[str, Callable[[Any, Any], object]] = {
@@ -122,7 +157,12 @@ def state(model: Any) -> dict[str, Any]:
         *model.named_buffers(remove_duplicate=False),
     ]
     first: dict[int, str] = {}
-    return {
+    packed_weights = {
+        name: module.weight().int_repr().numpy().tobytes()
+        for name, module in model.named_modules()
+        if isinstance(module, DynamicLinear)
+    }
+    return packed_weights | {
         name: (
             tensor.dtype,
             first.setdefault(tensor.data_ptr(), name),
@@ -155,6 +195,16 @@ def test_a_study_leaves_tied_weights_as_they_were(study, words, text):
     tied(model)
     before = state(model)
     STUDIES[study]((model, words), text)
+    assert state(model) == before
+
+
+@pytest.mark.parametrize("study", ["ablate", "prune"])
+def test_heads_of_layers_that_share_an_output_projection_are_not_changed(study, words, text):
+    model = llama(words)
+    shared_layers(model)
+    before = state(model)
+    with pytest.raises(ModelError, match="layers 0 and 2 share one output projection"):
+        STUDIES[study]((model, words), text)
     assert state(model) == before
 
 

@@ -84,10 +84,19 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
     """The modules of W_O by the numbers of their layers in the model.
 
     Raises:
-        ModelError: see `output_projection`.
+        ModelError: two layers share one of them; or see `output_projection`.
     """
-    holders = projections_by_layer(network)
-    return {layer: output_projection(holder) for layer, holder in holders.items()}
+    outputs: dict[int, nn.Module] = {}
+    for layer, holder in projections_by_layer(network).items():
+        output = output_projection(holder)
+        shared = [other for other, module in outputs.items() if module is output]
+        if shared:
+            raise ModelError(
+                f"layers {shared[0]} and {layer} share one output projection (W_O); heads are "
+                "changed only in models whose layers have one each"
+            )
+        outputs[layer] = output
+    return outputs
 
 
 def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
