@@ -49,10 +49,12 @@ atlas: install
 
 # the tests that need the real model say so and skip when it cannot be had; one of them makes the
 # documentation
-# long files first, as tests/order.py has them, so that all processes end together
+# long files first, so that all processes end together
+LONG := $(addprefix tests/,test_notebooks.py models/test_real_model.py docs studies/test_progress.py runs/test_atlas.py \
+	relations/test_scores.py runs/test_resume.py oracles)
 # slow ones, which take longest beside what they guard, with SLOW=yes
 SLOW :=
-TESTS := $(PYTHON) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+TESTS := $(PYTHON) -m pytest $(wildcard $(LONG)) tests --numprocesses auto --maxprocesses 4 --dist loadfile \
 	--no-loadscope-reorder -p tests.checked $(if $(SLOW),,-m 'not slow')
 # from Python 3.12 on they say which lines they run: there the interpreter itself reports lines, at
 # little cost. Before it they would take about half as long again, and only make coverage asks

@@ -20,8 +20,8 @@ from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.places import SMOLLM2
 from tests.helpers.texts import SENTENCES
-from tests.order import pytest_collection_modifyitems as pytest_collection_modifyitems
-from tests.skips import pytest_configure as pytest_configure
+from tests.skips import pytest_make_collect_report as pytest_make_collect_report
+from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport
 
 # what the tests import is no garbage: Python looks through it less often
 gc.set_threshold(10_000)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -30,14 +28,3 @@ def no_hang(seconds: int = SECONDS) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def in_little_memory(code: str, *arguments: object) -> str:
-    """What a program of its own prints when it has a gigabyte and half a minute."""
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({MEGABYTES * 10**6},) * 2)"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{limit}\n{code}", *map(str, arguments)],
-        capture_output=True, text=True, timeout=3 * SECONDS, check=False, env={"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -115,5 +115,4 @@ def test_this_run_checks_the_package():
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         pytest.skip("pytest ran without -p tests.checked")
     with pytest.raises(BeartypeCallHintViolation):
-        for _ in range(EVERY):
-            head_name("one", 2)
+        [head_name("one", 2) for _ in range(EVERY)]

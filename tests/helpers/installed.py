@@ -13,14 +13,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def call(*command: object, cwd: Path) -> str:
+def call(*command: object, cwd: Path, code: int = 0) -> str:
+    """What a command prints that ends with this code; what it says on stderr if that is not 0."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV_"))}
     done = subprocess.run(
         [*map(str, command)], cwd=cwd, env=environment | {"HF_HUB_OFFLINE": "1", "COLUMNS": "100"},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="session")
