@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from PIL import Image
 
-from tests.keyboard import Keyboard, opened_at
+from tests.browser import Page, opened_at
 
 DOCS = Path(__file__).parent
 ATLASES = ("smollm2", "minilm", "mini")
@@ -67,7 +67,7 @@ def report_type(out: Path) -> None:
 @picture
 def report_print(out: Path) -> None:
     with _report("smollm2", OBJECT_HEAD, width=A4[0]) as page:
-        page.medium("print")
+        page.scheme("light", "print")
         page.read("document.body.style.padding = '32px'")
         shot(page, out, height=A4[1])
 
@@ -85,8 +85,7 @@ def gallery(out: Path) -> None:
         headscope(
             "export", "gallery", *(f"atlas:{name}" for name in ATLASES), "--out", site, "--light"
         )
-        with _page(site / "index.html") as page:
-            shot(page, out, height=840)
+        shot(_page(site / "index.html"), out, height=840)
 
 
 @picture
@@ -96,12 +95,9 @@ def live(out: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = server.stdout.readline().split(" ")[0].strip()
-        with (
-            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-            _opened(f"{address}#?{state}", folder) as page,
-        ):
-            page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
-            shot(page, out, height=1420)
+        page = opened_at(f"{address}#?{state}")
+        page.wait_for("document.querySelector('#change strong + strong') !== null", 300)
+        shot(page, out, height=1420)
         server.terminate()
 
 
@@ -115,7 +111,7 @@ def headscope(*words: str | Path) -> None:
     subprocess.run([sys.executable, "-m", "headscope", *map(str, words)], check=True)
 
 
-def shot(page: Keyboard, out: Path, *, height: int, element: str | None = None) -> None:
+def shot(page: Page, out: Path, *, height: int, element: str | None = None) -> None:
     """Write a page's top, or one element of it, as a small file."""
     taken = Image.open(io.BytesIO(page.picture(height=height, element=element)))
     taken.convert("RGB").save(out, optimize=True)
@@ -124,33 +120,19 @@ def shot(page: Keyboard, out: Path, *, height: int, element: str | None = None) 
 @contextmanager
 def _report(
     atlas: str, at: str = "", *, width: int = 1280, scheme: str = "light"
-) -> Iterator[Keyboard]:
+) -> Iterator[Page]:
     """The report of an atlas, open at one of its pages."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder, "report.html")
         headscope("report", f"atlas:{atlas}", "--out", file, "--light")
-        with _page(file, at, width=width, scheme=scheme) as page:
-            yield page
+        yield _page(file, at, width=width, scheme=scheme)
 
 
-@contextmanager
-def _page(
-    file: Path, at: str = "", *, width: int = 1280, scheme: str = "light"
-) -> Iterator[Keyboard]:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
-        with _opened(address, folder, width=width, scheme=scheme) as page:
-            page.read("new Promise((go) => setTimeout(go, 1500))")
-            yield page
-
-
-@contextmanager
-def _opened(
-    address: str, folder: str, *, width: int = 1280, scheme: str = "light"
-) -> Iterator[Keyboard]:
-    with opened_at(address, Path(folder), width=width, scheme=scheme) as page:
-        page.scheme(scheme)
-        yield page
+def _page(file: Path, at: str = "", *, width: int = 1280, scheme: str = "light") -> Page:
+    address = f"{file.resolve().as_uri()}{'#' if at else ''}{at}"
+    page = opened_at(address, width=width, scheme=scheme)
+    page.read("new Promise((go) => setTimeout(go, 1500))")
+    return page
 
 
 def main() -> None:

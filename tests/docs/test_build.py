@@ -18,9 +18,9 @@ from headscope import relations
 from headscope.attention_kind import BIDIRECTIONAL
 from headscope.cli.app import WORDS
 from headscope.relations import relations_of
+from tests.browser import opened_at
 from tests.helpers.cut import cut_on
 from tests.helpers.studies import COMMANDS
-from tests.keyboard import opened_at
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -88,13 +88,13 @@ def test_nothing_is_cut_on_any_page(built, tmp_path):
     ]
     assert len(pages) > 30
     faults = {}
-    with opened_at(pages[0].as_uri(), tmp_path) as keys:
-        for page in pages:
-            keys.go_to(page.as_uri())
-            for width in (1280, 390):
-                keys.resize(width)
-                found = cut_on(keys, tables_fit=width > 700)
-                faults |= {f"{page.name} at {width}": faults for faults in found.values()}
+    keys = opened_at(pages[0].as_uri())
+    for page in pages:
+        keys.go_to(page.as_uri())
+        for width in (1280, 390):
+            keys.resize(width)
+            found = cut_on(keys, tables_fit=width > 700)
+            faults |= {f"{page.name} at {width}": faults for faults in found.values()}
     assert faults == {}
 
 

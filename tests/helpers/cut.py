@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from tests.keyboard import Keyboard
+from tests.browser import Page
 
 CUT = """
   const cut = (() => {
@@ -64,7 +64,7 @@ CUT = """
 
 
 def cut_on(
-    keys: Keyboard, places: Iterable[str] = ("",), *, tables_fit: bool = True
+    keys: Page, places: Iterable[str] = ("",), *, tables_fit: bool = True
 ) -> dict[str, list[str]]:
     """What is not shown whole at each of a page's addresses, all that folds opened; empty if nothing.
 

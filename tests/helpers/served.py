@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
+from tests.browser import Visit, opened_at
+
+READY = """
+  const type = async (text) => { $("#text").value = text; $("#go").click(); await settled(() => $("#status").textContent.includes("read in") || $("#status").classList.contains("wrong")); };
+  await settled(() => $$("canvas.thumb").length === 8);
+"""
+
 
 @dataclass
 class Served:
@@ -34,3 +41,7 @@ class Served:
 
     def post(self, path: str, content: Any = None, **headers: str) -> tuple[int, Any]:
         return self.send("POST", path, {} if content is None else content, **headers)
+
+    def drive(self, script: str, *, at: str = "", **how: Any) -> Visit:
+        """Open the page in a browser, and run a script there."""
+        return opened_at(f"{self.address}/#{at}", **how).run(READY + script)

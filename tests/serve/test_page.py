@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from headscope.serve.server import serve_app
-from tests.browser import WATCH, axe_script
+from tests.browser import axe_faults, opened_at
 from tests.helpers.cut import cut_on
 from tests.helpers.served import Served
-from tests.helpers.served_page import Watched, drive
-from tests.keyboard import opened_at
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
 
 
 @pytest.fixture(scope="module")
 def page(live, start) -> Served:
-    return start(Watched(serve_app(live)))
+    return start(serve_app(live))
 
 
 @pytest.fixture(scope="module")
 def with_run(live_with_run, start) -> Served:
-    return start(Watched(serve_app(live_with_run)))
+    return start(serve_app(live_with_run))
 
 
 READ = """
@@ -43,22 +40,22 @@ READ = """
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_cut(with_run, tmp_path, width):
+def test_nothing_is_cut(with_run, width):
     long = "Although the engineers who built it had never seen such a bridge, they trusted it. " * 3
-    with opened_at(with_run.address, tmp_path, width=width) as keys:
-        keys.read(f"document.querySelector('#text').value = {json.dumps(long)}")
-        keys.read("document.querySelector('#go').click()")
-        keys.wait_for("document.querySelector('#status').textContent.includes('read in')")
-        keys.read("document.querySelector('[data-head=\"L1H2\"]').click()")
-        keys.wait_for("Boolean(document.querySelector('#silence-head'))")
-        keys.read("document.querySelector('#silence-head').click()")
-        keys.wait_for("(document.querySelector('#change')?.textContent || '').includes('→')")
-        assert cut_on(keys, [keys.read("location.hash.slice(1)")]) == {}
+    keys = opened_at(with_run.address, width=width)
+    keys.read(f"document.querySelector('#text').value = {json.dumps(long)}")
+    keys.read("document.querySelector('#go').click()")
+    keys.wait_for("document.querySelector('#status').textContent.includes('read in')")
+    keys.read("document.querySelector('[data-head=\"L1H2\"]').click()")
+    keys.wait_for("Boolean(document.querySelector('#silence-head'))")
+    keys.read("document.querySelector('#silence-head').click()")
+    keys.wait_for("(document.querySelector('#change')?.textContent || '').includes('→')")
+    assert cut_on(keys, [keys.read("location.hash.slice(1)")]) == {}
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_sentence_a_head_and_its_silence(page, tmp_path, width):
-    seen = drive(page, f"read{width}", READ % json.dumps(TEXT), tmp_path, width=width)
+def test_a_sentence_a_head_and_its_silence(page, width):
+    seen = page.drive(READ % json.dumps(TEXT), width=width)
     assert seen.errors == []
     assert all(name.startswith(page.address) for name in seen.requests)
     found = seen.found
@@ -73,11 +70,11 @@ def test_a_sentence_a_head_and_its_silence(page, tmp_path, width):
     assert found["tables"] == [5, 5]
     assert found["wide"]
     # the address holds all of it: another browser shows the same
-    again = drive(
-        page, f"again{width}", """
+    again = page.drive(
+        """
         await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
         return { text: $("#text").value, head: $("#head h2").textContent, last: $("#head .said").textContent, change: $("#change").textContent };
-        """, tmp_path, at=found["hash"].removeprefix("#"), width=width,
+        """, at=found["hash"].removeprefix("#"), width=width,
     )  # fmt: skip
     assert again.errors == []
     assert again.found["text"] == TEXT
@@ -85,29 +82,16 @@ def test_a_sentence_a_head_and_its_silence(page, tmp_path, width):
     assert (again.found["last"], again.found["change"]) == (found["last"], found["change"])
 
 
-def test_two_pages_at_once_show_each_its_own(page, tmp_path):
-    texts = ["she told them that", "in the house the keys were old"]
-    with ThreadPoolExecutor(2) as pool:
-        jobs = [
-            pool.submit(drive, page, f"tab{i}", READ % json.dumps(text), tmp_path)
-            for i, text in enumerate(texts)
-        ]
-        seen = [job.result() for job in jobs]
-    for text, each in zip(texts, seen, strict=True):
-        assert each.errors == []
-        assert "".join(each.found["words"][1:]) == text
-
-
-def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run, tmp_path):
-    seen = drive(
-        with_run, "find", """
+def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run):
+    seen = with_run.drive(
+        """
         const find = (text) => { $("#find").value = text; $("#find").dispatchEvent(new Event("input")); return { said: $("#found").textContent, faded: $$(".cell.faded").length }; };
         const before = find("previous token"), copies = find("induction"), nothing = find("zebra");
         find("");
         $('input[value="induction"]').click();
         await settled(() => $("#change").textContent.includes("→"));
         return { before, copies, nothing, none: $$(".cell.faded").length, change: $("#change").textContent, chips: $$(".cell .letter").map((l) => l.textContent).join(""), hash: location.hash };
-        """, tmp_path,
+        """
     )  # fmt: skip
     assert seen.errors == []
     found = seen.found
@@ -121,16 +105,16 @@ def test_heads_are_found_by_what_they_do_and_silenced_by_type(with_run, tmp_path
     assert "silence=induction" in found["hash"]
 
 
-def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page, tmp_path):
-    seen = drive(
-        page, "wrong", """
+def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page):
+    seen = page.drive(
+        """
         const said = [];
         for (const text of ["", "x".repeat(400), "the keys"]) { await type(text); said.push([$("#status").textContent, $("#status").classList.contains("wrong")]); $("#status").textContent = ""; $("#status").classList.remove("wrong"); }
         window.fetch = () => Promise.reject(new TypeError("gone"));
         await type("the house");
         said.push([$("#status").textContent, $("#status").classList.contains("wrong")]);
         return said;
-        """, tmp_path,
+        """
     )  # fmt: skip
     assert seen.errors == []
     empty, long, right, gone = seen.found
@@ -150,24 +134,17 @@ def test_what_is_wrong_is_said_on_the_page_and_it_goes_on(page, tmp_path):
         ("head=L1H2&silence=L1H2", "dark"),
     ],
 )
-def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, tmp_path, at, scheme):
-    name = f"axe{len(at)}{scheme}"
-    script = """
-        await settled(() => $("#change")?.textContent.includes("→") && $("#head h2"));
-        const result = await axe.run(document);
-        return { faults: result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`), silent: $$(".silent").map((c) => c.dataset.head) };
-        """
-    with_run.app.scripts["/watch.js"] = WATCH + axe_script()
-    try:
-        seen = drive(with_run, name, script, tmp_path, at=at, scheme=scheme)
-    finally:
-        with_run.app.scripts["/watch.js"] = WATCH
-    assert seen.errors == []
-    assert seen.found == {"faults": [], "silent": ["L1H2" if "L1H2" in at else "L0H1"]}
+def test_axe_finds_no_fault_and_a_silenced_head_is_crossed_out(with_run, at, scheme):
+    keys = opened_at(f"{with_run.address}/#{at}", scheme=scheme)
+    keys.wait_for("Boolean(document.querySelector('#change')?.textContent.includes('→'))")
+    keys.wait_for("Boolean(document.querySelector('#head h2'))")
+    assert axe_faults(keys) == {}
+    silent = keys.read("[...document.querySelectorAll('.silent')].map((c) => c.dataset.head)")
+    assert silent == ["L1H2" if "L1H2" in at else "L0H1"]
 
 
-def test_a_model_without_a_run_says_how_to_get_tags(page, tmp_path):
-    seen = drive(page, "bare", 'return $("main .lead").textContent;', tmp_path)
+def test_a_model_without_a_run_says_how_to_get_tags(page):
+    seen = page.drive('return $("main .lead").textContent;')
     assert "headscope classify" in seen.found
 
 
@@ -185,8 +162,8 @@ SAVE = """
 """
 
 
-def test_pictures_of_the_live_page_are_saved_under_its_policy(page, tmp_path):
-    seen = drive(page, "save", SAVE, tmp_path)
+def test_pictures_of_the_live_page_are_saved_under_its_policy(page):
+    seen = page.drive(SAVE)
     assert seen.errors == []
     svgs = seen.found["svgs"]
     assert len(svgs) == 2

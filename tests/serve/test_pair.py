@@ -15,10 +15,8 @@ from headscope.models.load import load_model
 from headscope.serve.live import Live
 from headscope.serve.live_page import model_titles
 from headscope.serve.server import serve_app
-from tests.browser import WATCH, axe_script
+from tests.browser import axe_faults, opened_at
 from tests.helpers.encoders import save_hand_built
-from tests.helpers.served_page import Watched, drive
-from tests.keyboard import opened_at
 
 TEXT = "the old keys were in the house and she told them"
 CHANGED = "L1H0"
@@ -39,7 +37,7 @@ def folders(gpt2_folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def pair(folders, start):
     one, two = (Live(load_model(str(folder))) for folder in folders)
-    return start(Watched(serve_app(one, two)))
+    return start(serve_app(one, two))
 
 
 def own(folder, text=TEXT):
@@ -64,9 +62,9 @@ CELLS = """
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, tmp_path, width):
+def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, width):
     script = CELLS % (json.dumps(TEXT), CHANGED)
-    seen = drive(pair, f"cells{width}", script, tmp_path, width=width)
+    seen = pair.drive(script, width=width)
     assert seen.errors == []
     assert all(name.startswith(pair.address) for name in seen.requests)
     (one, loss), (two, other_loss) = (own(folder) for folder in folders)
@@ -92,65 +90,56 @@ def test_both_halves_of_a_cell_are_the_models_own_numbers(pair, folders, tmp_pat
     assert seen.found["wide"]
 
 
-def test_both_patterns_are_read_with_the_keyboard_alone(pair, folders, tmp_path):
-    with opened_at(f"{pair.address}/?keys", tmp_path) as keys:
-        keys.wait_for("document.querySelectorAll('canvas.thumb').length === 8")
-        keys.tab_to("#text")
-        keys.write("Behold. ")
-        keys.press("Enter")
-        text = keys.read("document.getElementById('text').value")
-        assert "Behold. " in text
-        length = own(folders[0], text)[0].shape[-1]
-        keys.wait_for(f"document.getElementById('status').textContent.startsWith('{length} tok')")
-        keys.tab_to('[data-head="L0H0"]')
-        keys.press("ArrowDown")
-        keys.press("Enter")
-        keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
-        keys.tab_to("canvas.whole-pattern")
-        assert keys.read("document.activeElement.getAttribute('aria-label')").startswith(CHANGED)
-        keys.press("ArrowUp", 2)
-        row = length - 3
-        said = keys.read("[...document.querySelectorAll('#head .said')].map((p) => p.textContent)")
-        for folder, each in zip(folders, said, strict=True):
-            shares = own(folder, text)[0][1, 0, row]
-            assert f"(token {row})" in each
-            assert f"{shares.max():.2f}" in each
-            assert each.endswith("pinned")
-        assert said[0] != said[1]
-        assert f"pin={row}" in keys.read("location.hash")
-        labels = "[...document.querySelectorAll('#head canvas')].map((c) => c.ariaLabel)"
-        assert len(set(keys.read(labels))) == 2
-        assert keys.read("performance.getEntriesByType('resource').every((e) => "
-                         f"e.name.startsWith('{pair.address}'))")  # fmt: skip
+def test_both_patterns_are_read_with_the_keyboard_alone(pair, folders):
+    keys = opened_at(pair.address)
+    keys.wait_for("document.querySelectorAll('canvas.thumb').length === 8")
+    keys.tab_to("#text")
+    keys.write("Behold. ")
+    keys.press("Enter")
+    text = keys.read("document.getElementById('text').value")
+    assert "Behold. " in text
+    length = own(folders[0], text)[0].shape[-1]
+    keys.wait_for(f"document.getElementById('status').textContent.startsWith('{length} tok')")
+    keys.tab_to('[data-head="L0H0"]')
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
+    keys.tab_to("canvas.whole-pattern")
+    assert keys.read("document.activeElement.getAttribute('aria-label')").startswith(CHANGED)
+    keys.press("ArrowUp", 2)
+    row = length - 3
+    said = keys.read("[...document.querySelectorAll('#head .said')].map((p) => p.textContent)")
+    for folder, each in zip(folders, said, strict=True):
+        shares = own(folder, text)[0][1, 0, row]
+        assert f"(token {row})" in each
+        assert f"{shares.max():.2f}" in each
+        assert each.endswith("pinned")
+    assert said[0] != said[1]
+    assert f"pin={row}" in keys.read("location.hash")
+    labels = "[...document.querySelectorAll('#head canvas')].map((c) => c.ariaLabel)"
+    assert len(set(keys.read(labels))) == 2
+    assert keys.read("performance.getEntriesByType('resource').every((e) => "
+                     f"e.name.startsWith('{pair.address}'))")  # fmt: skip
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
-def test_axe_finds_no_fault_in_a_pair(pair, tmp_path, width, scheme):
-    script = """
-      await settled(() => $$("#head canvas").length === 2);
-      const result = await axe.run(document);
-      return result.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`);
-      """
-    pair.app.scripts["/watch.js"] = WATCH + axe_script()
-    name = f"axe{width}{scheme}"
-    try:
-        seen = drive(pair, name, script, tmp_path, at="head=L1H0", width=width, scheme=scheme)
-    finally:
-        pair.app.scripts["/watch.js"] = WATCH
-    assert (seen.errors, seen.found) == ([], [])
+def test_axe_finds_no_fault_in_a_pair(pair, width, scheme):
+    keys = opened_at(f"{pair.address}/#head=L1H0", width=width, scheme=scheme)
+    keys.wait_for("document.querySelectorAll('#head canvas').length === 2")
+    assert axe_faults(keys) == {}
 
 
 def test_models_that_look_both_ways_are_not_split_and_the_page_says_so(start, tmp_path):
     folder = save_hand_built(tmp_path / "bert")
     one, two = (Live(load_model(str(folder))) for _ in range(2))
-    served = start(Watched(serve_app(one, two)))
+    served = start(serve_app(one, two))
     script = """
       await settled(() => $("#apart"));
       $('[data-head="L0H1"]').click();
       await settled(() => $$("#head canvas").length === 2);
       return { said: $(".atlas-grid").textContent, over: $$(".sink.over").length };
       """
-    seen = drive(served, "both", script, tmp_path)
+    seen = served.drive(script)
     assert seen.errors == []
     assert "fills both triangles. Choose a head to see bert (second) too" in seen.found["said"]
     assert "above it" not in seen.found["said"]

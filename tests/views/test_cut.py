@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 import headscope as hs
 from headscope.views.report import report_html
+from tests.browser import opened
 from tests.helpers.cut import cut_on
-from tests.keyboard import Keyboard, opened_at
 
 WIDTHS = [1280, 390]
 
@@ -26,21 +26,10 @@ def wide() -> hs.Run:
     return hs.load("atlas:mini")
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory) -> Iterator[Keyboard]:
-    with opened_at("about:blank", tmp_path_factory.mktemp("browser")) as keys:
-        yield keys
-
-
 @pytest.fixture
-def cut(keys, tmp_path):
+def cut(tmp_path):
     def cut(page: str, width: int, places: Sequence[str] = ("",)) -> dict[str, list[str]]:
-        file = tmp_path / "page.html"
-        # the browser's debugger asks a page that runs no script of its own
-        page = page.replace("default-src 'none'", "script-src 'unsafe-inline'")
-        file.write_text(page, encoding="utf-8")
-        keys.resize(width)
-        keys.go_to(file.as_uri())
+        keys = opened(page, tmp_path, width=width)
         assert keys.read("innerWidth") == width
         return cut_on(keys, places)
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import headscope as hs
 from headscope.cli import app
 from headscope.errors import HeadscopeError, RunError
-from tests.browser import axe_faults, visit
+from tests.browser import axe_faults, opened, visit
 
 EVIL = "<b>six</b>\u202e heads"
 
@@ -107,7 +107,7 @@ def test_cards_can_be_searched_and_sorted_and_the_address_says_how(page, tmp_pat
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_with_the_gallery(page, tmp_path, scheme):
-    assert axe_faults(page, ["", "?find=tiny&sort=heads"], tmp_path, scheme=scheme) == {}
+    assert axe_faults(opened(page, tmp_path, scheme=scheme), ["", "?find=tiny&sort=heads"]) == {}
 
 
 def test_every_link_leads_to_a_page_and_each_report_leads_back(site, page, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headscope.views.report import report_html
-from tests.keyboard import opened
+from tests.browser import opened
 
 PLACES = ("", "#L0H0", "#L1H2", "#type=positional", "#type=induction", "#about")
 DARK = ".0902 .0902 .1059"
@@ -62,16 +62,14 @@ def paper(pdf: bytes) -> Paper:
 def test_paper_is_white_whole_and_has_the_patterns_whatever_the_screen_shows(run, tmp_path, place):
     means = np.tril(np.random.default_rng(0).random((2, 3, 24, 24)))
     page = report_html(replace(run, means=means / means.sum(-1, keepdims=True)))
-    with opened(page, tmp_path) as keys:
-        keys.read(f"location.hash = '{place}'")
-        papers = {}
-        for scheme in ("light", "dark"):
-            keys.scheme(scheme)
-            assert keys.read("matchMedia('(prefers-color-scheme: dark)').matches") == (
-                scheme == "dark"
-            )
-            papers[scheme] = paper(keys.pdf())
-        canvases = keys.read("document.querySelectorAll('main canvas').length")
+    keys = opened(page, tmp_path)
+    keys.read(f"location.hash = '{place}'")
+    papers = {}
+    for scheme in ("light", "dark"):
+        keys.scheme(scheme)
+        assert keys.read("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+        papers[scheme] = paper(keys.pdf())
+    canvases = keys.read("document.querySelectorAll('main canvas').length")
     light, dark = papers["light"], papers["dark"]
     for each in (light, dark):
         assert "1 1 1" in each.fills
@@ -86,25 +84,25 @@ def test_paper_is_white_whole_and_has_the_patterns_whatever_the_screen_shows(run
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_scrolls_sideways_on_a_telephone_fades_where_there_is_more(page, tmp_path, place):
-    with opened(page, tmp_path, width=390) as keys:
-        keys.read(f"location.hash = '{place}'")
-        assert keys.read("document.documentElement.scrollWidth <= innerWidth")
-        for box in keys.read(f"await {WIDER}"):
-            assert {"scroll", "strip-scroll"} & {*box["class"].split()}, box
-            assert "linear-gradient" in box["mask"]
-            assert (box["end"] > 0) == (box["after"] > 0), box
-            assert (box["start"] > 0) == (box["before"] > 0), box
+    keys = opened(page, tmp_path, width=390)
+    keys.read(f"location.hash = '{place}'")
+    assert keys.read("document.documentElement.scrollWidth <= innerWidth")
+    for box in keys.read(f"await {WIDER}"):
+        assert {"scroll", "strip-scroll"} & {*box["class"].split()}, box
+        assert "linear-gradient" in box["mask"]
+        assert (box["end"] > 0) == (box["after"] > 0), box
+        assert (box["start"] > 0) == (box["before"] > 0), box
 
 
 def test_the_hint_goes_where_the_end_is_reached_and_comes_at_the_beginning(page, tmp_path):
-    with opened(page, tmp_path, width=390) as keys:
-        keys.read("location.hash = '#L1H2'")
-        first = [box for box in keys.read(f"await {WIDER}") if box["after"] > 40]
-        assert [box["end"] for box in first] == [32] * len(first) != []
-        keys.read(
-            "document.querySelectorAll('.scroll, .strip-scroll').forEach((e) => { e.scrollLeft = 10000; })"
-        )
-        last = [box for box in keys.read(f"await {WIDER}") if box["before"] > 40]
-        # some began at a query in the middle
-        assert {(box["start"], box["end"]) for box in last} == {(32, 0)}
-        assert len(last) >= len(first)
+    keys = opened(page, tmp_path, width=390)
+    keys.read("location.hash = '#L1H2'")
+    first = [box for box in keys.read(f"await {WIDER}") if box["after"] > 40]
+    assert [box["end"] for box in first] == [32] * len(first) != []
+    keys.read(
+        "document.querySelectorAll('.scroll, .strip-scroll').forEach((e) => { e.scrollLeft = 10000; })"
+    )
+    last = [box for box in keys.read(f"await {WIDER}") if box["before"] > 40]
+    # some began at a query in the middle
+    assert {(box["start"], box["end"]) for box in last} == {(32, 0)}
+    assert len(last) >= len(first)

@@ -8,7 +8,7 @@ import pytest
 
 import headscope as hs
 from headscope.views.report import report_html
-from tests.browser import axe_faults, visit
+from tests.browser import axe_faults, opened, visit
 
 
 def test_the_page_asks_nobody_and_logs_no_error(page, tmp_path):
@@ -73,7 +73,7 @@ def test_nothing_sticks_out_of_the_window(explained, tmp_path, width, scheme):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_with_labels_or_contrast(explained, tmp_path, scheme):
     places = ["", "scatter", "about", "L1H2", "type=induction"]
-    assert axe_faults(explained, places, tmp_path, scheme=scheme) == {}
+    assert axe_faults(opened(explained, tmp_path, scheme=scheme), places) == {}
 
 
 def test_a_type_says_what_it_asks_and_what_its_numbers_mean(page, tmp_path):

@@ -40,7 +40,7 @@ REPORT = """
 def saved(request, tmp_path_factory):
     page = hs.load("atlas:mini").report(light=True)
     folder = tmp_path_factory.mktemp(f"saved-{request.param}")
-    seen = visit(page, TAKE + REPORT, folder, scheme=request.param, real_time=True)
+    seen = visit(page, TAKE + REPORT, folder, scheme=request.param)
     assert seen.errors == []
     assert seen.requests == []
     files = {
@@ -96,7 +96,7 @@ EVIL = """
 
 def test_tokens_of_any_kind_make_sound_files(page, tmp_path):
     """Quotes, tags and control characters of a text stay text in the file."""
-    seen = visit(page, TAKE + EVIL, tmp_path, real_time=True)
+    seen = visit(page, TAKE + EVIL, tmp_path)
     assert seen.errors == []
     assert len(seen.found["texts"]) == 5
     for text in seen.found["texts"]:
