@@ -15,8 +15,7 @@ from headscope.errors import ChoiceError
 from headscope.runs.listing import clearest_head, list_heads
 from headscope.statistics.untagged import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
-from headscope.views.figures import atlas_figure, layers_figure
-from headscope.views.html_page import atlas_html
+from headscope.views.figures import atlas_figure
 from headscope.views.report import report_html
 from headscope.views.summary import head_lines, summary
 from tests.browser import visit
@@ -84,22 +83,6 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
             "second-nominal",
             "head → its nsubj:pass, or second nearest nominal",
         ),
-        ("case:dep>head", "1-words-back", "case → its head, or the word before"),
-        ("det:head>dep", "3-words-back", "head → its det, or 3 words back"),
-        ("cc:head>dep", "offset-1", "head → its cc, or the token before"),
-        ("synonym", "first-NOUN-in-sentence", "synonym, or first noun of the sentence"),
-        (
-            "synonym",
-            "next-to-first-NOUN-in-sentence",
-            "synonym, or second noun of the sentence, where there are two",
-        ),
-        (
-            "synonym",
-            "second-NOUN-in-sentence",
-            "synonym, or second nearest noun of the sentence, where there are two",
-        ),
-        ("synonym", "first-name-or-noun", "synonym, or first name or noun of the text"),
-        ("synonym", "same-lemma", "synonym, or nearest form of the same word"),
         ("pronoun", "own", "pronoun, or its own simple rule, such as the nearest of its kind"),
     ],
 )
@@ -127,12 +110,6 @@ def test_the_atlas_shows_rest_faintly_and_a_question_in_a_frame(run):
     assert [round(patch.get_x() + patch.get_width() / 2) for patch in frames] == [2]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[-5:] == ["rests", "sink", "no tag", "not identifiable", "unclassified"]
-
-
-def test_the_bars_of_a_layer_hold_every_head_once(run):
-    axes = layers_figure(run).axes[0]
-    assert sum(patch.get_height() for patch in axes.patches) == 4
-    assert [patch.get_hatch() for patch in axes.patches].count("////") == 1
 
 
 def test_the_terminal_says_who_rests_and_who_cannot_be_told(run):
@@ -191,13 +168,6 @@ def test_why_begins_with_what_cannot_be_told(run):
     assert lines[0] == "L0H2: not identifiable"
     assert lines[2].startswith("Not identifiable: offset-2, or nearest verb: 7 contested queries, ")
     assert "ot identifiable" not in run.why("L0H3")
-
-
-def test_a_notebook_shows_the_question_too(run):
-    page = atlas_html(run)
-    assert "L0H2: not identifiable" in page
-    assert ">?</td>" in page
-    assert "? not identifiable 1" in page
 
 
 def test_the_report_shows_rest_faintly_and_what_cannot_be_told(run, tmp_path):
