@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -12,13 +11,13 @@ import pytest
 import typer.main
 import typer.testing
 
-from headscope.cli import main
 from headscope.corpus.shipped import data_folder
 from tests.helpers.installed import installed as installed
 from tests.helpers.installed import sdist as sdist
 from tests.helpers.installed import wheel as wheel
 from tests.helpers.models import LAYOUTS, save_model
 from tests.helpers.places import SMOLLM2
+from tests.helpers.shell import headscope
 from tests.helpers.texts import SENTENCES
 from tests.skips import pytest_make_collect_report as pytest_make_collect_report
 from tests.skips import pytest_runtest_makereport as pytest_runtest_makereport
@@ -100,15 +99,11 @@ def gpt2_folder(tokenizer, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
+def command():
     """The command line within this process: exit code, stdout, stderr."""
 
-    def run(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["headscope", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        told = capsys.readouterr()
-        return stopped.value.code, told.out, told.err
+    def run(*arguments: object) -> tuple[int, str, str]:
+        done = headscope(*arguments)
+        return done.returncode, done.stdout, done.stderr
 
     return run

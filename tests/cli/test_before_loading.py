@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
-from headscope import cli
 from tests.fuzz import commands
 from tests.fuzz.desk import Desk, make_desk
 from tests.helpers.disks import disk, fill
+from tests.helpers.shell import headscope
 from tests.helpers.studies import FUNCTIONS, line
 
 FIGURES = {"figure": ".png", "out": ".csv", "save": ""}
@@ -61,16 +57,8 @@ def no_loader(monkeypatch) -> None:
 
 def ended(desk: Desk, line: list[str]) -> tuple[object, str]:
     """The exit code of a command and what it said."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        chdir(desk.home),
-        patch.object(sys, "argv", ["headscope", *line]),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        cli.main()
-    return end.value.code, out.getvalue() + err.getvalue()
+    done = headscope(*line, cwd=desk.home)
+    return done.returncode, done.stdout + done.stderr
 
 
 def names(*options: str) -> Iterator[tuple[str, str]]:

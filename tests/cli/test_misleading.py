@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import headscope as hs
-from headscope import cli
 from headscope.arguments import KINDS, LARGEST, check, maybe, number, whole
 from headscope.errors import ArgumentError, HeadscopeError, WriteError
 from headscope.runs.write import place_of
 from tests.fuzz.commands import Parameter, parameters, sound
 from tests.fuzz.desk import make_desk
+from tests.helpers.shell import headscope
 from tests.helpers.studies import FUNCTIONS, line
 
 DIGITS = "9" * 23
@@ -30,16 +29,14 @@ def desk(tmp_path_factory):
 
 
 @pytest.fixture
-def run(desk, monkeypatch, capsys):
+def run(desk):
     """A command line on the desk; its exit code and what it said on stderr, on one line."""
 
-    def call(*words: str) -> tuple[object, str]:
-        monkeypatch.setattr(sys, "argv", ["headscope", *words])
-        capsys.readouterr()
-        with desk.guarded() as changed, pytest.raises(SystemExit) as stopped:
-            cli.main()
+    def call(*words: str) -> tuple[int, str]:
+        with desk.guarded() as changed:
+            done = headscope(*words)
         assert changed == []
-        return stopped.value.code, " ".join(capsys.readouterr().err.split())
+        return done.returncode, " ".join(done.stderr.split())
 
     return call
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import io
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, get_args, get_type_hints
-from unittest.mock import patch
 
 import typer
 
-from headscope import cli
 from tests.fuzz.desk import Desk, Fault, odd_message
+from tests.helpers.shell import headscope
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
 
@@ -144,25 +140,15 @@ def try_command(desk: Desk, line: list[str]) -> Fault | None:
         f"{word!r:.60}" if not word.isprintable() or " " in word or not word else word[:60]
         for word in line
     )
-    wrong, code = "", None
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    wrong = ""
     with desk.guarded() as changed:
         try:
-            with (
-                patch.object(sys, "argv", ["headscope", *line]),
-                redirect_stdout(out),
-                redirect_stderr(err),
-            ):
-                cli.main()
-        except SystemExit as end:
-            code = end.code
+            done = headscope(*line)
+            wrong = _odd_end(done.returncode, done.stderr)
         except Hang as hang:
             wrong = str(hang)
         except BaseException as error:
             wrong = f"{type(error).__name__}: {error!s:.200}"
-    told = _text(err)
-    if not wrong:
-        wrong = _odd_end(code, told)
     wrong = "; ".join([wrong, *changed][not wrong :])
     return Fault(name, wrong) if wrong else None
 
@@ -176,8 +162,3 @@ def _odd_end(code: object, told: str) -> str:
     if not said:
         return "" if "Usage:" in told else f"said nothing: {told!r:.300}"
     return odd_message(told[told.index(said[-1]) :])
-
-
-def _text(stream: io.TextIOWrapper) -> str:
-    stream.flush()
-    return stream.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pty
 import re
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +22,6 @@ from headscope.measure.progress_steps import RunSteps, Steps
 from headscope.models import load
 from headscope.models.locate import locate
 from headscope.printing import are_bars_wanted
-from tests.helpers.shell import forked
 from tests.helpers.terminal import in_terminal
 from tests.helpers.treebanks import save_treebanks
 
@@ -41,28 +41,18 @@ for progress in (False, True):
 def seen_in_terminal(code: str, words: list[str], folder: Path) -> tuple[str, str]:
     """What a program writes to a terminal on standard error, and to a file on standard output."""
     reader, writer = pty.openpty()
-    out, ended = folder / "stdout", []
-
-    def run() -> None:
-        streams = [str(out), os.ttyname(writer)]
-        ended.append(forked(code, ["-c", *words], streams, {}, cwd=folder))
-        os.close(writer)
-
-    running = Thread(target=run)
-    running.start()
+    with (folder / "stdout").open("w") as out:
+        program = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stdout=out, stderr=writer, cwd=folder
+        )
+    os.close(writer)
     seen = bytearray()
-    while True:
-        try:
-            part = os.read(reader, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        seen += part
-    running.join()
+    with suppress(OSError):  # a terminal ends so
+        while part := os.read(reader, 4096):
+            seen += part
     os.close(reader)
-    assert ended == [0], seen.decode()
-    return seen.decode(), out.read_text()
+    assert program.wait() == 0, seen.decode()
+    return seen.decode(), (folder / "stdout").read_text()
 
 
 def test_python_shows_a_bar_in_a_terminal_unless_it_is_off_and_leaves_nothing_there(
