@@ -135,12 +135,6 @@ def test_a_gguf_file_may_be_named_in_capitals(tmp_path):
     assert "a model is a folder" not in str(refused.value)  # taken for what it is: a damaged GGUF
 
 
-def test_pictures_and_tables_may_be_named_in_capitals():
-    from headscope.cli.files import check_suffix
-
-    assert check_suffix(Path("ATLAS.PDF"), ".pdf") == ".pdf"
-
-
 def test_make_installs_no_system_package_unasked(tmp_path):
     """A python3 without venv ends `make demo` with advice; apt-get is never called."""
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
@@ -168,19 +162,3 @@ def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():
             assert {"device", "revision"} <= taken.keys(), name
         if name in LOADS_A_RUN_S_MODEL:
             assert "device" in taken, name
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["show mini 0.0 a", "study collapse mini", "study prune mini", "study function-vectors mini", "study weights mini",
-     "classify mini --out new"],
-)  # fmt: skip
-def test_a_device_and_a_revision_that_are_not_to_be_had_are_refused(line, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for option, value, message in (
-        ("--device", "abacus", "device 'abacus' is not to be had here"),
-        ("--revision", "step1", "chooses among those on the hub"),
-    ):
-        refused = told(*line.split(), option, value)
-        assert message in str(refused.exception)
-    assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.arguments import KINDS, LARGEST, check, maybe, number, whole
-from headscope.errors import ArgumentError, HeadscopeError, WriteError
+from headscope.errors import WriteError
 from headscope.runs.write import place_of
 from tests.fuzz.commands import Parameter, parameters, sound
 from tests.fuzz.desk import make_desk
@@ -66,33 +65,6 @@ def test_a_whole_number_of_too_many_digits_is_refused_by_its_size_in_every_comma
     assert len(tried) > 30
 
 
-@pytest.mark.parametrize("most", [LARGEST])
-def test_the_largest_whole_number_itself_is_taken(most):
-    assert check("seed", most, whole(0)) == 9_223_372_036_854_775_807 == most
-    assert check("workers", 5, maybe(whole(0))) == 5
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "said"),
-    [
-        (10**22, whole(1), f"{10**22}, expected a whole number from 1; the largest is {LARGEST:,}"),
-        (10**22, maybe(whole(0)),
-         f"{10**22}, expected a whole number from 0, or None; the largest is {LARGEST:,}"),
-        (10**4000, KINDS["seed"],
-         f"a number of more than 40 digits, expected a whole number from 0; the largest is {LARGEST:,}"),
-        (-(10**22), whole(1), f"-{10**22}, expected a whole number from 1"),
-        (65, whole(1, 64), "65, expected a whole number from 1 to 64"),
-        (float("inf"), number(0), "inf, expected a number from 0; it should be finite"),
-        (float("nan"), number(0), "nan, expected a number from 0"),
-        (float("inf"), number(0, 1), "inf, expected a number from 0 to 1"),
-    ],
-)  # fmt: skip
-def test_a_number_out_of_range_is_refused_by_the_end_that_it_is_beyond(value, kind, said):
-    with pytest.raises(ArgumentError) as error:
-        check("size", value, kind)
-    assert str(error.value) == f"size is {said}"
-
-
 @pytest.mark.parametrize("root", ["/", "//", "/.."])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_root_is_no_folder_of_results(desk, run, name, root):
@@ -133,7 +105,3 @@ def test_the_working_folder_is_not_replaced_by_results(desk, run, name, path):
     code, said = run(*line(name), *sound(desk)[name], "--out", path)
     assert code == 2
     assert "is the working folder or holds it" in said or "holds other things and no sweep" in said
-
-
-def test_what_is_refused_is_of_the_one_family():
-    assert issubclass(ArgumentError, HeadscopeError)

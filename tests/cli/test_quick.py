@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import headscope as hs
-from headscope.models.precision import multiplies_natively
 from headscope.relations import QUICK
-from headscope.settings import Settings, settings_of
+from headscope.settings import Settings
 from tests.helpers.shell import headscope
 
 KEYS = ["layer", "head", "type", "relation"]
@@ -110,32 +108,6 @@ def test_why_heads_report_and_notebook_mark_them_too(printed, quick, full):
     assert "preliminary" not in full._repr_html_() + repr(full)
 
 
-def test_what_it_leaves_out_can_be_asked_for():
-    asked = Settings(quick=True, twin=True)
-    assert (asked.twin, asked.built) == (True, False)
-    assert list(asked.words()) == ["--quick", "--twin"]
-    assert not settings_of(Settings(), {"quick": True}).twin
-    assert settings_of(Settings(quick=True), {"quick": False}).twin
-
-
-def test_the_command_that_repeats_it_is_short(quick):
-    words = quick.info["command"].split()
-    assert words[:2] == ["headscope", "classify"]
-    assert words[3:] == ["--corpus", "gold", "--quick", "--max-tokens", "1500"]
-
-
-def test_it_reads_half_precision_where_nothing_is_lost_by_it(quick, full):
-    assert (Settings().dtype, Settings(quick=True).dtype) == ("auto", "auto")
-    assert list(Settings(quick=True, dtype="float32").words()) == ["--quick", "--dtype", "float32"]
-    can = multiplies_natively("cpu")
-    reason = (
-        "its weights are stored in 32 bits" if can else "this cpu has no instructions for bfloat16"
-    )
-    for run in (quick, full):
-        assert run.info["settings"]["dtype"] == "auto"
-        assert run.info["precision"] == {"dtype": "float32", "reason": reason}
-
-
 def test_types_that_are_named_are_asked_in_full(gpt2_folder):
     run = hs.classify(
         str(gpt2_folder), "gold", quick=True, types=["lexical"], max_tokens=500, progress=False
@@ -154,17 +126,3 @@ def test_it_reads_less_text_unless_another_length_is_named():
     assert list(Settings(quick=True, max_tokens=40_000).words()) == [
         *("--quick", "--max-tokens", "40000"),
     ]
-
-
-def test_a_record_whose_mark_is_no_list_is_refused(printed, tmp_path):
-    info = json.loads((printed["quick"][0] / "run.json").read_text())
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for path in printed["quick"][0].iterdir():
-        if path.is_file():
-            (folder / path.name).write_bytes(path.read_bytes())
-    info["preliminary"] = "yes"
-    (folder / "run.json").write_text(json.dumps(info))
-    done = headscope("heads", folder)
-    assert done.returncode == 2
-    assert "preliminary must be a list" in done.stderr

@@ -21,7 +21,6 @@ import headscope as hs
 from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
 from tests.fuzz.folders import make_run
-from tests.helpers.shell import headscope
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 EVIL = "evil\x1b]0;owned\x07\x1b[2J\u202e"
@@ -83,29 +82,6 @@ def test_a_file_of_a_run_that_cannot_be_read_is_one_line(run, tmp_path, monkeypa
     for bad in ("run.json", "evidence.csv", "heads.csv", "causal.csv", "sums.npz"):
         with pytest.raises(RunError, match=rf"{bad}: .*Input/output error"):
             hs.load(folder)
-
-
-def test_names_cannot_steer_a_terminal(run, tmp_path):
-    evil = shutil.copytree(run, tmp_path / EVIL)
-    (tmp_path / f"{EVIL}.conllu").write_text("one\ttwo\n")
-    out = tmp_path / f"{EVIL}.svg"
-    for arguments in (
-        ["heads", tmp_path / "x" / EVIL],
-        ["draw", "atlas", evil, "--out", out],
-        ["compare", evil, run],
-        ["classify", "mini", "--corpus", tmp_path / f"{EVIL}.conllu", "--out", tmp_path / "new"],
-        ["classify", EVIL, "--out", tmp_path / "new"],
-    ):
-        done = headscope(*arguments)
-        said = done.stdout + done.stderr
-        assert "evil⟨1b⟩" in said or r"evil\x1b" in said
-        assert not set(said) & {"\x1b", "\x07", "\u202e"}, arguments
-
-
-def test_a_line_end_in_a_name_stays_one_line(tmp_path):
-    done = shell('"$@"', "heads", tmp_path / "a\nheadscope: all is well")
-    assert done.stderr.count("\n") == 1
-    assert r"a\nheadscope" in done.stderr
 
 
 def test_what_is_harmless_stays():

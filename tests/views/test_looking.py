@@ -19,9 +19,7 @@ from headscope.printing import visible
 from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
-from headscope.views.figures import FIGURES
 from headscope.views.html_page import atlas_html
-from headscope.views.report.data import page_data
 
 TYPES = ["positional", "delimiter"]
 
@@ -132,9 +130,6 @@ def test_the_cache_gives_back_what_was_written_head_by_head(made):
     assert len(read_examples(folder / "shown", layer=1, head=2)) == len(run.examples)
 
 
-ADDED = ("positions", "left_out", "length", "more_targets", "masses")
-
-
 def change_index(folder, change):
     """Alter what the index of a copied run says of each example, and leave it unsigned."""
     index, record = folder / "patterns" / "examples.json", folder / "run.json"
@@ -147,27 +142,11 @@ def change_index(folder, change):
     record.write_text(json.dumps(info), encoding="utf-8")
 
 
-def test_examples_of_an_older_headscope_are_read_and_say_what_is_not_known(made, tmp_path):
-    import shutil
-
-    older = tmp_path / "run"
-    shutil.copytree(made[0] / "shown", older)
-    change_index(older, lambda facts: [facts.pop(name) for name in ADDED])
-    back = load(older).examples
-    assert [e.tokens for e in back] == [e.tokens for e in made[1].examples]
-    assert all((e.positions, e.left_out, e.length, e.gaps) == ((), (), 0, []) for e in back)
-    for one, two in zip(back, made[1].examples, strict=True):
-        assert one.elsewhere == pytest.approx(two.elsewhere, abs=0.01)
-    page = page_data(load(older))["examples"]
-    assert all(example["positions"] == [] for example in page)
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        {"positions": [0]}, {"positions": None}, {"positions": "0"}, {"length": 1}, {"length": "x"},
-        {"left_out": [0.5] * 99}, {"left_out": [float("nan")]}, {"more_targets": -1},
-        {"more_targets": True}, {"masses": [1]}, {"masses": [-1] * 20}, {"masses": 20},
+        {"positions": [0]}, {"length": "x"}, {"left_out": [float("nan")]}, {"more_targets": -1},
+        {"masses": [-1] * 20},
     ],
 )  # fmt: skip
 def test_an_excerpt_that_cannot_be_is_refused(made, tmp_path, change):
@@ -307,16 +286,6 @@ def test_a_layer_is_shown_by_what_the_run_kept(made):
             run.show(**asked)
 
 
-@pytest.mark.parametrize("kind", sorted(FIGURES))
-def test_figures_are_drawn_for_every_run(made, kind):
-    figure = FIGURES[kind](made[1])
-    figure.canvas.draw()
-    texts = {t.get_text() for axes in figure.axes for t in axes.texts}
-    if kind == "atlas":
-        assert len(figure.axes[0].texts) == len(made[1].heads)
-        assert texts <= {"·", "P", "D", "I", "S", "C", "M"}
-
-
 def test_a_patterns_figure_is_no_formula():
     figure = VIEW.figure()
     figure.canvas.draw()
@@ -330,12 +299,11 @@ def test_the_atlas_in_a_notebook_has_every_head_and_escapes_names(made):
     assert "<b>x" not in atlas_html(run).replace("<b>&lt;b&gt;x", "")
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_the_commands_write_pictures_and_pages(made, tmp_path, suffix):
+def test_the_commands_write_pictures_and_pages(made, tmp_path):
     folder = made[0] / "shown"
     for arguments in (
-        ["draw", "atlas", str(folder), "--out", str(tmp_path / f"a.{suffix}"), "--kind", "layers"],
-        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / f"b.{suffix}")],
+        ["draw", "atlas", str(folder), "--out", str(tmp_path / "a.svg"), "--kind", "layers"],
+        ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / "b.svg")],
         ["show", str(folder), "L0H1", "the old keys", "--out", str(tmp_path / "c.html")],
         ["report", str(folder), "--out", str(tmp_path / "d.html")],
     ):

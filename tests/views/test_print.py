@@ -92,17 +92,3 @@ def test_what_scrolls_sideways_on_a_telephone_fades_where_there_is_more(page, tm
         assert "linear-gradient" in box["mask"]
         assert (box["end"] > 0) == (box["after"] > 0), box
         assert (box["start"] > 0) == (box["before"] > 0), box
-
-
-def test_the_hint_goes_where_the_end_is_reached_and_comes_at_the_beginning(page, tmp_path):
-    keys = opened(page, tmp_path, width=390)
-    keys.read("location.hash = '#L1H2'")
-    first = [box for box in keys.read(f"await {WIDER}") if box["after"] > 40]
-    assert [box["end"] for box in first] == [32] * len(first) != []
-    keys.read(
-        "document.querySelectorAll('.scroll, .strip-scroll').forEach((e) => { e.scrollLeft = 10000; })"
-    )
-    last = [box for box in keys.read(f"await {WIDER}") if box["before"] > 40]
-    # some began at a query in the middle
-    assert {(box["start"], box["end"]) for box in last} == {(32, 0)}
-    assert len(last) >= len(first)
