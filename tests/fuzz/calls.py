@@ -170,9 +170,10 @@ def attempts(desk: Desk) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _is_none(function: Callable[..., Any], parameter: str) -> bool:
-    """True where None is the argument's default, and so no bad value."""
+    """True if None is the default of an argument or of a setting of a run."""
     known = inspect.signature(function).parameters
-    return parameter in known and known[parameter].default is None
+    default = known[parameter].default if parameter in known else getattr(hs.Settings, parameter, 0)
+    return default is None
 
 
 def _bound(call: Call, parameter: str, make: Callable[[], Any]) -> Callable[[], Any]:
