@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from headscope.studies.explain.explanation import Explanation as Explanation
     from headscope.studies.explain.explanation import explain as explain
     from headscope.studies.function_vectors import function_vectors as function_vectors
-    from headscope.studies.headvis.headvis_folder import headvis as headvis
+    from headscope.studies.headvis.export import headvis as headvis
     from headscope.studies.patch import patch as patch
     from headscope.studies.prune import prune as prune
     from headscope.studies.redundancy import redundancy as redundancy

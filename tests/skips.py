@@ -16,8 +16,6 @@ FORESEEN = (
     "needs a browser",
     "nothing can be mounted here",
     "needs Neuronpedia's programs in",
-    "needs psycopg2 and python-dotenv",
-    "needs Postgres",
 )
 """How the reasons of those begin that depend on the machine and not on what is installed."""
 

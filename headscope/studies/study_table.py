@@ -161,7 +161,7 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="headvis",
-        function="headvis.headvis_folder:headvis",
+        function="headvis.export:headvis",
         group=EXPORT,
         question="What does the HeadVis page show of a run?",
         examples=(

@@ -116,7 +116,7 @@ def calls(desk: Desk) -> list[Call]:
              ("languages", "progress", "tell", "colour", "seed", "types", "revision", "documents")),
         Call("gallery", lambda first, **how: hs.gallery(first, **how), {"first": desk.given, "out": "new"}, ("light", "overwrite", "progress")),
         Call("headvis", hs.headvis, {"run": run, "out": "new", "corpus": "keys.conllu", "sequences": 9},
-             ("heads", "max_length", "seed", "overwrite", "progress", "device", "source")),
+             ("heads", "max_length", "overwrite", "progress", "device", "source")),
         Call("emergence", hs.emergence, {"sweep": "folder"}),
         Call("explain", hs.explain, {"model": "mini", "corpus": "keys.conllu", "windows": 8, "each": "none"},
              ("features", "each", "seed", "progress", "device", "revision")),

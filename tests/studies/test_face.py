@@ -72,7 +72,7 @@ MADE_UP = {
 """Studies that take minutes or another model, or of which more is asked below."""
 
 
-WITHOUT_FIGURE = {"anatomy", "why"}
+WITHOUT_FIGURE = {"headvis", "anatomy", "why"}
 
 
 def plain_call(study: StudyRow, run: Path, corpus: Path) -> hs.Study:

@@ -1,1 +1,1 @@
-"""The heads of a run in the data format that the HeadVis frontend reads."""
+"""Export of a run for HeadVis and Neuronpedia."""

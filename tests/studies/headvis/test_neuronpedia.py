@@ -1,19 +1,14 @@
-"""An export beside Neuronpedia's own programs: their loaders into Postgres, their metrics' numbers."""
+"""An export beside Neuronpedia's own programs: their loaders, and their script's metrics."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import pwd
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -25,134 +20,83 @@ from tests.helpers.headvis import METRICS, read
 from tests.helpers.places import SHARED
 
 CLIENT = SHARED.parent / "clients" / "neuronpedia_headvis"
-SIX = METRICS[:6]
-ROW = [
-    "selfAttentionScore",
-    "prevTokenScore",
-    "patternEntropy",
-    "qkDistance",
-    "qkDistanceVariance",
-    "inductionScore",
-]
-DETAILS = {
+COLUMNS = {
+    "selfAttentionScore": "self_attention_score",
+    "prevTokenScore": "prev_token_score",
+    "patternEntropy": "pattern_entropy",
+    "qkDistance": "qk_distance",
+    "qkDistanceVariance": "qk_distance_variance",
+    "inductionScore": "induction_score",
     "qkDistanceHistogram": "qk_distance_histogram",
     "topQueryTokens": "top_query_tokens",
     "topKeyTokens": "top_key_tokens",
     "activationHistogram": "histogram",
     "headStatistics": "statistics",
 }
-RUN = """"modelId" TEXT NOT NULL, "layer" INT NOT NULL, "headIndex" INT NOT NULL, "modelName" TEXT NOT NULL,
-"datasetName" TEXT NOT NULL, "nSequences" INT NOT NULL, "dtype" TEXT NOT NULL, "attnImplementation" TEXT NOT NULL,
-"id" TEXT PRIMARY KEY, "createdAt" TIMESTAMP NOT NULL, "updatedAt" TIMESTAMP NOT NULL"""
-TABLES = f"""
-CREATE TABLE "ModelHeadMetrics" ({RUN}, "seqLen" INT NOT NULL, {", ".join(f'"{x}" DOUBLE PRECISION' for x in ROW)},
-{", ".join(f'"{x}" JSONB' for x in DETAILS)},
-UNIQUE ("modelId", "datasetName", "nSequences", "seqLen", "dtype", "attnImplementation", "layer", "headIndex"));
-CREATE TABLE "ModelHeadSequence" ({RUN}, "interval" INT NOT NULL, "tokens" TEXT[], "attentionIndices" INT[],
-"attentionValues" DOUBLE PRECISION[], "maxActivation" DOUBLE PRECISION NOT NULL)
-"""
-"""The columns that their README describes."""
 
 pytestmark = pytest.mark.skipif(
     not CLIENT.is_dir(), reason=f"needs Neuronpedia's programs in {CLIENT}"
 )
 
 
-def programs() -> Path | None:
-    """The folder of Postgres' programs."""
-    found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((folder for folder in reversed(folders) if (folder / "initdb").is_file()), None)
+def program(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location("theirs", CLIENT / name)
+    module: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "theirs", module)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """The address of a Postgres of its own, run by a user without rights, with their two tables."""
-    if not all(importlib.util.find_spec(name) for name in ("psycopg2", "dotenv")):
-        pytest.skip("needs psycopg2 and python-dotenv, with which Neuronpedia's loaders connect")
-    bin_folder = programs()
-    if bin_folder is None:
-        pytest.skip("needs Postgres")
-    import psycopg2
-
-    # short and open to that user, as a socket's path and pytest's folders are not
-    with tempfile.TemporaryDirectory(prefix="hs-pg-", ignore_cleanup_errors=True) as name:
-        user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            account = pwd.getpwnam("nobody")
-            os.chown(name, account.pw_uid, account.pw_gid)
-            user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-
-        def run(*words: str) -> None:
-            with Path(name, "log").open("ab") as log:
-                subprocess.run(
-                    [str(bin_folder / words[0]), *words[1:]],
-                    check=True,
-                    cwd=name,
-                    stdout=log,
-                    stderr=log,
-                    **user,
-                )
-
-        data = f"{name}/data"
-        run("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
-        run("pg_ctl", "-D", data, "-w", "-o", f"-F -c listen_addresses='' -k {name}", "start")
-        try:
-            address = f"postgresql://postgres@/postgres?host={name}"
-            with psycopg2.connect(address) as connection, connection.cursor() as cursor:
-                cursor.execute(TABLES)
-            connection.close()
-            yield address
-        finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+@pytest.fixture
+def inserted(monkeypatch) -> list[tuple[Any, ...]]:
+    """Rows that a loader inserts into an empty database."""
+    rows: list[tuple[Any, ...]] = []
+    extras = ModuleType("psycopg2.extras")
+    extras.Json = lambda value: value
+    extras.execute_values = lambda cursor, query, values: rows.extend(values)
+    database = MagicMock()
+    cursor = database.connect.return_value.cursor.return_value.__enter__.return_value
+    cursor.fetchall.return_value, cursor.fetchone.return_value = [], (0,)
+    for name, module in (("psycopg2", database), ("psycopg2.extras", extras)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "dotenv", MagicMock())
+    monkeypatch.syspath_prepend(CLIENT)
+    return rows
 
 
-def load(program: str, exports: Path, address: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(CLIENT / program), str(exports)],
-        env={**os.environ, "DATABASE_URL": address, "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=exports, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def test_neuronpedia_s_loaders_take_an_export_as_it_is(run_folder, texts, tmp_path, database):
-    import psycopg2
-
-    folder = tmp_path / "exports" / "gpt2-small" / "headvis" / "texts"
+def test_neuronpedia_s_loaders_take_an_export_as_it_is(
+    run_folder, texts, tmp_path, inserted, monkeypatch
+):
+    folder = tmp_path / "gpt2-small" / "headvis" / "texts"
     hs.headvis(run_folder, folder, sequences=30, max_length=48)
-    for program in ("load-head-metrics.py", "load-head-sequences.py"):
-        load(program, tmp_path / "exports", database)
-    connection = psycopg2.connect(database)
-    with connection.cursor() as cursor:
-        columns = ", ".join(f'"{name}"' for name in ("layer", "headIndex", *ROW, *DETAILS))
-        cursor.execute(f'SELECT {columns} FROM "ModelHeadMetrics" ORDER BY 1, 2')
-        metrics = cursor.fetchall()
-        cursor.execute(
-            'SELECT DISTINCT "modelId", "datasetName", "nSequences", "seqLen" FROM "ModelHeadMetrics"'
-        )
-        assert cursor.fetchall() == [("gpt2-small", texts.name, 30, 48)]
-        cursor.execute(
-            'SELECT "layer", "headIndex", "interval", "tokens", "attentionIndices", "attentionValues", '
-            '"maxActivation" FROM "ModelHeadSequence"'
-        )
-        sequences = {(*row[:3], *map(tuple, row[3:6]), row[6]) for row in cursor.fetchall()}
-    connection.close()
-    rows = {(row["layer"], row["head"]): row for row in read(folder / "scatter_data.json")}
-    assert [row[:2] for row in metrics] == sorted(rows)
-    for layer, head, *values in metrics:
-        assert values[:6] == [rows[layer, head][name] for name in SIX]
-        file = read(folder / "heads" / f"L{layer}H{head}.json")
-        assert values[6:] == [file[name] for name in DETAILS.values()]
-        for each in file["sequences"]:
-            arrays = (each["tokens"], each["attention_indices"], each["attention_values"])
-            row = (layer, head, each["interval"], *map(tuple, arrays), each["max_activation"])
-            sequences.remove(row)
-    assert not sequences
-    # the same export again is known by what its config says was read
-    told = load("load-head-metrics.py", tmp_path / "exports", database)
-    assert "Imported 0 ModelHeadMetrics row(s), skipped 8" in told
+    monkeypatch.setattr(sys, "argv", ["load", str(tmp_path)])
+    metrics = program("load-head-metrics.py", monkeypatch)
+    metrics.main()
+    rows = [dict(zip(metrics.COLUMNS, row, strict=True)) for row in inserted]
+    inserted.clear()
+    loaded = program("load-head-sequences.py", monkeypatch)
+    loaded.main()
+    sequences = [dict(zip(loaded.COLUMNS, row, strict=True)) for row in inserted]
+    scatter = read(folder / "scatter_data.json")
+    assert len(scatter) == len(rows) == 8
+    for row, numbers in zip(rows, scatter, strict=True):
+        place = row["layer"], row["headIndex"]
+        assert place == (numbers["layer"], numbers["head"])
+        facts = ("modelId", "datasetName", "nSequences", "seqLen")
+        assert [row[name] for name in facts] == ["gpt2-small", texts.name, 30, 48]
+        file = read(folder / "heads" / "L{}H{}.json".format(*place))
+        expected = {**numbers, **file}
+        assert {name: row[name] for name in COLUMNS} == {
+            name: expected[key] for name, key in COLUMNS.items()
+        }
+        own = [s for s in sequences if (s["layer"], s["headIndex"]) == place]
+        assert len(own) == len(file["sequences"]) == 30
+        for found, each in zip(own, file["sequences"], strict=True):
+            assert found["tokens"] == each["tokens"]
+            assert found["interval"] == each["interval"]
+            assert found["attentionIndices"] == each["attention_indices"]
+            assert found["attentionValues"] == each["attention_values"]
+            assert found["maxActivation"] == each["max_activation"]
 
 
 class Numbered:
@@ -174,13 +118,10 @@ class Numbered:
         return str(ids[0])
 
 
-def test_six_metrics_are_those_of_neuronpedia_s_script(
+def test_the_metrics_are_those_of_neuronpedia_s_script(
     export, gpt2_folder, texts, tmp_path, monkeypatch
 ):
-    spec = importlib.util.spec_from_file_location("theirs", CLIENT / "compute-head-metrics.py")
-    theirs: Any = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "theirs", theirs)
-    spec.loader.exec_module(theirs)
+    theirs = program("compute-head-metrics.py", monkeypatch)
     encoder = load_model(str(gpt2_folder)).tokenizer
     text = TextWindows([texts], encoder, max_tokens=60 * 64, max_length=64, seed=0)
     windows = [w.tokens.tolist() for w in text if len(w) > 2][:60]
@@ -201,5 +142,5 @@ def test_six_metrics_are_those_of_neuronpedia_s_script(
     assert len(expected) == len(found) == 8
     for one, other in zip(found, expected, strict=True):
         assert {name: one[name] for name in other} == pytest.approx(other, abs=1.01e-4)
-    assert list(other)[2:] == SIX
+    assert list(other)[2:] == METRICS
     assert len({row["induction_score"] for row in expected}) == 8

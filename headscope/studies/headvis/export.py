@@ -1,0 +1,367 @@
+"""Export of a run as the data folder that HeadVis and Neuronpedia read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from headscope.arguments import PATH, Default, takes, whole
+from headscope.corpus.window import Window
+from headscope.errors import CorpusError
+from headscope.heads import head_name
+from headscope.measure.progress import Progress, progress_bar
+from headscope.measure.progress_steps import Steps
+from headscope.models.load import Model
+from headscope.models.stream import LayerAttention, stream_attention, tiled_patterns
+from headscope.runs.folder import encoded
+from headscope.runs.listing import Head, chosen_heads
+from headscope.runs.recorded_paths import name_of
+from headscope.runs.reopen_model import Again, model_of, text_of
+from headscope.runs.resolve import A_RUN, the_run
+from headscope.runs.site import HEADVIS, check_site, new_site
+from headscope.runs.write import write_file
+from headscope.statistics.result import Result
+from headscope.stimuli.text import TextWindows
+from headscope.studies.headvis.head_file import (
+    INTERVALS,
+    SparseCells,
+    head_file,
+    sample_sequences,
+    strongest_cells,
+)
+from headscope.views.study import StudyResult
+
+SEQUENCES, MAX_LENGTH = 500, 256
+SHORTEST = 3
+"""Tokens of the shortest sequence with a cell off the diagonal and off the first token's column."""
+LEAST_INDUCTION = 0.01
+"""Neuronpedia's script leaves weaker attention out of `induction_score`."""
+PER_INTERVAL = 20
+SAMPLED_TOKENS = 7_680
+"""Tokens of a head's sequences together: eight cells of each take less than 1 MB."""
+METRICS = {
+    "self_attention_score": "Mean attention of a token to itself: the mean of the diagonal.",
+    "prev_token_score": "Mean attention to the token before: the mean of the subdiagonal.",
+    "pattern_entropy": "Mean Shannon entropy of a query's attention, in nats.",
+    "qk_distance": "Mean |q − k| in tokens, weighted by attention.",
+    "qk_distance_variance": "Variance of |q − k|, weighted by attention.",
+    "induction_score": (
+        "Attention to whatever followed the same token before, mean over queries whose token came "
+        f"before; less than {LEAST_INDUCTION:g} on a key counts as none."
+    ),
+}
+"""Metrics and their tooltips: names and definitions of Neuronpedia's `compute-head-metrics.py`
+(hijohnnylin/neuronpedia ebb8426)."""
+TABLES = {
+    "top_query_tokens": "Query tokens (share of attention beyond the first token)",
+    "top_key_tokens": "Key tokens (share of attention beyond the first token)",
+}
+STATISTICS = {
+    "mean_max_activation": "Mean max activation",
+    "n_samples": "Sequences read",
+    "n_tokens": "Tokens read",
+}
+EMPTY_FOLDERS = ("attributions/qk", "attributions/ov", "custom_sequences")
+"""Folders that HeadVis' server writes into."""
+EMPTY_FILES = ("umap/sequences.json", "server_config.json", "attributions/manifest.json")
+
+OnRows = Callable[[int, list[int], Float[Tensor, "head query key"], int], None]
+"""Called with the number of a window, the indices of a layer's heads among all heads, logarithms of
+their attention at some queries, and the position of the first of these queries."""
+
+
+class HeadvisOptions(Again, total=False):
+    """Options of `headvis` about its text, and where the model is."""
+
+    corpus: str | Path | Sequence[str | Path] | None
+    """Files or folders of text; those of the run when None."""
+    sequences: Annotated[int, whole(1), Default(SEQUENCES, "Sequences of text to read at most.")]
+    max_length: Annotated[int, Default(MAX_LENGTH, "Tokens of a sequence at most.")]
+
+
+@takes(run=A_RUN, out=PATH)
+def headvis(
+    run: Result | str | Path,
+    out: str | Path,
+    *,
+    heads: str = "all",
+    overwrite: bool = False,
+    progress: Progress = True,
+    **options: Unpack[HeadvisOptions],
+) -> StudyResult:
+    """Write the data folder that HeadVis and Neuronpedia read: metrics and sequences.
+
+    HeadVis (github.com/anthropics/headvis) shows heads as a scatter of metrics, and sequences by
+    tenths of a head's largest attention. Neuronpedia's loaders import the folder from
+    `EXPORTS/ID/headvis/TEXT`, where ID is Neuronpedia's name of the model. The table has a row per
+    head with the metrics of `scatter_data.json`.
+
+    Args:
+        run: a run or its folder, whose model is loaded again.
+        out: the folder; HeadVis looks for it under the name `data`.
+        heads: `all`, `tagged`, or names such as `L5H1,L6H9`; 1 MB each at most.
+        overwrite: replace an export that is there; files that headscope did not write stay.
+        progress: True for a progress bar on a terminal, False for none, or a function that is
+            called with the tokens done and the tokens in both passes.
+        options: `corpus`, files or folders of text, those of the run when None; `sequences` to
+            read at most (500); `max_length` of one in tokens (256); `source`, the run's
+            model or its new path; `device`, `cpu`, `cuda` or `auto`.
+
+    Raises:
+        RunError: no run there, or one without a model.
+        ModelError: the model cannot be loaded.
+        CorpusError: the text cannot be read, or has no sequence of three tokens.
+        WriteError: the folder holds something else, or nothing can be written there.
+        HeadscopeError: no such head, or none tagged.
+    """
+    folder = Path(out)
+    check_site(folder, overwrite=overwrite, site=HEADVIS)
+    run = the_run(run)
+    exported_heads = sorted(set(chosen_heads(run, heads)))
+    corpora = text_of(run, options.get("corpus"))
+    requested = options.get("sequences", SEQUENCES)
+    longest = options.get("max_length", MAX_LENGTH)
+    again = {name: options[name] for name in ("source", "device") if name in options}
+    with progress_bar(progress) as bar:
+        model = model_of(run, longest=longest, **again)
+        windows = _windows(corpora, model, requested, min(longest, model.longest_window))
+        tokens = sum(map(len, windows))
+        advance = Steps(bar, 2 * tokens).advance
+        table, largest = measure_heads(model, windows, exported_heads, advance)
+        samples = [
+            sample_sequences(maxima, np.random.default_rng([0, *head]), _per_interval(windows))
+            for maxima, head in zip(largest.T, exported_heads, strict=True)
+        ]
+        cells = read_cells(model, windows, exported_heads, samples, advance)
+        config = {
+            "model_name": name_of(run.name),
+            "dataset_name": ", ".join(name_of(str(path)) for path in corpora),
+            **_config(model, windows, exported_heads, list(table.columns[2:])),
+        }
+        with new_site(folder, overwrite=overwrite, site=HEADVIS) as new:
+            for name in ("heads", "umap", *EMPTY_FOLDERS):
+                (new / name).mkdir(parents=True)
+            for i, head in enumerate(exported_heads):
+                content = head_file(windows, largest[:, i], samples[i], cells[i])
+                _write(new / "heads" / f"{head_name(*head)}.json", content)
+            for name in EMPTY_FILES:
+                _write(new / name, {})
+            _write(new / "scatter_data.json", table.to_dict("records"))
+            _write(new / "config.json", config)
+    notes = []
+    if len(windows) < requested:
+        notes.append(f"the text has {len(windows)} sequences, and {requested} were asked for")
+    if len(windows) < INTERVALS:
+        notes.append(f"fewer than {INTERVALS} sequences: some tenths have none")
+    return StudyResult(
+        title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
+        f"{tokens:,} tokens, for HeadVis in {folder}",
+        table=table,
+        notes=notes,
+        values={"folder": str(folder), "sequences": len(windows), "tokens": tokens},
+    )
+
+
+def _windows(corpora: Sequence[str | Path], model: Model, count: int, longest: int) -> list[Window]:
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=count * longest, max_length=longest, seed=0
+    )
+    windows = list(islice((window for window in text if len(window) >= SHORTEST), count))
+    if not windows:
+        raise CorpusError(
+            f"{', '.join(map(str, corpora))}: no sequence of {SHORTEST} tokens, the shortest with "
+            "attention that HeadVis counts"
+        )
+    return windows
+
+
+def _per_interval(windows: Sequence[Window]) -> int:
+    longest = max(map(len, windows))
+    return max(1, min(PER_INTERVAL, SAMPLED_TOKENS // (INTERVALS * longest)))
+
+
+def _write(path: Path, content: Any) -> None:
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    write_file(path, encoded(text + "\n"))
+
+
+def read_rows(
+    model: Model,
+    windows: Sequence[Window],
+    heads: Sequence[Head],
+    on_rows: OnRows,
+    advance: Callable[[int], None],
+) -> None:
+    """Run windows one by one and hand on the attention of heads, layer by layer.
+
+    Args:
+        model: a model of any engine.
+        windows: text.
+        heads: in the order of layers.
+        on_rows: called for each tile of each layer with one of these heads.
+        advance: called with the tokens of each window when it is done.
+    """
+    tiles = tiled_patterns(model)
+    indices: dict[int, list[int]] = {}
+    for index, (layer, _) in enumerate(heads):
+        indices.setdefault(layer, []).append(index)
+
+    for number, window in enumerate(windows):
+
+        def on_layer(attention: LayerAttention, number: int = number) -> None:
+            if attention.layer not in indices:
+                return
+            members, first = indices[attention.layer], 0
+            for rows in attention.rows:
+                some = rows[0, [heads[index][1] for index in members]].float()
+                on_rows(number, members, some if attention.logarithms else some.log(), first)
+                first += some.shape[1]
+
+        stream_attention(model, [window], tiles, on_layer, layers=heads[-1][0] + 1)
+        advance(len(window))
+
+
+def measure_heads(
+    model: Model,
+    windows: Sequence[Window],
+    heads: Sequence[Head],
+    advance: Callable[[int], None],
+) -> tuple[pd.DataFrame, Float[ndarray, "window head"]]:
+    """A row of metrics per head, and its largest attention in each window.
+
+    The largest attention leaves out the first token's row and column and the diagonal.
+    """
+    largest = np.zeros((len(windows), len(heads)))
+    sums: dict[str, Float[ndarray, " head"]] = {}
+    counts: dict[str, Int[ndarray, " head"]] = {}
+
+    def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
+        tokens = torch.from_numpy(windows[number].tokens).to(logarithms.device)
+        for name, values in row_numbers(logarithms, tokens, first).items():
+            numbers = values.double().cpu().numpy()
+            if name == "largest":
+                previous = largest[number, members]
+                largest[number, members] = np.maximum(previous, numbers.max(1))
+                continue
+            sums.setdefault(name, np.zeros(len(heads)))[members] += np.nansum(numbers, 1)
+            counts.setdefault(name, np.zeros(len(heads), np.int64))[members] += (
+                ~np.isnan(numbers)
+            ).sum(1)
+
+    read_rows(model, windows, heads, add, advance)
+    with np.errstate(invalid="ignore"):  # no token of the text comes twice
+        columns = {name: sums[name] / counts[name] for name in METRICS if name in sums}
+    # a learned sink takes a part of each row's mass
+    distance = sums["distance"] / sums["mass"]
+    columns["qk_distance"] = distance
+    columns["qk_distance_variance"] = sums["square"] / sums["mass"] - distance**2
+    table = pd.DataFrame(columns)[list(METRICS)].dropna(axis=1).round(4) + 0.0  # −0 becomes 0
+    places = pd.DataFrame(heads, columns=["layer", "head"])
+    return pd.concat([places, table], axis=1), largest
+
+
+def row_numbers(
+    logarithms: Float[Tensor, "head query key"], tokens: Int[Tensor, " position"], first: int
+) -> dict[str, Float[Tensor, "head query"]]:
+    """Numbers of each row of attention; NaN for a row without such a number.
+
+    Args:
+        logarithms: of attention, −∞ at keys that a query does not see.
+        tokens: of the whole window.
+        first: position of the first query.
+
+    Returns:
+        Metrics that are means over queries, by name; the row's `mass`, `distance` Σ A |q − k| and
+        `square` Σ A |q − k|²; and its `largest` attention without first token and diagonal.
+    """
+    attention = logarithms.exp()
+    query = first + torch.arange(attention.shape[1], device=attention.device)
+    key = torch.arange(attention.shape[2], device=attention.device)
+    away = (query[:, None] - key).abs().to(attention.dtype)
+    none = torch.full_like(attention[..., 0], torch.nan)
+    # key k continues an earlier copy of the query's token if k − 1 has that token
+    same = tokens[query][:, None] == tokens[(key - 1).clamp_min(0)]
+    follows = same & (key > 0) & (key <= query[:, None])
+    induction = attention.masked_fill(~follows | (attention < LEAST_INDUCTION), 0.0).sum(-1)
+    left_out = (query[:, None] == 0) | (key == 0) | (query[:, None] == key)
+    return {
+        "self_attention_score": _at(attention, query),
+        "prev_token_score": torch.where(query > 0, _at(attention, query - 1), none),
+        "pattern_entropy": -(attention * logarithms.masked_fill(attention == 0, 0.0)).sum(-1),
+        "induction_score": torch.where(follows.any(-1), induction, none),
+        "mass": attention.sum(-1),
+        "distance": (attention * away).sum(-1),
+        "square": (attention * away**2).sum(-1),
+        "largest": attention.masked_fill(left_out, -1.0).amax(-1),
+    }
+
+
+def _at(
+    attention: Float[Tensor, "head query key"], key: Int[Tensor, " query"]
+) -> Float[Tensor, "head query"]:
+    index = key.clamp_min(0)[None, :, None].expand(len(attention), -1, 1)
+    return attention.gather(2, index)[..., 0]
+
+
+def read_cells(
+    model: Model,
+    windows: Sequence[Window],
+    heads: Sequence[Head],
+    samples: Sequence[Sequence[tuple[int, int]]],
+    advance: Callable[[int], None],
+) -> list[dict[int, SparseCells]]:
+    """The strongest cells of each head in the windows of its sample, by the window's number."""
+    parts: list[dict[int, list[SparseCells]]] = [
+        {number: [] for number, _ in sample} for sample in samples
+    ]
+
+    def add(number: int, members: list[int], logarithms: Tensor, first: int) -> None:
+        for index, pattern in zip(members, logarithms, strict=True):
+            if number in parts[index]:
+                cells = strongest_cells(pattern.exp(), first, len(windows[number]))
+                parts[index][number].append(cells)
+
+    read_rows(model, windows, heads, add, advance)
+    return [
+        {
+            number: SparseCells(*map(np.concatenate, zip(*tiles, strict=True)))
+            for number, tiles in head.items()
+        }
+        for head in parts
+    ]
+
+
+def _config(
+    model: Model, windows: Sequence[Window], heads: Sequence[Head], metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Entries of `config.json`: the text, the model, and what HeadVis' page shows."""
+    return {
+        "n_sequences": len(windows),
+        "seq_len": max(map(len, windows)),
+        "dtype": model.dtype,
+        "attn_implementation": f"headscope {model.engine.name}",
+        "heads": [list(head) for head in heads],
+        "n_layers": model.layers + len(model.others),
+        "n_heads": model.heads,
+        "n_intervals": INTERVALS,
+        "metrics": metrics,
+        "metric_descriptions": {name: METRICS[name] for name in metrics},
+        "head_data_pattern": "L{layer}H{head}.json",
+        "has_umap": False,
+        "umap_heads": [],
+        "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
+        "custom_tables": [{"key": key, "label": label} for key, label in TABLES.items()],
+        "statistics_display": {
+            key: {"label": label, "format": "default"} for key, label in STATISTICS.items()
+        },
+    }
