@@ -8,7 +8,7 @@ norms of queries and keys belong to no matrix and are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -47,8 +47,6 @@ def weights(
     model: Any,
     *,
     revision: str | None = None,
-    bos: str | None = None,
-    seed: int = 0,
     progress: Progress = True,
     **again: Unpack[Again],
 ) -> StudyResult:
@@ -56,16 +54,13 @@ def weights(
 
     The table has a row per head: `ov_copying` in [−1, 1] by the embedding, and `ov_copying_mlp0` by
     the token after the first MLP (NaN in layer 0); the effective ranks `qk_rank` and `ov_rank` in
-    [1, d_head]; `k_from`, the earlier head with the largest `k_composition`, with the mean and the
-    99.9th percentile for random matrices. For a run also `primary`, `relation` and `mass` of the
-    head, and `k_from_relation`, the relation of `k_from`.
+    [1, d_head]; `k_from`, the earlier head with the largest `k_composition`. For a run also
+    `primary`, `relation` and `mass` of the head, and `k_from_relation`, the relation of `k_from`.
 
     Args:
         model: a name as for `classify`, a run or its folder, or a model loaded with
             `engine="lens"`.
         revision: branch, tag or commit on the hub.
-        bos: as for `classify`, for a model without a BOS token. No text is read.
-        seed: seeds the random matrices of the baseline.
         progress: True for a progress bar on a terminal, False for none, or a function that is
             called with the steps done and the steps in all.
         again: `source`, the run's model or its new path; `device`, `cpu` (the default), `cuda` or
@@ -84,15 +79,15 @@ def weights(
             loaded = the_model(model, revision=revision)
         else:
             device = device if isinstance(model, str) else "auto"  # a model in memory stays there
-            loaded = the_model(model, revision=revision, device=device, bos=bos, engine="lens")
+            loaded = the_model(model, revision=revision, device=device, engine="lens")
         advance = Steps(bar, 4).advance
         factors = head_factors(loaded)
         advance()
-        chance = random_composition(factors, seed=seed)
+        random = random_composition(factors)
         advance()
         pairs = k_composition(factors)
         advance()
-        table = _table(loaded, factors, pairs, chance)
+        table = _table(loaded, factors, pairs)
         advance()
     if run is not None:
         patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
@@ -100,18 +95,21 @@ def weights(
         relation_of = dict(zip(names, patterns["relation"], strict=True))
         table = table.merge(patterns, how="left")
         table = table.assign(k_from_relation=table["k_from"].map(relation_of).fillna(""))
-    above = int((pairs > chance.p999).sum())
-    total = int(pairs.isfinite().sum())
+    above, total = int((pairs > random).sum()), int(pairs.isfinite().sum())
     return StudyResult(
         title=f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights",
         table=table,
-        summary=(f"{above} of {total} pairs exceed the 99.9th percentile of random K-composition",),
+        summary=(
+            f"{above} of {total} pairs exceed {random:.3f}, the 99.9th percentile of the "
+            "K-composition of random matrices",
+        ),
         notes=_notes(loaded),
+        values={"k_random_p999": random},
         draw=_figure,
     )
 
 
-def _table(model: Model, factors: HeadFactors, pairs: Tensor, chance: Chance) -> pd.DataFrame:
+def _table(model: Model, factors: HeadFactors, pairs: Tensor) -> pd.DataFrame:
     after = copying_scores(factors, token_map(model, after_mlp=True))
     after[0] = torch.nan  # block 0 reads the embedding, before its MLP
     query_key, value_output = effective_ranks(factors)
@@ -136,8 +134,6 @@ def _table(model: Model, factors: HeadFactors, pairs: Tensor, chance: Chance) ->
             names[index] if known else "" for index, known in zip(best, has_source, strict=True)
         ],
         k_composition=np.where(has_source, scores[np.arange(len(table)), best], np.nan),
-        k_random_mean=chance.mean,
-        k_random_p999=chance.p999,
     )
 
 
@@ -189,19 +185,15 @@ def head_factors(model: Model) -> HeadFactors:
 
 def check_foldable(model: Model) -> None:
     kind = getattr(model.bridge.cfg, "normalization_type", None)
-    if kind not in LAYER_NORMS + RMS_NORMS:
-        raise ModelError(
-            f"{model.name}: its norms are of the kind {kind!r}; the weights are read through "
-            f"{', '.join(LAYER_NORMS + RMS_NORMS)} only"
-        )
     blocks = [block._modules for block in model.bridge.blocks]
     placed = all("ln1" in block and "ln1_post" not in block for block in blocks)
     folds = getattr(model.bridge.adapter, "supports_fold_ln", True)
-    if not (placed and folds and "ln_final" in model.bridge._modules):
+    ends = "ln_final" in model.bridge._modules
+    if not (kind in LAYER_NORMS + RMS_NORMS and placed and folds and ends):
         raise ModelError(
             f"{model.name}: the norms of a {model.architecture} do not fold into its heads' "
-            "matrices: that takes a norm before attention, none behind it, and an architecture for "
-            "which TransformerLens folds; headscope classify needs no folding"
+            "matrices: that takes a LayerNorm or RMSNorm before attention, none behind it, and an "
+            "architecture for which TransformerLens folds; headscope classify needs no folding"
         )
 
 
@@ -214,12 +206,12 @@ def writes_centred(model: Model) -> bool:
     return reads_centred(model) and not getattr(model.bridge.cfg, "final_rms", False)
 
 
-def gain(model: Model, norm: Any) -> Float[Tensor, " d_model"] | float:
+def gain(model: Model, norm: Any) -> Float[Tensor, "d_model 1"]:
     weight = getattr(norm, "weight", None)
     if weight is None:
-        return 1.0
+        return torch.ones(1, 1)
     offset = 1.0 if getattr(model.bridge.cfg, "rmsnorm_uses_offset", False) else 0.0
-    return plain(weight) + offset
+    return plain(weight)[:, None] + offset
 
 
 def plain(weight: Tensor) -> Tensor:
@@ -239,24 +231,13 @@ def _layer(model: Model, layer: int) -> tuple[Tensor, ...]:
     matrices = [plain(matrix) for matrix in candidates if isinstance(matrix, Tensor)]
     if len(matrices) < len(candidates) or any(matrix.ndim != 3 for matrix in matrices):
         raise ModelError(f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head")
-    scale = gain(model, block.ln1)
-    scale = scale[:, None] if isinstance(scale, Tensor) else scale
-    reads = [scale * matrix for matrix in matrices[:3]]
+    reads = [gain(model, block.ln1) * matrix for matrix in matrices[:3]]
     if reads_centred(model):
         reads = [centre(matrix, -2) for matrix in reads]
     output = centre(matrices[3], -1) if writes_centred(model) else matrices[3]
-    return (*(_per_query_head(model, layer, matrix) for matrix in reads), output)
-
-
-def _per_query_head(model: Model, layer: int, matrix: Tensor) -> Tensor:
-    """Query head h reads the key/value head h // (heads per group)."""
-    groups = matrix.shape[0]
-    if model.heads % groups:
-        raise ModelError(
-            f"{model.name}: layer {layer} has {groups} key/value heads, which do not divide its "
-            f"{model.heads} query heads"
-        )
-    return matrix.repeat_interleave(model.heads // groups, 0)
+    # query head h reads the key/value head h // (heads per group)
+    reads = [matrix.repeat_interleave(model.heads // len(matrix), 0) for matrix in reads]
+    return (*reads, output)
 
 
 def copying_scores(
@@ -283,18 +264,9 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
     Args:
         model: a loaded model.
         after_mlp: use the residual stream after block 0; see `effective_embedding`.
-
-    Raises:
-        ModelError: its norms do not fold, or it embeds and unembeds different vocabularies.
     """
-    check_foldable(model)
     unembedding = folded_unembedding(model)
     embedding = effective_embedding(model) if after_mlp else plain(model.bridge.W_E)
-    if len(embedding) != unembedding.shape[1]:
-        raise ModelError(
-            f"{model.name}: it embeds {len(embedding)} tokens and unembeds "
-            f"{unembedding.shape[1]}; copying needs the same ones"
-        )
     total = torch.zeros(unembedding.shape[0], embedding.shape[1], dtype=torch.float64)
     for start in range(0, len(embedding), CHUNK):
         some = slice(start, start + CHUNK)
@@ -336,19 +308,10 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
 
 
 def folded_unembedding(model: Model) -> Float[Tensor, "d_model token"]:
-    scale = gain(model, model.bridge.ln_final)
-    weight = plain(model.bridge.W_U)
-    weight = weight * (scale[:, None] if isinstance(scale, Tensor) else scale)
+    weight = plain(model.bridge.W_U) * gain(model, model.bridge.ln_final)
     if writes_centred(model):
         weight = centre(weight, 0)
     return centre(weight, 1)
-
-
-class Chance(NamedTuple):
-    """K-composition of heads with random matrices."""
-
-    mean: float
-    p999: float
 
 
 def k_composition(factors: HeadFactors) -> Float[Tensor, "earlier source layer head"]:
@@ -377,13 +340,13 @@ def compositions(
     return norms / torch.outer(torch.linalg.matrix_norm(writes), torch.linalg.matrix_norm(reads))
 
 
-def random_composition(factors: HeadFactors, *, seed: int = 0) -> Chance:
-    """K-composition of heads of the same shapes with normal random matrices.
+def random_composition(factors: HeadFactors) -> float:
+    """The 99.9th percentile of K-composition for heads of the same shapes with random matrices.
 
-    A low bar: a third of the pairs of `mini` exceed its 99.9th percentile, since all trained heads
-    prefer some directions.
+    A low bar: a third of the pairs of `mini` exceed it, since all trained heads prefer some
+    directions.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     d_head, d_value = factors.query.shape[-1], factors.value.shape[-1]
 
     def draw(columns: int) -> Tensor:
@@ -392,7 +355,7 @@ def random_composition(factors: HeadFactors, *, seed: int = 0) -> Chance:
     value, output = draw(d_value), draw(d_value).transpose(-1, -2)
     random = HeadFactors(draw(d_head), draw(d_head), value, output, factors.free)
     scores = compositions(random.writes()[0], random.key_reads()[0]).double()
-    return Chance(float(scores.mean()), float(scores.quantile(0.999)))
+    return float(scores.quantile(0.999))
 
 
 def effective_ranks(factors: HeadFactors) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,173 @@
+"""Copying, composition and folding beside TransformerLens, transformers and closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Gemma2Config, Gemma2ForCausalLM
+
+from headscope.errors import ModelError
+from headscope.models.load import load_model
+from headscope.studies.weights import (
+    HeadFactors,
+    compositions,
+    copying_scores,
+    effective_embedding,
+    effective_ranks,
+    head_factors,
+    k_composition,
+    random_composition,
+    token_map,
+)
+
+
+def random_factors(seed: int, layers=3, heads=2, width=12, d_head=4, d_value=3) -> HeadFactors:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(rows, columns):
+        return torch.randn(layers, heads, rows, columns, generator=generator)
+
+    return HeadFactors(
+        draw(width, d_head), draw(width, d_head), draw(width, d_value), draw(d_value, width), width
+    )
+
+
+@pytest.fixture
+def folded(normed_folder):
+    """TransformerLens' model with processed weights."""
+    bridge = load_model(str(normed_folder), engine="lens").bridge
+    raw = bridge.W_V.clone()
+    bridge.enable_compatibility_mode(disable_warnings=True)
+    assert (bridge.W_V - raw).abs().max() > 0.1  # there was something to fold
+    return bridge
+
+
+def test_factors_are_transformer_lens_own_processed_weights(normed_folder, folded, layout):
+    model = load_model(str(normed_folder), engine="lens")
+    before = {name: p.clone() for name, p in model.bridge.named_parameters()}
+    factors = head_factors(model)
+    assert all(torch.equal(before[name], p) for name, p in model.bridge.named_parameters())
+    for own, theirs in (
+        (factors.query, folded.W_Q),
+        (factors.key, folded._expand_kv_heads(folded.W_K)),
+        (factors.value, folded._expand_kv_heads(folded.W_V)),
+        (factors.output, folded.W_O),
+    ):
+        torch.testing.assert_close(own, theirs.detach(), atol=1e-5, rtol=1e-4)
+    assert factors.free == (32 if layout == "llama" else 31)
+
+
+def test_norms_behind_attention_are_refused(tokenizer, tmp_path):
+    config = Gemma2Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    Gemma2ForCausalLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"norms of a Gemma2ForCausalLM do not fold"):
+        head_factors(load_model(str(tmp_path), engine="lens"))
+
+
+def test_composition_is_the_plain_formula_pair_by_pair():
+    f = random_factors(1)
+    found = k_composition(f)
+    for earlier, source, layer, head in np.ndindex(found.shape):
+        score = found[earlier, source, layer, head]
+        if earlier >= layer:
+            assert score.isnan()
+            continue
+        ov = f.value[earlier, source] @ f.output[earlier, source]
+        qk = f.query[layer, head] @ f.key[layer, head].T
+        expected = (ov @ qk.T).norm() / (ov.norm() * qk.norm())
+        assert score.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert compositions(torch.zeros(1, 3, 8), torch.ones(2, 8, 3)).isnan().all()
+
+
+def test_composition_is_transformer_lens_own(normed_folder, folded):
+    found = k_composition(head_factors(load_model(str(normed_folder), engine="lens")))
+    with torch.no_grad():
+        theirs = folded.all_composition_scores("K").scores
+    assert found[0, :, 1].isfinite().all()
+    torch.testing.assert_close(found[0, :, 1], theirs[0, :, 1], atol=1e-4, rtol=1e-3)
+
+
+def test_random_heads_compose_by_one_over_the_root_of_the_width():
+    wide = random_factors(3, layers=1, heads=1, width=256, d_head=32, d_value=32)
+    assert 1 / 16 < random_composition(wide) < 1.2 / 16
+    f = random_factors(6, layers=2, heads=48, width=64, d_head=8, d_value=8)
+    assert (k_composition(f)[0, :, 1] > random_composition(f)).double().mean() < 0.004
+
+
+def test_ranks_are_the_entropy_of_the_singular_values_of_the_whole_circuit():
+    f = random_factors(4)
+    for found, left, right in zip(
+        effective_ranks(f), (f.query, f.value), (f.key.mT, f.output), strict=True
+    ):
+        for layer, head in np.ndindex(found.shape):
+            values = torch.linalg.svdvals((left[layer, head] @ right[layer, head]).double())
+            p = (values / values.sum()).tolist()
+            rank = math.exp(-sum(x * math.log(x) for x in p if x > 1e-12))
+            assert found[layer, head].item() == pytest.approx(rank, rel=1e-4)
+
+
+def test_copying_has_closed_forms():
+    read = torch.zeros(6, 4)
+    read[:4] = torch.eye(4)
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])  # eigenvalues ±i
+    for circuit, score in (
+        (torch.eye(4), 1.0),
+        (-torch.eye(4), -1.0),
+        (torch.diag(torch.tensor([3.0, 0, 0, -1])), 0.5),
+        (torch.block_diag(turn, turn), 0.0),
+        (torch.block_diag(turn, torch.eye(2)), 0.5),
+        (torch.zeros(4, 4), math.nan),
+    ):
+        value, output = read[None, None], (circuit @ read.T)[None, None]
+        found = copying_scores(HeadFactors(value, value, value, output, free=6), torch.eye(6))
+        assert found.item() == pytest.approx(score, abs=1e-6, nan_ok=True)
+
+
+def test_the_small_product_has_the_eigenvalues_of_the_whole_circuit(normed_folder, folded):
+    """W_E W_V W_O W_U itself, from the weights that TransformerLens processes."""
+    model = load_model(str(normed_folder), engine="lens")
+    found = copying_scores(head_factors(model), token_map(model))
+    value, output = folded._expand_kv_heads(folded.W_V).double(), folded.W_O.double()
+    with torch.no_grad():
+        for layer, head in np.ndindex(found.shape):
+            circuit = folded.W_E.double() @ value[layer, head] @ output[layer, head]
+            eigenvalues = torch.linalg.eigvals(circuit @ folded.W_U.double())
+            score = eigenvalues.sum().real / eigenvalues.abs().sum()
+            assert found[layer, head].item() == pytest.approx(score.item(), abs=1e-4)
+
+
+FIRST_MLP = {
+    "gpt2": lambda hf: (hf.transformer.wte, hf.transformer.h[0].ln_2, hf.transformer.h[0].mlp),
+    "gpt_neox": lambda hf: (
+        hf.gpt_neox.embed_in, hf.gpt_neox.layers[0].post_attention_layernorm,
+        hf.gpt_neox.layers[0].mlp,
+    ),
+    "llama": lambda hf: (
+        hf.model.embed_tokens, hf.model.layers[0].post_attention_layernorm, hf.model.layers[0].mlp,
+    ),
+}  # fmt: skip
+
+
+def test_the_effective_embedding_is_the_embedding_and_the_first_mlps_answer(normed_folder, layout):
+    model = load_model(str(normed_folder), engine="lens")
+    tokens = torch.arange(5, 25)[None]
+    with torch.no_grad():
+        before = model.bridge(tokens)
+        found = effective_embedding(model)
+        assert torch.equal(before, model.bridge(tokens))
+    hf = AutoModelForCausalLM.from_pretrained(normed_folder).eval()
+    embed, norm, mlp = FIRST_MLP[layout](hf)
+    with torch.no_grad():
+        rows = embed.weight + mlp(norm(embed.weight))
+    if layout != "llama":
+        rows = rows - rows.mean(-1, keepdim=True)
+    rows = rows / rows.square().mean(-1, keepdim=True).sqrt()
+    torch.testing.assert_close(found, rows, atol=1e-4, rtol=1e-3)
