@@ -211,7 +211,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> Settings:
-        """The settings of a run from its `run.json`; what an older one does not say is as now.
+        """The settings of a run from its `run.json`; what that does not say is the default.
 
         >>> Settings.from_json({"seed": 3, "batch_tokens": 1024}).seed
         3
@@ -250,15 +250,12 @@ def _default(name: str, quick: bool) -> Any:
 def not_default(facts: dict[str, Any]) -> str:
     """The words of the command line for what a run's `settings` say that is not the default.
 
-    Empty where all is, and where they are none of this version.
+    Empty where all is.
 
     >>> not_default(Settings(all=True, seed=3).to_json())
     '--all --seed 3'
     """
-    try:
-        return shlex.join(Settings.from_json(facts).words())
-    except ArgumentError:
-        return ""
+    return shlex.join(Settings.from_json(facts).words())
 
 
 OPTIONS: dict[str, Option] = {

@@ -37,8 +37,7 @@ class Example:
     relation: str
     """`type/relation`; empty for an ordinary text."""
     kind: str
-    """`best`, of the first tenth of the queries by mass, `decile 2` to `decile 10`, `ordinary`;
-    in runs of an older headscope also `quarter 1` to `quarter 4`."""
+    """`best`, of the first tenth of the queries by mass, `decile 2` to `decile 10`, `ordinary`."""
     mass: float
     """Attention on the targets; NaN for an ordinary text."""
     window: str
@@ -51,18 +50,17 @@ class Example:
     """Places of the targets among the tokens."""
     pattern: Float[ndarray, "query key"]
     """Attention among the shown tokens, float16; see `elsewhere` for the rest of each row."""
-    positions: tuple[int, ...] = ()
-    """Where each shown token stands in the window, rising from 0. Empty, as is `left_out`, in
-    runs of an older headscope, which showed the stretch before the query and did not say where."""
-    left_out: tuple[float, ...] = ()
+    positions: tuple[int, ...]
+    """Where each shown token stands in the window, rising from 0."""
+    left_out: tuple[float, ...]
     """The query's attention on each stretch of `gaps`."""
-    length: int = 0
-    """Tokens of the window; 0 in runs of an older headscope."""
+    length: int
+    """Tokens of the window."""
     more_targets: int = 0
     """Targets of the query for which the excerpt has no room."""
     masses: tuple[int, ...] = ()
     """How many of the queries that it was chosen from put how much on their targets, in `STEPS`
-    equal steps from 0 to 1. Empty for an ordinary text, and in runs of an older headscope."""
+    equal steps from 0 to 1. Empty for an ordinary text."""
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
@@ -78,7 +76,7 @@ class Example:
         For the example's own query it was measured, else it is what the row lacks to 1.
         """
         outside = np.clip(1 - self.pattern.astype(np.float64).sum(1), 0, 1)
-        if self.query >= 0 and self.positions:
+        if self.query >= 0:
             outside[self.query] = sum(self.left_out)
         return np.asarray(outside)
 
@@ -89,7 +87,7 @@ class Example:
         """
         begins = {index: f" … {end}:" for index, _, end in self.gaps}
         parts = [begins.get(i, "") + self._marked(i) for i in range(len(self.tokens))]
-        cut = " …" if self.positions and self.positions[-1] + 1 < self.length else ""
+        cut = " …" if self.positions[-1] + 1 < self.length else ""
         notes = []
         if self.more_targets:
             notes.append(f"{self.more_targets} more targets")

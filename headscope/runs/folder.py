@@ -139,13 +139,12 @@ def checksums(folder: Path) -> dict[str, str]:
     return {name: file_sha256(folder / name) for name in CHECKED if (folder / name).is_file()}
 
 
-def check_files(folder: Path, stated: dict[str, str], *, signed: bool = True) -> None:
+def check_files(folder: Path, stated: dict[str, str]) -> None:
     """Compare the files with the checksums that `run.json` states.
 
     Args:
         folder: the run folder.
         stated: the sha256 of each file.
-        signed: whether `run.json` states its own, too; before it did, causes had none.
 
     Raises:
         RunError: the first file that is missing, altered, cut short, or of another run.
@@ -159,7 +158,7 @@ def check_files(folder: Path, stated: dict[str, str], *, signed: bool = True) ->
     for name in CHECKED:
         path = folder / name
         if name not in stated:
-            if os.path.lexists(path) and (signed or name != CAUSES):
+            if os.path.lexists(path):
                 raise RunError(f"{path}: not written with this run, whose {RUN} does not state it")
         elif _sha256(readable_path(folder, name)) != stated[name]:
             raise altered(path)

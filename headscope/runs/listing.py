@@ -15,7 +15,6 @@ Head = tuple[int, int]
 """A layer and the number of a head in it."""
 _OF_THE_TYPE = (
     "relation",
-    "score",
     "control",
     "lift",
     "ci_low",
@@ -45,7 +44,7 @@ def list_heads(run: Result, tag: str | None = None) -> pd.DataFrame:
         best = strongest(run.evidence)
         best = with_rules(best[best["type"] == tag], run.rules)
         best["reason"] = reasons(best, run.rules)
-        scores = best.assign(score=best["mass"])[["layer", "head", *_OF_THE_TYPE]]
+        scores = best[["layer", "head", *_OF_THE_TYPE]]
         keep = [column for column in heads.columns if column not in _OF_THE_TYPE]
         return scores.merge(heads[keep], on=["layer", "head"])[list(run.heads.columns)]
     return heads.sort_values("lift", ascending=False, kind="stable")

@@ -42,7 +42,7 @@ def write_means(means: Means | None, pictures: Pictures, run_folder: Path) -> No
 def read_means(run_folder: Path, heads: pd.DataFrame) -> tuple[Means | None, Pictures]:
     """The mean patterns of a run on text, and heads' pictures on other stimuli.
 
-    None and none where they were not kept, as by an older headscope.
+    None and none where they were not measured.
 
     Args:
         run_folder: of the run.

@@ -16,7 +16,7 @@ from headscope.corpus.shipped import named_corpora
 from headscope.errors import RunError
 from headscope.measure.example import Example
 from headscope.runs.atlas import MEMBERS, SUFFIX
-from headscope.runs.recorded_paths import PLACES, lies, titled
+from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.store import save
 from headscope.runs.write import write_file
 from headscope.statistics.result import Result
@@ -71,7 +71,6 @@ def _coarse(example: Example) -> Example:
 
 def _impersonal(info: dict[str, Any]) -> dict[str, Any]:
     """The record of a run without times, and without paths of the machine that made it."""
-    info = titled(info)
     provenance = {key: v for key, v in info["provenance"].items() if key not in _PERSONAL}
     if PLACES not in info:
         return info | {"provenance": provenance}

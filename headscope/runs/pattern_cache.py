@@ -146,14 +146,14 @@ def _check_facts(facts: dict[str, Any]) -> None:
     texts = [facts["relation"], facts["kind"], facts["window"], *facts["tokens"]]
     mass = 0.0 if facts["mass"] is None else facts["mass"]
     fit = (
-        any(facts.keys() == _FACTS - missing for missing in (set(), {"masses"}, _ADDED))
+        facts.keys() == _FACTS
         and isinstance(facts["tokens"], list)
         and all(type(number) is int for number in numbers)
         and all(isinstance(text, str) for text in texts)
         and all(-1 <= position < size for position in places)
         and isinstance(mass, int | float)
         and 0 <= mass <= 1 + TOLERANCE
-        and _fits(size, **{name: facts[name] for name in _ADDED & facts.keys()})
+        and _fits(size, **{name: facts[name] for name in _EXCERPT})
     )
     if not fit:
         raise ValueError(f"no example of a run: {facts!r:.100}")
@@ -162,11 +162,11 @@ def _check_facts(facts: dict[str, Any]) -> None:
 def _fits(
     size: int,
     *,
-    positions: Any = (),
-    left_out: Any = (),
-    length: Any = 0,
-    more_targets: Any = 0,
-    masses: Any = (),
+    positions: Any,
+    left_out: Any,
+    length: Any,
+    more_targets: Any,
+    masses: Any,
 ) -> bool:
     """True if the shown tokens lie in their window in order, and each gap has its attention."""
     if not isinstance(positions, list | tuple) or not isinstance(left_out, list | tuple):
@@ -178,17 +178,16 @@ def _fits(
         return False
     if not all(type(share) in (int, float) and 0 <= share <= 1 + TOLERANCE for share in left_out):
         return False
-    if not positions:
-        return not left_out
+    if len(positions) != size:
+        return False
     rising = all(one < two for one, two in pairwise(positions))
     gaps = len(stretches_left_out(positions))
-    return len(positions) == size and rising and positions[-1] < length and len(left_out) == gaps
+    return rising and positions[-1] < length and len(left_out) == gaps
 
 
 _LONGEST = 2**31
 """No window has as many tokens."""
-_ADDED = {"positions", "left_out", "length", "more_targets", "masses"}
-"""What examples of an older headscope do not say."""
+_EXCERPT = ("positions", "left_out", "length", "more_targets", "masses")
 _FACTS = {field.name for field in fields(Example)} - {"pattern"}
 TOLERANCE = 0.05
 """How far a sum of half-precision probabilities may lie beyond 1."""
@@ -229,9 +228,9 @@ def _example(facts: dict[str, Any], pattern: ndarray) -> Example:
             "mass": float("nan") if facts["mass"] is None else facts["mass"],
             "tokens": tuple(facts["tokens"]),
             "targets": tuple(facts["targets"]),
-            "positions": tuple(facts.get("positions", ())),
-            "left_out": tuple(facts.get("left_out", ())),
-            "masses": tuple(facts.get("masses", ())),
+            "positions": tuple(facts["positions"]),
+            "left_out": tuple(facts["left_out"]),
+            "masses": tuple(facts["masses"]),
             "pattern": _unfolded(pattern, len(facts["tokens"])),
         }
     )

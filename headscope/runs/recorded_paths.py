@@ -64,31 +64,14 @@ def seen_from(folder: Path, path: str) -> str | None:
     return None if shared == Path(shared.anchor) else Path(os.path.relpath(path, home)).as_posix()
 
 
-def titled(info: dict[str, Any]) -> dict[str, Any]:
-    """The record of a run, files by their names and where they lie apart from it.
-
-    A run of 0.1.0 has paths for names.
-    """
-    if PLACES in info:
-        return info
-    titles = shareable(info)
-    facts = info["model"]
-    if "weights_sha256" in facts:
-        corpora = info.get("corpora", {}).get("asked", ())
-        titles[PLACES] = places_of(str(facts["name"]), str(facts["revision"]), corpora)
-    return titles
-
-
 def outward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The content of `run.json` in this folder."""
     shipped = {lies(path): f"{SHIPPED}{path.name}" for path in named_corpora().values()}
-    return _with_places(titled(info), lambda path: shipped.get(path) or seen_from(folder, path))
+    return _with_places(info, lambda path: shipped.get(path) or seen_from(folder, path))
 
 
 def inward(info: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The record in memory of a run that was read from this folder: places are paths again."""
-    if PLACES not in info:
-        return titled(info)
     shipped = {f"{SHIPPED}{path.name}": lies(path) for path in named_corpora().values()}
     home = resolved(folder)
     return _with_places(info, lambda way: shipped.get(way) or os.path.normpath(home / way))

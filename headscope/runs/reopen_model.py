@@ -13,7 +13,7 @@ from headscope.measure.readable import readable
 from headscope.models.in_memory import STATE, open_model
 from headscope.models.load import Model
 from headscope.models.precision import WIDE
-from headscope.runs.recorded_paths import PLACES, titled
+from headscope.runs.recorded_paths import PLACES
 from headscope.runs.resolve import Named, run_named, the_model
 from headscope.statistics.result import Result
 
@@ -99,7 +99,7 @@ def corpora_of(run: Result) -> list[str]:
         CorpusError: the run does not know where they lie.
     """
     names = run.info.get("corpora", {}).get("asked", ())
-    places = titled(run.info).get(PLACES, {}).get("corpora", ())
+    places = run.info.get(PLACES, {}).get("corpora", ())
     if not names:
         return [str(path) for path in shipped_corpora()]
     for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
@@ -138,8 +138,7 @@ def _check_saved(facts: dict[str, Any]) -> None:
 
 def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
     """The name and the revision that load a run's model."""
-    info = titled(run.info)
-    facts, places = info["model"], info.get(PLACES, {})
+    facts, places = run.info["model"], run.info.get(PLACES, {})
     name = str(facts["name"])
     if source is not None and str(source) != name:
         return str(source), None

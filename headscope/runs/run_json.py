@@ -12,6 +12,10 @@ from headscope.errors import RunError
 from headscope.relations.relation import TagThresholds
 from headscope.runs.folder import altered
 
+FORMAT_VERSION = 2
+"""Of run folders; folders of another version are not read."""
+VERSION = "format_version"
+"""The key of the version in `run.json`."""
 _DEEPEST = 20  # lists and objects inside one another; a run has 4
 _NUMBER = (int, float)
 _LARGEST = 1e15  # of any number: a float holds all smaller integers
@@ -44,7 +48,7 @@ ATTENTION_LAYERS = "attention_layers"
 """The key, among the model's facts, of the layers that have softmax attention, where not all do."""
 SHA256 = "sha256"
 """The key, in the provenance, of the checksum that `run.json` states of itself."""
-_NEEDED = ("model", "relations", "provenance")
+_NEEDED = ("model", "relations", "provenance", "files")
 _OF_A_MODEL = ("name", "revision", "dtype")
 """What is asked of a model that can be loaded again; one of given patterns has a name alone."""
 
@@ -58,8 +62,10 @@ def read_record(path: Path) -> tuple[dict[str, Any], dict[str, TagThresholds]]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
         _check_values(info, 0)
+        _expect(info, dict, "its content")
+        _check_version(path, info.get(VERSION))
         _check_facts(info)
-        if info["provenance"].get(SHA256) not in (None, record_sha256(info)):
+        if info["provenance"].get(SHA256) != record_sha256(info):
             raise altered(path)
         return info, {name: _rule(name, facts) for name, facts in info["relations"].items()}
     except (OSError, ValueError, RecursionError) as error:
@@ -83,6 +89,11 @@ def record_sha256(info: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def _check_version(path: Path, version: Any) -> None:
+    if version != FORMAT_VERSION:
+        raise RunError(f"{path.parent} was made by an earlier version of headscope: classify again")
+
+
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is no number in JSON")
 
@@ -98,7 +109,6 @@ def _check_values(value: Any, depth: int) -> None:
 
 
 def _check_facts(info: Any) -> None:
-    _expect(info, dict, "its content")
     for name in _NEEDED:
         if name not in info:
             raise ValueError(f"{name} is missing")
@@ -206,7 +216,6 @@ _JSON = {
 def _rule(name: str, facts: Any) -> TagThresholds:
     what = f"the rule of {name!r:.100}"
     _expect(facts, dict, what)
-    facts = {_RENAMED.get(key, key): value for key, value in facts.items()}
     if unknown := sorted(set(facts) - {field.name for field in fields(TagThresholds)}):
         raise ValueError(f"{what} has {unknown[0]!r:.100}, which no rule has")
     for key, kind in _OF_A_RULE.items():
@@ -226,5 +235,3 @@ _OF_A_RULE: dict[str, type | tuple[type, ...]] = {
     "beat_baseline_by": _NUMBER,
     "companion": str,
 }
-_RENAMED = {"beat_guess_by": "beat_baseline_by"}
-"""What headscope 0.1.0 called some conditions of a tag."""

@@ -35,7 +35,14 @@ from headscope.runs.means import read_means, write_means
 from headscope.runs.packed_sums import read_sums, write_sums
 from headscope.runs.pattern_cache import UNREADABLE, StoredExamples, write_examples
 from headscope.runs.recorded_paths import inward, outward
-from headscope.runs.run_json import ATTENTION_LAYERS, SHA256, read_record, signed
+from headscope.runs.run_json import (
+    ATTENTION_LAYERS,
+    FORMAT_VERSION,
+    SHA256,
+    VERSION,
+    read_record,
+    signed,
+)
 from headscope.runs.run_tables import RULE_TABLE, RUN_TABLES
 from headscope.runs.tables import check_tables, read_evidence, read_heads, table_to_csv
 from headscope.runs.workplace import NEW, check_free, put, unwritable, workplace
@@ -92,8 +99,7 @@ def save_by(
 def load(folder: str | Path, *, with_tally: bool = False) -> Result:
     """Read a run folder back.
 
-    Each file is compared with the checksum that `run.json` states. A folder without checksums was
-    written by an older headscope: it is read, and a note of the run says that it was not checked.
+    Each file is compared with the checksum that `run.json` states.
 
     Args:
         folder: the folder that `save` wrote, `atlas:NAME`, or an atlas' file; the name of a model
@@ -102,7 +108,8 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
             they are those over all blocks, in the first one, unless the run was to `keep_sums`.
 
     Raises:
-        RunError: no run there, or one that was altered, cut short, or put together by hand.
+        RunError: no run there, or one that was altered, cut short, put together by hand, or made
+            by an earlier version.
         ChoiceError: no atlas of that name ships.
     """
     atlas = atlas_of(folder)
@@ -115,13 +122,9 @@ def load(folder: str | Path, *, with_tally: bool = False) -> Result:
             "missing); write one with headscope classify"
         )
     info, rules = read_record(readable_path(folder, RUN))
-    files = info.pop("files", None)  # of this folder, not of the run
-    signed_record = info["provenance"].pop(SHA256, None) is not None
-    if files is not None:
-        check_files(folder, files, signed=signed_record)
-    note = UNCHECKED if files is None else "" if signed_record else UNSIGNED
-    if note and note not in info.get("notes", ()):
-        info["notes"] = [*info.get("notes", ()), note]
+    # of this folder, not of the run
+    del info[VERSION], info["provenance"][SHA256]
+    check_files(folder, info.pop("files"))
     evidence = read_evidence(readable_path(folder, EVIDENCE))
     heads = read_heads(readable_path(folder, HEADS))
     try:
@@ -172,16 +175,6 @@ def _load_atlas(atlas: Atlas, *, with_tally: bool) -> Result:
     return replace(run, info=run.info | {"notes": [*run.info.get("notes", ()), note]})
 
 
-UNCHECKED = (
-    "read from a folder of an older headscope that states no checksums: whether its files are "
-    "those that were written was not checked"
-)
-UNSIGNED = (
-    "read from a folder of an older headscope that states no checksum of run.json and causal.csv: "
-    "whether these are as they were written was not checked"
-)
-
-
 def _write(run: Result, folder: Path, destination: Path, report: Callable[[], str]) -> None:
     """Write a run into a folder that will be moved to its place."""
     write_file(folder / EVIDENCE, encoded(table_to_csv(run.evidence)))
@@ -202,7 +195,12 @@ def _write(run: Result, folder: Path, destination: Path, report: Callable[[], st
             write_sums(folder / SUMS, run.tally, run.twin)
     rules = {name: asdict(rule) for name, rule in run.rules.items()}
     # last, because it states what the others are
-    info = {**outward(run.info, destination), "relations": rules, "files": checksums(folder)}
+    info = {
+        VERSION: FORMAT_VERSION,
+        **outward(run.info, destination),
+        "relations": rules,
+        "files": checksums(folder),
+    }
     write_file(folder / RUN, record_bytes(signed(info)))
 
 
@@ -254,10 +252,9 @@ def tally_of(
     Raises:
         RunError: they are none of such a run.
     """
-    arrays = {name: array for name, array in arrays.items() if name not in _RETIRED}
     tally = Tally.zeros(relations, *shape)
     expected = tally.arrays()
-    arrays = {name: expected[name] for name in _LATER} | arrays
+    arrays = {name: expected[name] for name in _STIMULUS_MEANS} | arrays
     if odd := sorted(expected.keys() ^ arrays.keys()):
         raise RunError(f"{path}: the sums {odd[0]!r:.100} are missing, or are none of a run")
     for name, array in expected.items():
@@ -274,9 +271,4 @@ def tally_of(
 
 
 _STIMULUS_MEANS = ("profile.stimulus_mean", "profile.stimulus_queries")
-_LATER = ("profile.sink", "profile.mean", "profile.mean_queries", *_STIMULUS_MEANS)
-"""Sums that earlier versions did not take: no model that they read had a learned sink, and no mean
-patterns were kept, or those of texts alone. A twin's on other stimuli are never written: nothing
-draws them."""
-_RETIRED = ("guesses", "baselines")
-"""Sums of earlier versions that say nothing of heads."""
+"""Sums that are not written of a twin: nothing draws them."""

@@ -21,7 +21,7 @@ from headscope.runs.folder import (
     readable_path,
 )
 from headscope.runs.room import check_room
-from headscope.runs.run_json import SHA256, signed
+from headscope.runs.run_json import signed
 from headscope.runs.run_tables import RunTable
 from headscope.runs.store import record_bytes
 from headscope.runs.tables import table_to_csv
@@ -115,12 +115,7 @@ def _size(folder: Path) -> int:
 
 
 def _state_again(folder: Path) -> None:
-    """Have `run.json` state what the files are now; a folder that never did so still does not."""
+    """Have `run.json` state what the files are now."""
     info = json.loads(readable_path(folder, RUN).read_text(encoding="utf-8"))
-    if "files" in info:
-        stated = info["files"] | checksums(folder)
-        if SHA256 in info["provenance"]:
-            info = signed(info | {"files": stated})
-        else:  # a checksum of now would vouch for what was never checked
-            info["files"] = stated
+    info = signed(info | {"files": info["files"] | checksums(folder)})
     write_file(folder / RUN, record_bytes(info), overwrite=True)

@@ -21,16 +21,10 @@ from headscope.runs.folder import RUN
 from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     EXPLAINED_COLUMNS,
-    FIRST_EVIDENCE_COLUMNS,
     GENERAL,
     HEAD_COLUMNS,
-    MARGIN_COLUMNS,
-    MATCHED_ERROR,
-    RULE_LOW,
-    SHADOW_COLUMNS,
-    WRITE_COLUMNS,
 )
-from headscope.statistics.tags import NO, NO_TYPE, TAGGED, VERDICTS
+from headscope.statistics.tags import NO_TYPE, VERDICTS
 
 _TEXTS = ("rule", "writes", "baseline", "verdict", "contested_text", GENERAL)
 _KINDS = {
@@ -79,44 +73,24 @@ def table_to_csv(table: pd.DataFrame) -> str:
 def read_evidence(path: Path) -> pd.DataFrame:
     """`evidence.csv` as it was written; see `headscope.statistics.estimates.weigh`.
 
-    A table of headscope 0.1.0 knows nothing of contested queries: what it lacks is blank, and its
-    verdicts are its tags. Margins, shadows and general labels are blank where there were none yet.
-
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    first, *known = [RULE_LOW], [MATCHED_ERROR], [GENERAL], MARGIN_COLUMNS, SHADOW_COLUMNS
-    later = (first, *known, EVIDENCE_COLUMNS[FIRST_EVIDENCE_COLUMNS:])
-    evidence = _read(path, EVIDENCE_COLUMNS, later)
-    if "verdict" not in evidence:
-        evidence["verdict"] = np.where(evidence["tagged"], TAGGED, NO)
-        evidence["baseline"] = evidence["contested_text"] = ""
-    if GENERAL not in evidence:
-        evidence[GENERAL] = ""  # an older headscope gave every tag its own label
+    evidence = _read(path, [EVIDENCE_COLUMNS])
     if unknown := sorted(set(evidence["verdict"]) - set(VERDICTS)):
         raise RunError(f"{path}: {unknown[0]!r:.100} is no verdict")
-    return evidence.reindex(columns=EVIDENCE_COLUMNS)
+    return evidence
 
 
 def read_heads(path: Path) -> pd.DataFrame:
     """`heads.csv` as it was written; see `headscope.statistics.tags.head_table`.
 
-    A table of an older headscope has no column `mass`; its `score` is the same. Nor does it say
-    what heads write, or have a `sink_share`; these are then blank. One of a run that was explained
-    has `explained` and `rule`.
+    One of a run that was explained has `explained` and `rule`.
 
     Raises:
         RunError: another table, or a cell that is not what its column holds.
     """
-    columns = [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]
-    heads = _read(path, columns, [EXPLAINED_COLUMNS, ["sink_share"], WRITE_COLUMNS, ["mass"]])
-    if "writes" not in heads:
-        heads = heads.assign(writes="", write_lift=np.nan)  # an older headscope did not ask
-    heads["mass"] = heads.get("mass", heads["score"])
-    heads["sink_share"] = heads.get("sink_share", np.nan)
-    if not heads["mass"].equals(heads["score"]):
-        raise RunError(f"{path}: mass and score are one number by two names, and differ here")
-    return heads[[name for name in columns if name in heads]]
+    return _read(path, [HEAD_COLUMNS, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]])
 
 
 def check_tables(
@@ -168,9 +142,9 @@ def _places(table: pd.DataFrame, columns: int, row_of_layer: Mapping[int, int] |
     return [layer * columns + head if 0 <= head < columns else -1 for layer, head in pairs]
 
 
-def _read(path: Path, columns: list[str], optional: Sequence[Collection[str]]) -> pd.DataFrame:
-    """A table with all of these columns, but for any group of those that are optional."""
-    kinds = {name: _KINDS.get(name, "float64") for name in columns}
+def _read(path: Path, known: Sequence[list[str]]) -> pd.DataFrame:
+    """A table with the columns of one of these lists; the last list has all columns."""
+    kinds = {name: _KINDS.get(name, "float64") for name in known[-1]}
     # a relation may be called "1", "null" or "NA": only numbers can be missing
     missing = {name: "" for name, kind in kinds.items() if kind == "float64"}
     try:
@@ -181,13 +155,10 @@ def _read(path: Path, columns: list[str], optional: Sequence[Collection[str]]) -
             )
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise RunError(f"{path}: cannot be read as the table of a run: {error!s:.200}") from error
-    known = [columns]
-    for group in optional:  # what a study adds, and what older versions lack
-        known += [[name for name in group_names if name not in group] for group_names in known]
     if list(table.columns) not in known:
         raise RunError(
             f"{path}: the columns are {', '.join(table.columns)!s:.400}, expected "
-            f"{', '.join(columns)}"
+            f"{', '.join(known[0])}"
         )
     for name in table:
         kind = kinds[name]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-FIRST_EVIDENCE_COLUMNS = 16
-"""Those that headscope 0.1.0 wrote."""
 MARGIN_COLUMNS = [
     *("contested_p", "contested_least_p", "contested_hit_low", "contested_hit_high"),
     *("mass_error", "control_error", "hit_error", "contested_error"),
@@ -40,14 +38,13 @@ EVIDENCE_COLUMNS = [
 
 HEAD_COLUMNS = [
     *("layer", "head", "primary", "tags", "relation"),
-    *("score", "control", "lift", "ci_low", "ci_high", "q_value"),
+    *("control", "lift", "ci_low", "ci_high", "q_value"),
     *("first_token_mass", "entropy", "mean_distance", "variability", "shape"),
     *("reason", "kv_group", "mass", "writes", "write_lift", "sink_share"),
 ]
-"""A row per head. `score` is an older name of `mass`, kept with the
-same numbers until the next version."""
+"""A row per head."""
 WRITE_COLUMNS = ["writes", "write_lift"]
-"""Those that headscope 0.2 did not write yet."""
+"""Columns of `heads.csv` on what a head writes."""
 EXPLAINED_COLUMNS = ["explained", "rule"]
 """After those of `heads.csv`, where a run was explained."""
 EFFECT_NUMBERS = [

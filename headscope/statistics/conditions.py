@@ -137,13 +137,8 @@ def _of_attention(numbers: Numbers) -> _Truth:
 
 
 def _decides(numbers: Numbers) -> _Truth:
-    """Rows with contested queries in enough blocks for the test to say anything.
-
-    Tables of an older headscope do not have it; it asked for as many queries as of a relation.
-    """
-    is_older = ~numbers.has("contested_least_p")
-    enough = numbers.has("contested_low") & (numbers["contested_least_p"] < MAX_P)
-    return enough | (is_older & (numbers["contested_n"] >= numbers["fewest"]))
+    """Rows with contested queries in enough blocks for the test to say anything."""
+    return numbers.has("contested_low") & (numbers["contested_least_p"] < MAX_P)
 
 
 def _reachable(numbers: Numbers) -> _Truth:
@@ -153,8 +148,7 @@ def _reachable(numbers: Numbers) -> _Truth:
     """
     rule, queries = numbers["contested_rule_rate"], numbers["contested_n"]
     is_close = rule + numbers["beat_baseline_by"] > 1 + _ROUNDING
-    is_older = ~numbers.has("contested_least_p")
-    reachable: _Truth = ~is_close & (is_older | ~(rule >= queries / (queries + Z_95**2)))
+    reachable: _Truth = ~is_close & ~(rule >= queries / (queries + Z_95**2))
     return reachable
 
 
@@ -174,8 +168,7 @@ def _hits_over_rules(numbers: Numbers) -> Margin:
     """
     rate, low, high = (numbers[f"contested_hit_{end}"] for end in ("rate", "low", "high"))
     rule, margin = numbers["contested_rule_rate"], numbers["beat_baseline_by"]
-    rule_low = np.where(numbers.has(RULE_LOW), numbers[RULE_LOW], rule)
-    return Margin(rate - rule - margin, low - rule - margin, high - rule_low - margin)
+    return Margin(rate - rule - margin, low - rule - margin, high - numbers[RULE_LOW] - margin)
 
 
 def _offset_bound(numbers: Numbers) -> _Number:
@@ -209,7 +202,7 @@ def _hit_interval(row: Row) -> str:
 def _rule_by_a_hair(row: Row) -> str:
     """A remark on the rule to beat, where the head may well be above it over all queries."""
     low = row[RULE_LOW]
-    if isnan(low) or low >= row["contested_rule_rate"]:
+    if low >= row["contested_rule_rate"]:
         return ""
     return f" ({low:.3f} if it is right at {row['hit_error']:.1%} more of all queries, its noise)"
 

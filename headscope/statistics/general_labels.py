@@ -60,8 +60,6 @@ def tag_names(evidence: pd.DataFrame) -> pd.Series:
 
 def shown_relations(evidence: pd.DataFrame) -> pd.Series:
     """The name of each row's relation, or of the general label that stands for it."""
-    if GENERAL not in evidence:
-        return evidence["relation"]
     general = evidence[GENERAL].map(
         lambda name: name.partition(_MEMBERS)[0] if isinstance(name, str) else ""
     )

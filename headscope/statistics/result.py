@@ -16,7 +16,6 @@ from headscope.heads import head_name
 from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
 from headscope.relations.relation import RELIABLE, TagThresholds
-from headscope.statistics.tags import with_no_type
 
 PRELIMINARY = "preliminary"
 """What the verdicts of a quick run are called."""
@@ -53,16 +52,15 @@ class Result:
     None where it was not measured."""
     means: Float[ndarray, "layer head query key"] | None = None
     """The heads' mean patterns on the first tokens of texts; see
-    `headscope.measure.mean_pattern.mean_patterns`. None in runs of an older headscope."""
+    `headscope.measure.mean_pattern.mean_patterns`. None where no text was read."""
     source: Any = None
     """The model in memory that the run was made from; kept while the run is, and never written."""
     pictures: Mapping[tuple[int, int], Picture] = field(default_factory=dict)
     """By layer and head the mean patterns of heads whose primary relation is read on another
-    stimulus than text, on which they are drawn. Empty in runs of an older headscope."""
+    stimulus than text, on which they are drawn."""
 
     def __post_init__(self) -> None:
-        heads = with_no_type(self.heads, self.evidence)
-        object.__setattr__(self, "heads", by_name(heads))
+        object.__setattr__(self, "heads", by_name(self.heads))
 
     @property
     def name(self) -> str:

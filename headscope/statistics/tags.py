@@ -150,7 +150,6 @@ def head_table(
     heads = best[["layer", "head", "relation", "mass", *_NUMBERS]].assign(
         primary=best["type"].where(best["tagged"].astype(bool), UNCLASSIFIED),
         tags=tags,
-        score=best["mass"],
         reason=reasons(best, rules),
         kv_group=best["head"] // kv_group_size,
     )
@@ -162,11 +161,8 @@ def with_no_type(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
     `not identifiable` where the verdict on some relation is: the text cannot tell it from a rule.
-    Else `unclassified`. A `Result` has them so whatever its tables said, so that every output has
-    the same word, and the same count of it; an older `heads.csv` says `unclassified` of both.
+    Else `unclassified`.
     """
-    if "verdict" not in evidence:
-        return heads
     open_rows = evidence.loc[evidence["verdict"] == UNIDENTIFIABLE, ["layer", "head"]]
     undecided = set(open_rows.itertuples(index=False, name=None))
     places = heads[["layer", "head"]].itertuples(index=False, name=None)

@@ -29,7 +29,7 @@ def undecided(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
         with the largest lift of those, in `said` what it cannot be told from, and in `why` what the
         text lacks.
     """
-    if "verdict" not in evidence or not (evidence["verdict"] == UNIDENTIFIABLE).any():
+    if not (evidence["verdict"] == UNIDENTIFIABLE).any():
         return heads.head(0)[["layer", "head"]].assign(said="", why="")
     candidates = evidence[evidence["verdict"] == UNIDENTIFIABLE]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")

@@ -316,16 +316,14 @@ def _line(example: Example, targets: Sequence[int], context: int) -> str:
             for at in range(max(0, centre - context), min(last, centre + context) + 1)
         ]
     ).tolist()
-    positions = example.positions or range(len(example.tokens))
     parts, before = [], -1
     for at in indices:
         token = _marked(example, at)
-        if positions[at] != before + 1:
+        if example.positions[at] != before + 1:
             token = f" … {token.lstrip(' ')}"
         parts.append(token)
-        before = positions[at]
-    length = example.length or len(example.tokens)
-    return "".join([*parts, "" if before + 1 == length else " …"]).strip()
+        before = example.positions[at]
+    return "".join([*parts, "" if before + 1 == example.length else " …"]).strip()
 
 
 def _marked(example: Example, at: int) -> str:

@@ -111,7 +111,7 @@ def _preliminary_line(run: Result) -> list[RenderableType]:
 
 
 def _decidable_line(decidable: Mapping[str, int] | None) -> list[RenderableType]:
-    """The relations that the text can decide; nothing in runs of an older headscope."""
+    """The relations that the text can decide."""
     if decidable is None:
         return []
     sentence = (

@@ -53,7 +53,10 @@ def make_run(folder: Path, *, keep_sums: bool = False) -> Path:
             1, 0, "induction/repeat", "best", 0.5, "t#0", tuple(tokens), 6, (3,), a[1, 0].astype(np.float16),
             positions=(0, *range(5, 13)), left_out=(0.25,), length=20, more_targets=1,
         ),
-        Example(1, 0, "", "ordinary", float("nan"), "t#1", ("<s>", "x"), -1, (), np.eye(2, dtype=np.float16)),
+        Example(
+            1, 0, "", "ordinary", float("nan"), "t#1", ("<s>", "x"), -1, (), np.eye(2, dtype=np.float16),
+            positions=(0, 1), left_out=(), length=2,
+        ),
     ]  # fmt: skip
     cause = {
         "kind": "head", "layer": 0, "head": 1, "type": "induction", "heads": "L0H1",

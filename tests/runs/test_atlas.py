@@ -23,6 +23,7 @@ from headscope.errors import ChoiceError, RunError, WriteError
 from headscope.models.packaged import reserved_names
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
 from headscope.runs.pack_atlas import STEPS_OF_ATTENTION, pack
+from headscope.runs.run_json import signed
 from headscope.statistics import rule_changes
 from headscope.views.gallery.atlas_card import export_atlases
 
@@ -241,8 +242,7 @@ def test_a_relation_with_other_thresholds_is_other_rules(packed, tmp_path):
     info = json.loads(files["run.json"])
     info["relations"]["positional/offset-1"]["floor"] += 0.1
     info["relations"]["positional/offset-0"]["meaning"] = "the same, in other words"
-    info["provenance"].pop("sha256")
-    files["run.json"] = json.dumps(info).encode()
+    files["run.json"] = json.dumps(signed(info)).encode()
     run = hs.load(archive(tmp_path / "other.tar.xz", files))
     (note,) = (note for note in run.info["notes"] if "other rules" in note)
     assert "rules than those installed: positional/offset-1 has other thresholds; headscope" in note

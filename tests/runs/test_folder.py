@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
+from headscope.cli import app, main
 from headscope.errors import RunError
 from headscope.run import load
 from headscope.runs.folder import (
@@ -26,7 +27,6 @@ from headscope.runs.folder import (
     SUMS,
     TALLY,
 )
-from headscope.runs.store import UNCHECKED
 from tests.fuzz.folders import make_run, sign_record, signed
 from tests.limits import no_hang
 
@@ -117,14 +117,18 @@ def test_the_report_is_an_output_and_may_be_edited(folder):
     assert len(load(folder).heads) == 4
 
 
-def test_a_folder_of_an_older_headscope_is_read_with_a_note(folder, tmp_path):
-    edit(folder / RUN, lambda facts: facts.pop("files"))
-    run = load(folder, with_tally=True)
-    assert run.info["notes"] == [UNCHECKED]
-    assert UNCHECKED in run.report()
-    # which stays with it, once
-    again = load(run.save(tmp_path / "again"))
-    assert again.info["notes"] == [UNCHECKED]
+def test_a_folder_of_an_earlier_format_is_refused_in_one_sentence(folder, capsys, monkeypatch):
+    edit(folder / RUN, lambda facts: facts.update(format_version=1))
+    message = f"{folder} was made by an earlier version of headscope: classify again"
+    with pytest.raises(RunError, match=re.escape(message)):
+        load(folder)
+    for command in ("why {} 0.0", "report {}", "heads {}", "ablate {}"):
+        monkeypatch.setattr("sys.argv", ["headscope", *command.format(folder).split()])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        said = capsys.readouterr().err
+        assert message in said
 
 
 @pytest.mark.parametrize(
@@ -259,7 +263,7 @@ def test_a_fact_of_another_kind_is_named(folder, change, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 10**6, '{"a":' * 10**5, "9" * 10**6, '{"x": 1e999}', "null", '"x"', "{}"]
+    "text", ["[" * 10**6, '{"a":' * 10**5, "9" * 10**6, '{"x": 1e999}', "null", '"x"']
 )
 def test_a_run_json_that_is_none_is_refused_in_few_words(folder, text):
     (folder / RUN).write_text(text)

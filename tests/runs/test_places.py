@@ -220,25 +220,6 @@ def test_what_ships_goes_by_its_name_and_a_folder_of_that_name_comes_first(
     assert list(run.info["corpora"]["files"]) == ["gold/own.txt"]
 
 
-def test_a_run_with_paths_for_names_opens_and_shares_none_when_it_is_saved(home, out, tmp_path):
-    """As runs were written before they had places."""
-    old = tmp_path / "old"
-    shutil.copytree(out, old)
-    info = json.loads((old / RUN).read_text())
-    info.pop("places")
-    model, text = home / "models" / "tiny", home / "texts"
-    info["model"]["name"], info["corpora"]["asked"] = str(model), [str(text)]
-    info["corpora"]["files"] = {f"{text}/dev/alice.txt": "0" * 64}
-    info["command"] = f"headscope classify {model} --corpus {text}"
-    info["notes"] = [f"{text}/dev/alice.txt: 2 mentions left out"]
-    (old / RUN).write_text(json.dumps(signed(info)))
-    run = hs.load(old, with_tally=True)
-    assert run.name == "tiny"
-    assert run.show("L0H0", "the keys").pattern.shape[0] > 2
-    run.save(tmp_path / "new")
-    assert said_in(tmp_path / "new", str(home.parent)) == []
-
-
 @pytest.mark.parametrize(
     "places", [{"model": "/etc/passwd"}, {"model": 1}, {"corpora": "x"}, {"corpora": [{}]}]
 )

@@ -13,19 +13,17 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 import headscope as hs
 from headscope.errors import HeadscopeError, RunError
 from headscope.relations import check_relations, relations_of
-from headscope.runs.folder import EVIDENCE, HEADS
-from headscope.runs.listing import list_heads, write_heads
+from headscope.runs.folder import HEADS
+from headscope.runs.listing import write_heads
 from headscope.runs.tables import read_heads, table_to_csv
 from headscope.statistics.columns import HEAD_COLUMNS
 from headscope.views.attention_view import AttentionView
 from headscope.views.html_page import atlas_html
 from headscope.views.report.data import to_json
-from headscope.views.summary import head_lines
 from tests.fuzz.folders import make_run
 from tests.helpers.formats import columns_of
 
@@ -95,47 +93,13 @@ def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
     assert run.evidence["tagged"].dtype == bool
 
 
-def test_heads_name_the_mass_as_all_else_does_and_by_its_older_name(tmp_path):
-    folder = make_run(tmp_path / "run")
-    heads = list(csv.DictReader(io.StringIO((folder / HEADS).read_text(encoding="utf-8"))))
-    evidence = list(csv.DictReader(io.StringIO((folder / EVIDENCE).read_text(encoding="utf-8"))))
-    key = ("layer", "head", "relation")
-    mass = {tuple(row[name] for name in key): row["mass"] for row in evidence}
-    assert len(heads) == 4
-    for row in heads:
-        assert row["mass"] == row["score"] == mass[tuple(row[name] for name in key)]
-    printed = Console(file=io.StringIO(), width=100)
-    run = hs.load(folder)
-    printed.print(head_lines(list_heads(run)))
-    assert "mass" in printed.file.getvalue()
-    assert "score" not in printed.file.getvalue()
-    assert '"score"' not in run.report().split('id="data"')[1]
-
-
-def test_heads_of_an_older_headscope_have_a_mass_too(tmp_path):
-    run = hs.load(make_run(tmp_path / "run"))
-    path = tmp_path / HEADS
-    plain = run.heads[HEAD_COLUMNS]  # before it was explained
-    text = table_to_csv(plain)
-    assert text.splitlines()[0].endswith(",kv_group,mass,writes,write_lift,sink_share")
-    lines = text.splitlines()
-    for missing in (4, 3, 1):  # of 0.1.0, of one that did not ask what heads write, or of sinks
-        older = "".join(f"{line.rsplit(',', missing)[0]}\n" for line in lines)
-        path.write_text(older, encoding="utf-8")
-        assert read_heads(path).equals(plain.reset_index(drop=True))
-    last = text.rstrip().rsplit(",", 4)
-    path.write_text(f"{last[0]},0.123,,,\n", encoding="utf-8")
-    with pytest.raises(RunError, match="mass and score are one number by two names, and differ"):
-        read_heads(path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda text: "", "No columns to parse"),
         (lambda text: text.replace("lift", "left"), "the columns are layer, head, primary"),
         (lambda text: text.replace("-0.25", "x"), "could not convert string to float"),
-        (lambda text: text.replace("-0.25", "1e999"), "a value of score is infinite"),
+        (lambda text: text.replace("-0.25", "1e999"), "a value of control is infinite"),
         (lambda text: text.replace("\n0,", "\n-1,"), "a value of layer is negative"),
         (lambda text: text.replace("\n0,", f"\n{'9' * 30},"), "cannot be read as the table"),
         (lambda text: text.rstrip() + ",1\n", "cannot be read as the table"),

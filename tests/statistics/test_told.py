@@ -17,6 +17,7 @@ from headscope.relations.sink import RELATIONS as SINKS
 from headscope.statistics.explain_tags import explain_tags
 from headscope.statistics.heuristic_words import rule_in_words
 from headscope.statistics.strictest_control import matched_keys
+from headscope.statistics.tags import with_no_type
 from headscope.views.report.head_sentences import head_sentences
 
 RULE = TagThresholds(floor=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
@@ -27,7 +28,7 @@ ROW = {
     "best_offset_rate": 0.4, "twin_p999": 0.1, "chance": 0.05, "matched": 0.1, "baseline": "own",
     "baseline_rate": 0.4, "contested_n": 60.0, "contested_lift": 0.3, "contested_low": 0.2,
     "contested_high": 0.4, "contested_mass": 0.4, "rival": 0.1, "contested_hit_rate": 0.8,
-    "contested_rule_rate": 0.3, "verdict": "tagged", "tagged": True,
+    "contested_rule_rate": 0.3, "contested_rule_low": 0.3, "contested_least_p": 0.001, "verdict": "tagged", "tagged": True,
 }  # fmt: skip
 
 
@@ -116,7 +117,8 @@ def test_an_undecided_head_says_what_the_text_lacks(tiny_run):
     ]
     columns = ["verdict", "baseline", "contested_n", "contested_low", "contested_least_p"]
     evidence.loc[own[0], columns] = ["not identifiable", "same-class", 7.0, 0.1, 0.03125]
-    text = replace(tiny_run, evidence=evidence).why(bare)
+    heads = with_no_type(tiny_run.heads, evidence)
+    text = replace(tiny_run, heads=heads, evidence=evidence).why(bare)
     assert (
         ": 7 contested queries, where “nearest word of the same class” is wrong, lie in so few "
         "documents that p cannot fall below 0.031, needs 0.025 to tell them apart."

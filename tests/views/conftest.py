@@ -46,9 +46,13 @@ def run():
             length=120,
             more_targets=2,
         )
-        for kind in ("best", "quarter 1", "quarter 4")
+        for kind in ("best", "decile 2", "decile 10")
     ]
-    examples.append(Example(1, 2, "", "ordinary", float("nan"), "text#0", TOKENS, -1, (), pattern))
+    ordinary = Example(
+        1, 2, "", "ordinary", float("nan"), "text#0", TOKENS, -1, (), pattern,
+        positions=tuple(range(size)), left_out=(), length=120,
+    )  # fmt: skip
+    examples.append(ordinary)
     return hs.Run(made.heads, made.evidence, made.rules, made.info, None, None, examples)
 
 

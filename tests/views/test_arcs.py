@@ -75,7 +75,7 @@ def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(run, tmp_path
     pattern[30, [0, 10]] = [0.2, 0.8]
     long = Example(
         1, 2, "induction/repeat", "best", 0.8, "w", tuple(f"t{i}" for i in range(size)), 30, (10,),
-        pattern, positions=tuple(range(size)), length=size, masses=(*[0] * 16, 9, *[0] * 3),
+        pattern, positions=tuple(range(size)), left_out=(), length=size, masses=(*[0] * 16, 9, *[0] * 3),
     )  # fmt: skip
     script = """
       await go("L1H2");

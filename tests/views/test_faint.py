@@ -13,6 +13,7 @@ from rich.console import Console
 import headscope as hs
 from headscope.errors import ChoiceError
 from headscope.runs.listing import clearest_head, list_heads
+from headscope.statistics.tags import with_no_type
 from headscope.statistics.untagged import alternatives, undecided
 from headscope.views.colours import colour, legend_groups
 from headscope.views.figures import atlas_figure
@@ -41,7 +42,7 @@ def made() -> hs.Run:
     row = (evidence["head"] == 2) & (evidence["relation"] == "offset-2")
     columns = ["verdict", "baseline", "contested_n"]
     evidence.loc[row, columns] = ["not identifiable", "nearest-VERB", 7.0]
-    return replace(run, evidence=evidence)
+    return replace(run, heads=with_no_type(run.heads, evidence), evidence=evidence)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +70,7 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
     row = (evidence["head"] == 0) & (evidence["relation"] == "offset-2")
     evidence.loc[row, "verdict"] = "not identifiable"
     assert undecided(run.heads, evidence).index.tolist() == ["L0H2"]
-    # runs of 0.1.0 have no verdict
-    assert undecided(run.heads, evidence.drop(columns="verdict")).empty
-    assert replace(run, evidence=evidence).heads["primary"].equals(run.heads["primary"])
+    assert with_no_type(run.heads, evidence)["primary"].equals(run.heads["primary"])
 
 
 @pytest.mark.parametrize(

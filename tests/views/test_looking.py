@@ -20,6 +20,7 @@ from headscope.run import load
 from headscope.runs.pattern_cache import read_examples
 from headscope.views.attention_view import AttentionView
 from headscope.views.html_page import atlas_html
+from tests.fuzz.folders import signed
 
 TYPES = ["positional", "delimiter"]
 
@@ -131,15 +132,13 @@ def test_the_cache_gives_back_what_was_written_head_by_head(made):
 
 
 def change_index(folder, change):
-    """Alter what the index of a copied run says of each example, and leave it unsigned."""
-    index, record = folder / "patterns" / "examples.json", folder / "run.json"
+    """Alter what the index of a copied run says of each example, and sign it."""
+    index = folder / "patterns" / "examples.json"
     stored = json.loads(index.read_text(encoding="utf-8"))
     for facts in stored["examples"]:
         change(facts)
     index.write_text(json.dumps(stored), encoding="utf-8")
-    info = json.loads(record.read_text(encoding="utf-8"))
-    del info["files"], info["provenance"]["sha256"]
-    record.write_text(json.dumps(info), encoding="utf-8")
+    signed(folder)
 
 
 @pytest.mark.parametrize(

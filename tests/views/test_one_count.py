@@ -20,7 +20,7 @@ import headscope as hs
 from headscope.cli import app
 from headscope.serve.live import Live
 from headscope.serve.live_page import _data
-from headscope.statistics.tags import countable_types
+from headscope.statistics.tags import countable_types, with_no_type
 from headscope.studies.compare import changed
 from headscope.studies.sweep.sweep_cells import (
     Cell,
@@ -57,7 +57,7 @@ def made() -> hs.Run:
     row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
     columns = ["verdict", "baseline", "contested_n"]
     evidence.loc[row, columns] = [NI, "nearest-VERB", 7.0]
-    return replace(run, evidence=evidence)
+    return replace(run, heads=with_no_type(run.heads, evidence), evidence=evidence)
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +196,6 @@ def test_what_a_text_can_decide_is_no_change_of_a_head():
     before = made()
     evidence = before.evidence.copy()
     evidence.loc[evidence["verdict"] == NI, "verdict"] = "no"
-    after = replace(before, evidence=evidence)
+    after = replace(before, heads=with_no_type(before.heads, evidence), evidence=evidence)
     assert (after.heads["primary"] == UN).sum() == COUNTS[NI] + COUNTS[UN]
     assert not changed(hs.compare(before, after).table).any()

@@ -24,10 +24,10 @@ class CellNames:
 
     @classmethod
     def read(cls, folder: Path, plan: Any) -> CellNames:
-        """Those that a folder's `sweep.json` says; it said none in 0.1.0."""
+        """Names that a folder's `sweep.json` states."""
         if not isinstance(plan, dict):
             raise ValueError("it is no object")
-        models, corpora = plan.get("models", {}), plan.get("corpora", {})
+        models, corpora = plan["models"], plan["corpora"]
         pairs = [*models.items(), *corpora.items()]
         if not all(isinstance(text, str) for pair in pairs for text in pair):
             raise ValueError("its models and corpora are no names")

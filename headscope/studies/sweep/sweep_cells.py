@@ -14,11 +14,10 @@ from headscope.errors import ModelError, RunError
 from headscope.relations import head_types
 from headscope.runs.folder import encoded, is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
-from headscope.runs.store import load
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import place_of, unwritable_file, write_files
 from headscope.settings import Settings
-from headscope.statistics.tags import NO_TYPE, countable_types
+from headscope.statistics.tags import NO_TYPE
 from headscope.studies.sweep.cell_names import CellNames, folder_name
 from headscope.studies.sweep.spec import Spec
 
@@ -171,17 +170,7 @@ def read_sweep_cells(folder: Path) -> list[Cell]:
     Raises:
         RunError: no sweep there, or a damaged one.
     """
-    return [_recounted(folder, cell) for cell in _read(folder)[2]]
-
-
-def _recounted(folder: Path, cell: Cell) -> Cell:
-    """A cell of an older sweep, whose counts do not know `NO_TYPE` apart; read from its run."""
-    if cell.status != COMPLETE or set(NO_TYPE) <= cell.counts.keys():
-        return cell
-    if not is_run(folder / cell.folder):
-        return cell
-    run = load(folder / cell.folder)
-    return counted(cell, run.heads, countable_types(run.evidence, run.rules))
+    return _read(folder)[2]
 
 
 def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
@@ -280,14 +269,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], CellNames, list[Cell]]:
             )
         plan = json.loads(path.read_text(encoding="utf-8"))
         names = CellNames.read(folder, plan)
-        cells = list(_cells(plan["cells"]))
-        if "models" not in plan:  # 0.1.0 wrote paths
-            cells = [
-                replace(cell, model=names.model(cell.model), corpus=names.corpus(cell.corpus))
-                for cell in cells
-            ]
-        # an older sweep does not say how far it read: it read everything
-        return {READS_ALL: True} | plan["settings"], names, cells
+        return dict(plan["settings"]), names, list(_cells(plan["cells"]))
     except OSError as error:
         raise RunError(f"{path!s:.200} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

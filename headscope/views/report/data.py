@@ -153,8 +153,6 @@ def _relation(
 
 def _undecided_places(rows: pd.DataFrame) -> list[int]:
     """Heads that the text cannot tell from a simple rule, by their places in the page's lists."""
-    if "verdict" not in rows:
-        return []
     return [row for row, verdict in enumerate(rows["verdict"]) if verdict == UNIDENTIFIABLE]
 
 
@@ -199,7 +197,7 @@ def _sentences(run: Result, row: dict[str, Any]) -> list[str]:
 
 
 def _records(heads: pd.DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = heads.drop(columns="score").to_dict("records")
+    rows: list[dict[str, Any]] = heads.to_dict("records")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 

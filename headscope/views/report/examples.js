@@ -1,7 +1,6 @@
 /* The examples of a head: three at once, then any from its best to its worst queries. */
 
-const KINDS = { "quarter 1": "from the best quarter of its queries", "quarter 2": "from the second quarter", "quarter 3": "from the third quarter", "quarter 4": "from the worst quarter" };
-const kindOf = (example) => KINDS[example.kind] || example.kind.replace(/^decile (\d+)$/, "decile $1 of 10") + (example.kind.startsWith("decile") ? "" : " query");
+const kindOf = (example) => example.kind.replace(/^decile (\d+)$/, "decile $1 of 10") + (example.kind.startsWith("decile") ? "" : " query");
 
 /* Attention that is written in hundredths, a letter each. */
 const sharesOf = (text) => Array.from(text, (letter) => (letter.charCodeAt(0) - 40) / 100);
@@ -30,7 +29,6 @@ function viewOf(example, type) {
 function leftOut(example) {
   const said = [`${number(example.outside)} of the query's attention is on tokens not shown`];
   if (example.more) said.push(`${example.more} of its targets are not shown`);
-  if (!example.positions.length) said.push("an older headscope did not keep the positions of the shown tokens");
   return el("p", { class: "small" }, `${said.join("; ")}.`);
 }
 
@@ -49,7 +47,7 @@ function exampleView(example, key, type) {
   const arcs = arcView(view, { pinned: pinned >= 0 && pinned < view.tokens.length ? pinned : null, onpin: (token) => setState(`pin${key}`, token === null ? null : String(token)) });
   const about = example.query < 0
     ? `Ordinary text, ${example.window}`
-    : [el("strong", {}, number(example.mass)), ` from “${visible(example.tokens[example.query]).trim()}”, ${kindOf(example)}`, el("span", { class: "code" }, ` ${example.window}${example.positions.length ? `, token ${example.positions[example.query]} of ${example.length}` : ""}`)];
+    : [el("strong", {}, number(example.mass)), ` from “${visible(example.tokens[example.query]).trim()}”, ${kindOf(example)}`, el("span", { class: "code" }, ` ${example.window}, token ${example.positions[example.query]} of ${example.length}`)];
   const whole = el("details", { class: "whole" }, el("summary", {}, "whole pattern"));
   whole.addEventListener("toggle", () => {
     if (!whole.open || whole.querySelector("canvas")) return;
@@ -85,7 +83,7 @@ function examplesOf(row, examples) {
 /* All its queries as a histogram by mass, and the kept ones one by one. */
 function slider(own, about) {
   const at = Math.min(own.length - 1, Math.max(0, Number.parseInt(stateOf("at"), 10) || 0)), place = el("div", {});
-  const counts = own[0].masses || [];
+  const counts = own[0].masses;
   const pointer = svg("line", { class: "pointer", y1: 0, y2: 70 });
   const go = (i) => {
     const x = (40 + 520 * Math.max(0, Math.min(1, own[i].mass))).toFixed(1);

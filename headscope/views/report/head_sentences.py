@@ -45,8 +45,6 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
 
 def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
     """Sentences on the general labels of heads' tags, each once, by layer and head."""
-    if GENERAL not in tags:
-        return {}
     sentences: dict[tuple[int, int], dict[str, None]] = {}
     for layer, head, kind, name in tags[["layer", "head", "type", GENERAL]].to_numpy().tolist():
         if not pd.isna(name) and name:

@@ -13,7 +13,7 @@ def example(query: int, targets: tuple[int, ...], **values) -> Example:
     pattern = np.zeros((20, 20), np.float16)
     pattern[query] = np.arange(20) / 200
     tokens = tuple(f" a{i}" for i in range(20))
-    plain = {"positions": tuple(range(20)), "length": 20}
+    plain = {"positions": tuple(range(20)), "left_out": (), "length": 20}
     return Example(0, 0, "x/y", "best", 0.9, "w", tokens, query, targets, pattern, **plain | values)
 
 
