@@ -177,20 +177,6 @@ def test_a_sweep_ends_where_classify_does_and_reads_all_where_that_is_asked(monk
     assert "--all" not in re.search(r'"not_default":"([^"]*)"', said["enough"][2])[1]
 
 
-def test_a_sweep_of_an_older_headscope_read_everything_and_goes_on_so(tmp_path):
-    asked = {"models": ["mini"], "corpora": ["gold"], "types": "positional", "max_tokens": 300}
-    asked |= {"examples": False, "twin": False, "out": tmp_path / "sweep"}
-    hs.sweep(**asked, all=True)
-    path = tmp_path / "sweep" / PLAN
-    plan = json.loads(path.read_text())
-    del plan["settings"]["all"]  # which it did not say
-    path.write_text(json.dumps(plan))
-    with pytest.raises(RunError, match=r"another all \(True, and False is asked now\)"):
-        hs.sweep(**asked)
-    (cell,) = hs.sweep(**asked, all=True).cells
-    assert cell.status == COMPLETE
-
-
 def shown(what) -> str:
     out = io.StringIO()
     Console(file=out, width=160).print(what)
