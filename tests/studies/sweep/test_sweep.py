@@ -24,7 +24,6 @@ from headscope.statistics import early_stopping
 from headscope.studies.sweep.counts import by_revision, complete_cells, step_of
 from headscope.studies.sweep.spec import read_spec
 from headscope.studies.sweep.sweep_cells import (
-    COMPLETE,
     PLAN,
     Cell,
     counted,
