@@ -216,47 +216,6 @@ def test_the_command_prints_the_table_and_writes_csv_and_figure(
     assert out.read_bytes() == first
 
 
-def test_the_mixing_of_w_o_stands_below_each_layer_when_asked_for(gpt2_folder, story, tmp_path):
-    out, figure = tmp_path / "c.csv", tmp_path / "c.svg"
-    words = ("--corpus", story, "-q", "--mixing", "--out", out, "--figure", figure)
-    done = headscope("study", "collapse", gpt2_folder, *words)
-    assert done.returncode == 0, done.stderr
-    table = pd.read_csv(out)
-    assert table.columns.tolist() == columns_of("collapse")
-    own = table[table["how"] == "no W_O"].reset_index(drop=True)
-    found = collapse(gpt2_folder, story, mixing=True).table
-    expected = found[found["how"] == "no W_O"].reset_index(drop=True)
-    assert own["layer"].astype(str).tolist() == ["0", "1", "all"]
-    assert own["loss"].tolist() == pytest.approx(expected["loss"].tolist())
-    assert table.groupby("layer", sort=False)["how"].last().iloc[1:].eq("no W_O").all()
-    assert "no W_O" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--corpus", "nowhere"], "nowhere: no such corpus file or folder"),
-        (["--corpus", "empty.txt"], "empty.txt: "),
-        (["--max-tokens", "0"], "max_tokens is 0"),
-        (["--out", "table.xlsx"], "cannot write .xlsx; choose .csv"),
-        (["--figure", "c.gif"], "cannot write .gif; choose .png, .svg, .pdf"),
-        (["--out", "folder.csv"], "folder.csv is a folder; name a file"),
-    ],
-)
-def test_bad_input_ends_with_one_message_and_nothing_written(
-    gpt2_folder, tmp_path, monkeypatch, command, arguments, message
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "folder.csv").mkdir()
-    code, out, err = command("study", "collapse", gpt2_folder, "--out", "x.csv", *arguments, "-q")
-    assert code == 2
-    assert message in err
-    assert len(err.splitlines()) == 1
-    assert out == ""
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty.txt", "folder.csv"]
-
-
 def test_a_model_that_the_fused_engine_does_not_know_is_refused(gpt2_folder, tmp_path):
     name = own_code(gpt2_folder, tmp_path / "gpt")
     with pytest.raises(ModelError, match=r"fused engine.*0 of its 2 layers show"):

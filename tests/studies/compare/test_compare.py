@@ -85,7 +85,9 @@ def test_changed_heads_are_framed_in_the_figure(before, after):
     assert not [patch for patch in first.patches if not patch.get_fill()]
 
 
-def test_runs_of_different_shapes_are_refused(before, deep):
+def test_one_run_or_runs_of_different_shapes_are_refused(before, deep):
+    with pytest.raises(RunError, match="compare takes two runs or more, and 1 came"):
+        hs.compare(before)
     with pytest.raises(RunError, match="before and deep differ in layers or heads"):
         hs.compare(before, deep)
 

@@ -144,24 +144,3 @@ def test_the_command_prints_the_curve_and_writes_it(
     layer, head = np.unravel_index(np.argmax(pruning.values["importance"]), (2, 4))
     assert f"most important heads: L{layer}H{head}" in told
     assert figure.read_bytes().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--run", "nowhere"], "nowhere: no run here"),
-        (["--max-tokens", "-3"], "max_tokens is -3"),
-        (["--seed", "-1"], "seed is -1"),
-        (["--out", "table.json"], "cannot write .json; choose .csv"),
-    ],
-)
-def test_bad_input_ends_with_one_message_and_nothing_written(
-    gpt2_folder, tmp_path, monkeypatch, command, arguments, message
-):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = command("study", "prune", gpt2_folder, "--out", "x.csv", *arguments, "-q")
-    assert code == 2
-    assert message in err
-    assert len(err.splitlines()) == 1
-    assert out == ""
-    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -11,11 +10,9 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 from transformers import AutoModelForCausalLM
-from typer.testing import CliRunner
 
 import headscope as hs
-from headscope.cli import app
-from headscope.errors import CorpusError, HeadscopeError, RunError
+from headscope.errors import RunError
 from headscope.measure.study_windows import evenly
 from headscope.models.load import load_model
 from headscope.stimuli.text import TextWindows
@@ -117,24 +114,7 @@ def test_the_same_run_gives_the_same_numbers(folder):
     assert one.summary == again.summary
 
 
-def test_every_query_of_every_window_can_be_read(folder):
-    found = hs.redundancy(folder, windows=10_000, queries=10_000)
-    assert any(note.startswith("the text has only") for note in found.notes)
-    assert 1500 < found.values["queries"] < 2000 + 64
-
-
-def test_progress_ends_at_all_tokens(folder):
-    calls = []
-    hs.redundancy(folder, windows=3, queries=1, progress=lambda *c: calls.append(c))
-    assert len(calls) == 3
-    assert calls[-1][0] == calls[-1][1]
-
-
-def test_bad_input_is_refused_with_what_would_do(folder, tmp_path):
-    with pytest.raises(HeadscopeError, match="windows is 0, expected a whole number from 1"):
-        hs.redundancy(folder, windows=0)
-    with pytest.raises(CorpusError, match=r"nowhere.txt: no such corpus file or folder"):
-        hs.redundancy(folder, tmp_path / "nowhere.txt")
+def test_runs_of_another_shape_or_without_a_model_are_refused(folder):
     run = hs.load(folder)
     fewer = hs.Run(run.heads[run.heads["head"] < 3], run.evidence, run.rules, run.info)
     with pytest.raises(RunError, match="2 layers × 4 heads, but the run has 6 heads up to L1H2"):
@@ -163,40 +143,6 @@ def test_the_command_prints_a_table_and_writes_rows_and_a_picture(folder, tmp_pa
         (i // 4, i % 4) for i in range(8)
     ]
     assert "<svg" in picture.read_text()
-
-
-def test_csv_and_json_are_for_programs(folder, tmp_path):
-    arguments = ["study", "redundancy", str(folder), "--windows", "4", "-q"]
-    out = tmp_path / "rows.csv"
-    csv = CliRunner().invoke(app, [*arguments, "--format", "csv", "--out", str(out)])
-    assert csv.stdout == out.read_text()
-    content = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
-    assert content["unit"] == "bits"
-    assert len(content["table"]) == 8
-    assert content["notes"] == ["4 windows, fewer than 8: no intervals"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--out", "rows.txt"], "rows.txt: cannot write .txt; choose .csv"),
-        (["--figure", "map.doc"], "map.doc: cannot write .doc; choose .png, .svg, .pdf"),
-        (["--windows", "0"], "windows is 0, expected a whole number from 1"),
-        (["--corpus", "nowhere"], "nowhere: no such corpus file or folder"),
-    ],
-)
-def test_bad_options_end_with_one_message_and_exit_code_2(folder, tmp_path, arguments, message):
-    done = headscope("study", "redundancy", folder, *arguments, "-q", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == f"headscope: {message}\n"
-    assert done.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_a_run_ends_with_exit_code_2(tmp_path):
-    done = headscope("study", "redundancy", tmp_path, "-q")
-    assert done.returncode == 2
-    assert "no run here (run.json is missing)" in done.stderr
 
 
 def test_the_map_marks_every_head_with_its_layer(folder):
