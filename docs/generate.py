@@ -26,8 +26,7 @@ from headscope.relations.relation import Relation
 from headscope.relations.syntactic import LABEL_TREE
 from headscope.stimuli import STIMULI
 from headscope.studies.study_table import STUDIES, home
-from headscope.studies.validation.published_scores import PUBLISHED
-from headscope.studies.validation.published_stimulus import MATRICES, PublishedStimulus
+from headscope.studies.verify import PUBLISHED
 from headscope.views.families import COLUMNS, layout_cells
 
 PROJECT = Path(__file__).parents[1]
@@ -320,24 +319,13 @@ NO_COUNTERPART = {
 
 
 def published_table() -> str:
-    """A line per published score: held against what, by value or by rank, and what differs."""
-    same = [
-        (f"`{name}`", "same", f"`{metric.relation}`", stimulus_words(metric.stimulus))
-        for name, metric in MATRICES.items()
-    ]
+    """A line per published score: the relation that it is ranked against, and what differs."""
     ranked = [
-        (f"`{name}`", "rank only", f"`{score.relation}`", score.stimulus)
-        for name, score in PUBLISHED.items()
+        (f"`{name}`", f"`{score.relation}`", score.stimulus) for name, score in PUBLISHED.items()
     ]
-    none = [(f"`{name}`", "none", "", why) for name, why in NO_COUNTERPART.items()]
-    head = ("score, or the beginning of its name", "compared", "with", "what differs, or why not")
-    return "\n".join(table(head, [*same, *ranked, *none]))
-
-
-def stimulus_words(stimulus: PublishedStimulus) -> str:
-    """What a stimulus is that headscope has to the token, or to the draw."""
-    tokens = f"TransformerLens' {stimulus.windows} × {stimulus.length} random tokens, repeated"
-    return f"{tokens}: the same tokens" if stimulus.seeded else f"{tokens}: another draw, no seed"
+    others = [(f"`{name}`", "", why) for name, why in NO_COUNTERPART.items()]
+    head = ("score, or the beginning of its name", "ranked against", "what differs, or why not")
+    return "\n".join(table(head, [*ranked, *others]))
 
 
 def study_imports() -> str:

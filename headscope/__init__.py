@@ -67,8 +67,7 @@ if TYPE_CHECKING:
     from headscope.studies.sweep.sweep_result import Emergence as Emergence
     from headscope.studies.sweep.sweep_result import Sweep as Sweep
     from headscope.studies.sweep.sweep_result import emergence as emergence
-    from headscope.studies.validation.verify import verify as verify
-    from headscope.studies.validation.verify_result import Verification as Verification
+    from headscope.studies.verify import verify as verify
     from headscope.studies.weights import weights as weights
     from headscope.studies.why import why as why
     # end of studies

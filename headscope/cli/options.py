@@ -150,7 +150,7 @@ RunOfModel = Annotated[
         autocompletion=complete.runs,
     ),
 ]
-Published = Annotated[str | None, typer.Option("--as", help="The published name, e.g. gpt2-small.")]
+Published = Annotated[str | None, typer.Option("--as", help="The published name, e.g. gpt2.")]
 
 SHARED: Mapping[str, Any] = {
     "run": Run,

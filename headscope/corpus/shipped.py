@@ -85,18 +85,6 @@ def asked_corpora(corpus: str | Path | Iterable[str | Path] | None) -> list[str 
     return [corpus_place(name) for name in listed(corpus)] or [*shipped_corpora()]
 
 
-ALIASES = {
-    "gpt2": "gpt2-small",
-    "openai-community/gpt2": "gpt2-small",
-    "distilbert/distilgpt2": "distilgpt2",
-    "openai-community/gpt2-xl": "gpt2-xl",
-    "meta-llama/Llama-3.3-70B-Instruct": "llama-3.3-70b-instruct",
-    "bert-base-uncased": "bert-base",
-    "google-bert/bert-base-uncased": "bert-base",
-}
-"""The literature's names for models that the hub calls otherwise."""
-
-
 def uncompressed(path: Path) -> Path:
     """The path without the suffix of a compressed file.
 

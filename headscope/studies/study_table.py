@@ -212,16 +212,15 @@ STUDIES: tuple[StudyRow, ...] = (
     ),
     StudyRow(
         name="verify",
-        function="validation.verify:verify",
-        result="validation.verify_result:Verification",
+        function="verify:verify",
         group=TOP,
-        question="Are the heads there that the literature knows?",
+        question="Do published scores rank the heads alike?",
         examples=(
             "headscope verify runs/gpt2",
-            "headscope verify runs/my-gpt2 --as gpt2-small --no-measure",
+            "headscope verify runs/my-gpt2 --as gpt2 --out ranks.csv",
             "headscope verify runs/gemma --scores gemma-3-270m/scatter_data.json",
         ),
-        lines="validation.verify_result:verification_lines",
+        figure="",
         shared=MappingProxyType({"model": "published"}),
     ),
     StudyRow(

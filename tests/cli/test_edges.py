@@ -151,7 +151,7 @@ def test_make_installs_no_system_package_unasked(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["apt-get", "python3"]
 
 
-LOADS_A_RUN_S_MODEL = {"ablate", "patch", "redundancy", "verify"}
+LOADS_A_RUN_S_MODEL = {"ablate", "patch", "redundancy"}
 
 
 def test_wherever_a_model_is_loaded_its_device_and_revision_can_be_said():

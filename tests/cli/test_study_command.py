@@ -53,8 +53,8 @@ def test_an_option_reaches_its_function(called):
         "model": "mini", "corpus": [Path("a"), Path("b")], "mixing": True, "max_tokens": 8192, "seed": 3,
         "revision": None, "device": "auto", "progress": False,
     }  # fmt: skip
-    verified = called("verify", "runs/x", "--as", "gpt2-small", "--no-measure", "-q")
-    assert (verified["model"], verified["measure"]) == ("gpt2-small", False)
+    verified = called("verify", "runs/x", "--as", "gpt2")
+    assert (verified["model"], verified["scores"]) == ("gpt2", None)
     explained = called("explain", "mini", "--each", "none", "-q")
     assert (explained["each"], explained["features"]) == ("none", 8)
     counted = called("study", "anatomy", "mini", "--batch", "3")

@@ -17,7 +17,6 @@ import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.errors import HeadscopeError
 from headscope.studies.study_table import STUDIES, StudyRow
-from headscope.studies.validation.verify import verify
 from tests.fuzz.desk import Desk, Fault, odd_message
 from tests.helpers.studies import arguments, call_with
 from tests.limits import Hang
@@ -122,7 +121,7 @@ def calls(desk: Desk) -> list[Call]:
              ("features", "each", "seed", "progress", "device", "revision")),
         Call("function_vectors", hs.function_vectors, {"model": "mini", "tasks": "past", "prompts": 6},
              ("shots", *shared)),
-        Call("verify", verify, {"run": run, "model": "distilgpt2"}, ("measure", "device")),
+        Call("verify", hs.verify, {"run": run, "model": "distilgpt2"}),
         Call("score_patterns", hs.score_patterns, patterns,
              ("types", "relations", "name", "seed", "out", "overwrite")),
         Call("windows", hs.windows, {"corpus": "keys.conllu", "tokenizer": AutoTokenizer.from_pretrained(mini_folder())},

@@ -44,7 +44,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
     return plain | {
         "classify": ["mini", *text, "--no-twin", "--out", "new", "-q"], "report": [desk.given],
         "show": ["mini", "0.0", "a"], "why": ["mini", "0.0", *text, "--types", "positional", "-q"], "atlas": [desk.given, "--out", "new.pdf"],
-        "verify": [desk.run, "--as", "distilgpt2", "--no-measure"],
+        "verify": [desk.run, "--as", "distilgpt2"],
         "ablate": [desk.run, "-q"], "prune": ["mini", *text, "-q"],
         "sweep": ["--models", "mini", "--out", "swept", "-q"], "emergence": ["swept"],
         "languages": ["mini", "--corpus", "de_keys-ud-test.conllu", "--corpus", "en_keys-ud-test.conllu", "--max-tokens", "50", "--no-twin", "--out", "spoken", "-q"],

@@ -27,7 +27,7 @@ from headscope.run import load
 from headscope.runs.folder import CHECKED, EVIDENCE, HEADS, INDEX, PATTERNS, RUN, SUMS, TALLY
 from headscope.runs.listing import list_heads, write_heads
 from headscope.statistics.causes import BREAKS, CAUSE_COLUMNS, EDGES
-from headscope.studies.validation.verify import verify
+from headscope.studies.verify import verify
 from headscope.views.figures import FIGURES
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
@@ -120,7 +120,7 @@ def use(folder: Path, *, pictures: bool) -> None:
     for name, figure in FIGURES.items() if pictures else ():
         draw(figure(run), Path(f"{name}.svg"))
     with suppress(HeadscopeError):  # nothing is published for two heads in two layers
-        verify(run, model="gpt2-small", measure=False)
+        verify(run, model="gpt2")
     copy = run.save(folder.with_name("copy"), overwrite=True)
     again = load(copy)
     assert again.heads.equals(run.heads)

@@ -12,7 +12,7 @@ from headscope.corpus.controlled.minimal_pairs import read_minimal_pairs
 from headscope.errors import HeadscopeError
 from headscope.runs.user_file import given_file
 from headscope.studies.sweep.spec import read_spec
-from headscope.studies.validation.published_scores import read_scores
+from headscope.studies.verify import read_scores
 
 READERS = {
     "pairs": read_minimal_pairs,

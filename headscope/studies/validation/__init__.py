@@ -1,1 +1,0 @@
-"""Comparison of a run with published heads and scores."""

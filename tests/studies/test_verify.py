@@ -1,0 +1,290 @@
+"""Published scores that ship, and ranks of a run's heads against published scores."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+import headscope as hs
+from docs.generate import NO_COUNTERPART
+from headscope.corpus.shipped import data_folder
+from headscope.errors import ChoiceError, RunError
+from headscope.relations import relations_of
+from headscope.studies.verify import COLUMNS, PUBLISHED, SHIPPED, masses_of, read_scores
+from tests.helpers.shell import headscope
+
+KEYS = ["model", "revision", "metric"]
+LAYERS, HEADS = 6, 8
+MODEL = "meta-llama/Llama-2-7b-hf"
+
+
+@pytest.fixture(scope="module")
+def shipped() -> pd.DataFrame:
+    return read_scores(data_folder() / SHIPPED)
+
+
+def test_each_shipped_score_has_a_source(shipped):
+    assert (data_folder() / SHIPPED).stat().st_size < 2_000_000
+    assert (len(shipped), shipped["model"].nunique()) == (206_592, 61)
+    sources = pd.read_csv(data_folder() / "published_models_sources.csv.xz")
+    assert sources["source"].str.contains(r"^\S+/\S+ [0-9a-f]{7}:").all()
+    stated = set(map(tuple, sources[KEYS].to_numpy()))
+    assert set(map(tuple, shipped[KEYS].drop_duplicates().to_numpy())) == stated
+
+
+@pytest.mark.parametrize(
+    ("metric", "layer", "head", "value"),
+    [
+        ("llmvis_previous_token", 4, 11, 0.970),
+        ("llmvis_induction", 5, 1, 0.441),
+        ("llmvis_duplicate_token", 0, 1, 0.418),
+    ],
+)
+def test_the_best_heads_of_gpt2_are_those_of_llmvis_page(shipped, metric, layer, head, value):
+    rows = shipped[(shipped["model"] == "gpt2") & (shipped["metric"] == metric)]
+    best = rows.sort_values("value").iloc[-1]
+    assert (best["layer"], best["head"]) == (layer, head)
+    assert best["value"] == pytest.approx(value, abs=6e-4)
+
+
+def test_the_induction_heads_of_gpt2_are_those_of_transformerlens_notebook(shipped):
+    rows = shipped[shipped["metric"] == "induction_random_repeat_len100"]
+    strong = rows[rows["value"] >= 0.8][["layer", "head"]]
+    assert set(map(tuple, strong.to_numpy())) == {(5, 1), (5, 5), (6, 9), (7, 2), (7, 10)}
+
+
+def test_each_shipped_metric_is_ranked_or_has_a_reason_why_not(shipped):
+    for metric in shipped["metric"].unique():
+        reasons = [why for begin, why in NO_COUNTERPART.items() if metric.startswith(begin)]
+        assert (metric in PUBLISHED) + len(reasons) == 1, metric
+    for begin in NO_COUNTERPART:
+        assert shipped["metric"].str.startswith(begin).any(), begin
+    ranked = shipped[shipped["metric"].isin(PUBLISHED)]
+    for _, table in ranked.groupby(KEYS):
+        shape = table["layer"].max() + 1, table["head"].max() + 1
+        assert len(table.drop_duplicates(["layer", "head"])) == shape[0] * shape[1]
+
+
+def test_each_relation_that_is_ranked_against_exists():
+    known = {relation.id for relation in relations_of(["all"])} | {"entropy", "mean_distance"}
+    assert {score.relation for score in PUBLISHED.values()} <= known
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A run in which each relation ranks the heads in another random order."""
+    n = 12
+    tokens = [["<bos>", *[f"w{i}-{j}" for j in range(n)] * 2] for i in range(8)]
+    length = 2 * n + 1
+    even = np.tril(np.ones((length, length))) / np.arange(1, length + 1)[:, None]
+    patterns = [np.broadcast_to(even, (LAYERS, HEADS, length, length))] * len(tokens)
+    made = hs.score_patterns(patterns, None, tokens, types="all", name=MODEL)
+    first = made.evidence[made.evidence["relation"] == made.evidence["relation"].iloc[0]]
+    rng = np.random.default_rng(0)
+    rows = [
+        first.assign(type=kind, relation=name, mass=rng.permutation(LAYERS * HEADS) / 100)
+        for kind, name in (
+            score.relation.split("/") for score in PUBLISHED.values() if "/" in score.relation
+        )
+    ]
+    evidence = pd.concat(rows).drop_duplicates(["type", "relation", "layer", "head"])
+    heads = made.heads.assign(
+        entropy=rng.permutation(LAYERS * HEADS) / 20,
+        mean_distance=rng.permutation(LAYERS * HEADS) / 10,
+    )
+    return replace(made, evidence=evidence.sample(frac=1, random_state=0), heads=heads)
+
+
+def masses(run, relation: str) -> np.ndarray:
+    if "/" not in relation:
+        return run.heads.sort_values(["layer", "head"])[relation].to_numpy().reshape(LAYERS, HEADS)
+    kind, name = relation.split("/")
+    rows = run.evidence[(run.evidence["type"] == kind) & (run.evidence["relation"] == name)]
+    filled = np.full((LAYERS, HEADS), np.nan)
+    for row in rows.itertuples():
+        filled[row.layer, row.head] = row.mass
+    return filled
+
+
+def written(path, model=MODEL, revision="main", **metrics: np.ndarray):
+    tables = []
+    for name, values in metrics.items():
+        layer, head = np.indices(values.shape)
+        columns = {"layer": layer.ravel(), "head": head.ravel(), "value": values.ravel()}
+        tables.append(pd.DataFrame(columns).assign(model=model, revision=revision, metric=name))
+    pd.concat(tables).sample(frac=1, random_state=1).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("metric", PUBLISHED)
+def test_a_score_is_ranked_against_its_relation_alone(run, tmp_path, metric):
+    ours = masses(run, PUBLISHED[metric].relation)
+    # another stimulus gives other values in the same order
+    path = written(tmp_path / "scores.csv", **{metric: np.exp(5 * ours)})
+    (row,) = hs.verify(run, scores=path).table.to_dict("records")
+    assert list(row) == COLUMNS
+    assert row["spearman"] == pytest.approx(1)
+    assert (row["metric"], row["relation"]) == (metric, PUBLISHED[metric].relation)
+    assert (row["top"], row["shared"], row["heads"]) == (10, 10, LAYERS * HEADS)
+    layer, head = np.unravel_index(ours.argmax(), ours.shape)
+    assert row["best"] == f"L{layer}H{head}"
+    assert row["p_value"] < 0.01
+
+
+def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
+    layer, _ = np.indices((LAYERS, HEADS))
+    rng = np.random.default_rng(1)
+    ours, published = (layer + 0.5 * rng.random((LAYERS, HEADS)) for _ in range(2))
+    heads = run.heads.assign(entropy=ours.ravel())
+    path = written(tmp_path / "scores.csv", pattern_entropy=published)
+    (row,) = hs.verify(replace(run, heads=heads), scores=path).table.to_dict("records")
+    assert row["spearman"] == pytest.approx(spearmanr(ours.ravel(), published.ravel())[0])
+    first = [set(np.argsort(values.ravel())[-10:]) for values in (ours, published)]
+    assert row["shared"] == len(first[0] & first[1])
+    assert row["spearman"] == pytest.approx(row["spearman_control"], abs=0.02)
+    # the 8 heads of the last layer, and 2 of 8 heads of the layer before by chance
+    assert row["shared_control"] == pytest.approx(8 + 2 * 2 / 8, abs=0.1)
+    assert row["p_value"] > 0.05
+
+
+@pytest.mark.parametrize("name", ["gpt2", "openai-community/gpt2"])
+def test_shipped_scores_are_ranked_without_a_file(shipped, name):
+    with np.load(data_folder() / "gpt2_small_patterns" / "patterns.npz") as arrays:
+        patterns, tokens = arrays["fox"].astype(np.float32), arrays["fox_tokens"].tolist()
+    run = hs.score_patterns(patterns, None, tokens, name=name)
+    evidence = run.evidence.copy()
+    rows = (evidence["type"] + "/" + evidence["relation"]) == "positional/offset-1"
+    gpt2 = shipped[shipped["model"] == "gpt2"].set_index("metric")
+    published = gpt2.loc["llmvis_previous_token"].set_index(["layer", "head"])["value"]
+    heads = list(zip(evidence.loc[rows, "layer"], evidence.loc[rows, "head"], strict=True))
+    evidence.loc[rows, "mass"] = published.loc[heads].to_numpy() / 2
+    ranks = hs.verify(replace(run, evidence=evidence)).table.set_index("metric")
+    assert ranks.loc["llmvis_previous_token", "spearman"] == pytest.approx(1)
+    assert ranks.loc["llmvis_previous_token", "shared"] == 10
+    theirs = gpt2.loc["llmvis_positional"].sort_values(["layer", "head"])["value"]
+    expected = spearmanr(masses_of(run, "sink/first-token").ravel(), theirs)[0]
+    assert ranks.loc["llmvis_positional", "spearman"] == pytest.approx(expected)
+    assert expected < 0.99
+
+
+@pytest.mark.parametrize("name", ["pythia-160m", "EleutherAI/pythia-160m"])
+def test_a_model_is_known_by_the_hub_s_name_with_and_without_its_owner(run, name):
+    with pytest.raises(RunError, match=r"6 layers × 8 heads, and llmvis.* 144 scores of 12 × 12"):
+        hs.verify(run, model=name)
+
+
+@pytest.mark.parametrize("name", ["mini", "someone/gpt2", ""])
+def test_a_model_without_published_scores_is_refused(run, name):
+    other = replace(run, info=run.info | {"model": run.info["model"] | {"name": name}})
+    with pytest.raises(ChoiceError, match="no published model"):
+        hs.verify(other)
+
+
+@pytest.mark.parametrize(("revision", "compared"), [("main", True), ("", True), ("step1", False)])
+def test_scores_of_another_revision_are_not_compared(run, tmp_path, revision, compared):
+    values = np.random.default_rng(0).random((LAYERS, HEADS))
+    path = written(tmp_path / "scores.csv", revision=revision, pattern_entropy=values)
+    result = hs.verify(run, scores=path)
+    assert bool(len(result.table)) is compared
+    assert any("are of revision step1, and the run of main" in n for n in result.notes) != compared
+
+
+def test_metrics_that_are_not_compared_are_named(run, tmp_path):
+    score = masses(run, "retrieval/value")
+    path = written(
+        tmp_path / "scores.csv", retrieval_score=score, induction_score=score, something_else=score
+    )
+    bare = replace(run, evidence=run.evidence[run.evidence["type"] != "retrieval"])
+    result = hs.verify(bare, scores=path)
+    assert result.table["metric"].tolist() == ["induction_score"]
+    not_scored, without_relation = result.notes
+    assert "has not scored retrieval/value" in not_scored
+    assert "something_else" in without_relation
+    assert len(hs.verify(run, scores=path).notes) == 1
+
+
+NEURONPEDIA = {
+    "prev_token_score": "positional/offset-1",
+    "self_attention_score": "positional/offset-0",
+    "induction_score": "induction/natural",
+    "pattern_entropy": "entropy",
+    "qk_distance": "mean_distance",
+}
+
+
+def scatter(folder, run, **changes):
+    """Neuronpedia's file: an object for each head."""
+    ours = {metric: masses(run, relation) for metric, relation in NEURONPEDIA.items()}
+    rows = [
+        {"layer": layer, "head": head}
+        | {metric: round(float(x[layer, head]) / 2, 4) for metric, x in ours.items()}
+        | {"qk_distance_variance": 2.5}
+        for layer, head in np.ndindex(LAYERS, HEADS)
+    ]
+    rows[5] |= changes
+    path = folder / "scatter_data.json"
+    path.write_text(json.dumps(rows) + "\n")
+    return path
+
+
+def test_neuronpedia_s_file_is_ranked(run, tmp_path):
+    result = hs.verify(run, scores=scatter(tmp_path, run))
+    ranks = result.table.set_index("metric")
+    assert ranks["relation"].to_dict() == NEURONPEDIA
+    assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
+    assert any("qk_distance_variance" in note for note in result.notes)
+
+
+def test_a_hybrid_s_layers_may_have_gaps(run, tmp_path):
+    """Neuronpedia numbers the layers with softmax attention as the model does."""
+    path = scatter(tmp_path, run)
+    rows = [row | {"layer": 4 * row["layer"] + 3} for row in json.loads(path.read_text())]
+    path.write_text(json.dumps(rows))
+    apart = {
+        name: table.assign(layer=4 * table["layer"] + 3)
+        for name, table in (("evidence", run.evidence), ("heads", run.heads))
+    }
+    ranks = hs.verify(replace(run, **apart), scores=path).table
+    assert ranks["spearman"].to_list() == pytest.approx([1] * 5)
+    with pytest.raises(RunError, match=r"6 layers × 8 heads, and .* 48 scores of 24 × 8"):
+        hs.verify(run, scores=path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"head": "x"}, {"layer": None}, {"induction_score": "high"}, {"a": [1]}, {"head": 6}]
+)
+def test_a_head_of_neuronpedia_s_file_that_cannot_be_ranked_is_refused(run, tmp_path, change):
+    with pytest.raises(RunError):
+        hs.verify(run, scores=scatter(tmp_path, run, **change))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("s.csv", "model,value\na,1\n"),
+        ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,high\n"),
+        ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,inf\n"),
+        *(("s.json", text) for text in ("{}", "[1, 2]", "nonsense", "[" * 10**5, '[{"layer": 0}]')),
+    ],
+)
+def test_a_file_without_scores_is_refused(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(RunError, match=name):
+        read_scores(path)
+
+
+def test_the_command_prints_the_ranks_and_writes_the_table(run, tmp_path):
+    folder = tmp_path / "run"
+    run.save(folder)
+    path = written(tmp_path / "scores.csv", retrieval_score=masses(run, "retrieval/value"))
+    table = tmp_path / "ranks.csv"
+    done = headscope("verify", folder, "--scores", path, "--out", table)
+    assert done.returncode == 0, done.stderr
+    assert "retrieval/value" in done.stdout
+    assert pd.read_csv(table)["shared"].tolist() == [10]
